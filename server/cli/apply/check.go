@@ -1,0 +1,294 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// wanted is one object of the file, after all checks.
+type wanted struct {
+	*entry
+	name    string         // "growth", "customer-7/orders"
+	values  map[string]any // the fields that the file has
+	present *object        // the object of the server; nil if there is none
+	headers map[string]string
+	secret  string
+}
+
+func (w *wanted) text(field string) string {
+	text, _ := w.values[field].(string)
+	return text
+}
+
+// check checks all objects of the file, by themselves, with each other and with the server. Problems go to the document.
+func (d *document) check(ctx context.Context, s *server, directory string, prune bool) (list []*wanted) {
+	for _, e := range d.entries[permissions] { // roles are read with the permissions of the file
+		if key, isText := e.texts["key"].(string); isText {
+			s.added[permissions][key] = true
+		}
+	}
+	for _, k := range kinds {
+		for _, e := range d.entries[k] {
+			list = append(list, d.read(ctx, e, s))
+		}
+	}
+	d.name(list, s)
+	if prune {
+		s.findPruned(list)
+	}
+	for _, w := range list {
+		d.checkReferences(w, s)
+		d.checkGrants(w, s)
+		d.readFiles(w, directory)
+	}
+	return list
+}
+
+// read reads the fields of an object as the server would.
+func (d *document) read(ctx context.Context, e *entry, s *server) *wanted {
+	w := &wanted{entry: e, values: map[string]any{}}
+	known := map[string]any{}
+	for name, value := range e.texts {
+		if value != nil {
+			known[name] = value
+		}
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		d.wrong(e.line, "%v", err)
+		return w
+	}
+	f, err := form.Parse(text)
+	if err != nil {
+		d.wrong(e.line, "%s", messageOf(err))
+		return w
+	}
+	for _, name := range append(slices.Clone(e.kind.keys), e.kind.required...) {
+		if _, given := e.texts[name]; !given {
+			d.wrong(e.line, "%s needs the field %s", withArticle(e.kind.name), name)
+		}
+	}
+	for _, field := range e.kind.fields {
+		if value, ok := field.read(ctx, f, field.name, s); ok {
+			w.values[field.name] = normal(value, field.isSet)
+		}
+	}
+	if refusal, isFault := fault.As(f.Err()); isFault {
+		for _, p := range refusal.Fields {
+			line := e.lines[p.Field]
+			if line == 0 {
+				line = e.line
+			}
+			d.wrong(line, "%s: %s", p.Field, p.Message)
+		}
+	}
+	return w
+}
+
+// normal returns a value as json.Unmarshal does, so that values of the file and of the server can be compared.
+func normal(value any, isSet bool) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	var result any
+	if err := json.Unmarshal(text, &result); err != nil {
+		return value
+	}
+	if list, isList := result.([]any); isList && isSet {
+		slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return result
+}
+
+// name sets the names of the objects, and refuses those that are there twice.
+func (d *document) name(list []*wanted, s *server) {
+	first := map[string]int{}
+	for _, w := range list {
+		parts := []string{}
+		for _, key := range w.kind.keys {
+			parts = append(parts, w.text(key))
+		}
+		w.name = strings.Join(parts, "/")
+		if slices.Contains(parts, "") {
+			continue // a problem already
+		}
+		id := w.kind.name + " " + w.name
+		if w.kind == members || w.kind == subscriptions {
+			w.present = s.findIn(w.kind, parts[0], parts[1])
+			id = w.kind.name + " " + canonical(s, organizations, parts[0]) + "/" + canonical(s, users, parts[1])
+		} else {
+			w.present = s.find(w.kind, w.name)
+			s.added[w.kind][w.name] = true
+		}
+		if line, again := first[id]; again {
+			d.wrong(w.line, "%s %s is in line %d already; remove one of the two", w.kind.name, output.Quote(w.name), line)
+			continue
+		}
+		first[id] = w.line
+		if w.present != nil && w.present.fields["built_in"] == true {
+			d.wrong(w.line, "%s %s is built in and cannot be changed; remove it from the file", w.kind.name, output.Quote(w.name))
+		}
+	}
+}
+
+// canonical returns the same text for all names of an object.
+func canonical(s *server, k *kind, name string) string {
+	if o := s.find(k, name); o != nil {
+		return o.key
+	}
+	return name
+}
+
+// findPruned finds what apply created and the file no longer has.
+func (s *server) findPruned(list []*wanted) {
+	kept := map[*object]bool{}
+	for _, w := range list {
+		kept[w.present] = true
+	}
+	for _, o := range s.applied {
+		s.pruned[o] = !kept[o]
+	}
+}
+
+// checkReferences checks that the objects exist that an object names.
+func (d *document) checkReferences(w *wanted, s *server) {
+	for field, k := range map[string]*kind{"plan": plans, "role": roles, "organization": organizations, "user": users} {
+		name := w.text(field)
+		if name == "" || w.kind.field(field) == nil {
+			continue
+		}
+		switch found := s.find(k, name); {
+		case !s.knows(k, name):
+			d.wrong(w.lines[field], "%s: there is no %s %s, in the file or on the server; %s", field, k.name, output.Quote(name), s.suggest(k))
+		case found != nil && s.pruned[found]:
+			d.wrong(w.lines[field], "%s: --prune would remove the %s %s, which is no longer in the file; put it back, or name another one", field, k.name, output.Quote(name))
+		}
+	}
+	for _, key := range asList(w.values["permissions"]) {
+		if found := s.find(permissions, key); found != nil && s.pruned[found] {
+			d.wrong(w.lines["permissions"], "permissions: --prune would remove %s, which is no longer in the file; put it back, or remove it here", key)
+		}
+	}
+}
+
+// maxSuggested is how many names an error lists.
+const maxSuggested = 12
+
+func (s *server) suggest(k *kind) string {
+	names := s.names(k)
+	if k == organizations || k == users || len(names) > maxSuggested {
+		return "add it to " + k.section + ", or correct the name"
+	}
+	return fmt.Sprintf("the %s are %s", k.section, strings.Join(names, ", "))
+}
+
+// checkGrants refuses roles and members with permissions that the caller lacks: the server would, in the middle of the work.
+func (d *document) checkGrants(w *wanted, s *server) {
+	var granted []string
+	switch w.kind {
+	case roles:
+		granted = asList(w.values["permissions"])
+	case members:
+		if role := s.find(roles, w.text("role")); role != nil && (w.present == nil || w.present.text("role") != role.name) {
+			granted = asList(role.fields["permissions"])
+		}
+	}
+	var missing []string
+	for _, key := range granted {
+		if s.find(permissions, key) != nil && !s.permissions.Has(key) {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		d.wrong(w.line, "%s %s: you can grant only permissions that you have, and your credential lacks %s", w.kind.name, output.Quote(w.name), strings.Join(missing, ", "))
+	}
+}
+
+func asList(value any) (list []string) {
+	items, _ := value.([]any)
+	for _, item := range items {
+		list = append(list, fmt.Sprint(item))
+	}
+	return list
+}
+
+// maxSecretFile is the largest file with a secret or with headers, in bytes.
+const maxSecretFile = 64 << 10
+
+// readFiles reads the files with the secret and the headers of a subscription. The secret matters only for a new one.
+func (d *document) readFiles(w *wanted, directory string) {
+	if w.kind != subscriptions {
+		return
+	}
+	if name := w.text("headers_file"); name != "" {
+		text, err := readSecretFile(directory, name)
+		if err == nil {
+			err = json.Unmarshal(text, &w.headers)
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
+			d.wrong(w.lines["headers_file"], "headers_file: %v", err)
+		case err != nil: // its text may contain a value
+			d.wrong(w.lines["headers_file"], `headers_file: the file must be a JSON object of strings, such as {"Authorization": "Bearer …"}`)
+		}
+	}
+	name := w.text("secret_file")
+	if name == "" || w.present != nil {
+		return
+	}
+	text, err := readSecretFile(directory, name)
+	if err != nil {
+		d.wrong(w.lines["secret_file"], "secret_file: %v", err)
+		return
+	}
+	w.secret = strings.TrimRight(string(text), "\r\n")
+	body, _ := json.Marshal(map[string]string{"secret_file": w.secret})
+	f, err := form.Parse(body)
+	if err == nil {
+		f.Secret("secret_file")
+		err = f.Err()
+	}
+	if refusal, isFault := fault.As(err); isFault {
+		for _, p := range refusal.Fields {
+			d.wrong(w.lines["secret_file"], "secret_file: the secret in the file is wrong: %s", p.Message)
+		}
+	}
+}
+
+func readSecretFile(directory, name string) ([]byte, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(directory, name)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxSecretFile {
+		return nil, fmt.Errorf("the file %s is larger than 64 KiB", name)
+	}
+	return os.ReadFile(name)
+}
+
+// messageOf returns the public text of an error of a reader.
+func messageOf(err error) string {
+	var wrong *egress.URLError
+	if errors.As(err, &wrong) {
+		return wrong.Message
+	}
+	if refusal, isFault := fault.As(err); isFault {
+		return refusal.Message
+	}
+	return err.Error()
+}
