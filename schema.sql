@@ -205,7 +205,8 @@ CREATE TABLE subscriptions (
     told_disabled_at      INTEGER, -- the disabled_at of which an alert has told the operator
     last_success_at       INTEGER,
     last_failure_at       INTEGER,
-    deleted_at            INTEGER
+    deleted_at            INTEGER,
+    external_id           TEXT CHECK (external_id IS NULL OR deleted_at IS NULL) -- the organization's own; a removal frees it
 ) STRICT;
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
@@ -213,6 +214,7 @@ CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE pr
 CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
+CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (organization_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
 -- The own request headers of subscriptions. They stand apart from the subscriptions, because they may be long, and each

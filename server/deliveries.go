@@ -16,6 +16,7 @@ import (
 
 // deliveryStore is the part of the store that the endpoints of delivery attempts use.
 type deliveryStore interface {
+	subscriptionNames
 	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
 	// SentAttempt returns one attempt with its request.
@@ -69,7 +70,7 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 }
 
 func (h deliveries) test(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (h deliveries) test(x *exchange) error {
 }
 
 func (h deliveries) list(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ type requestBody struct {
 
 // find returns the attempt in the path.
 func (h deliveries) find(x *exchange) (found webhook.SentAttempt, err error) {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return found, err
 	}
@@ -168,7 +169,7 @@ func (h deliveries) read(x *exchange) error {
 // findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
 func (h deliveries) findLog(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ type redeliveryBody struct {
 }
 
 func (h deliveries) redeliver(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -211,6 +212,7 @@ func (h deliveries) redeliver(x *exchange) error {
 
 // replayStore is the part of the store that the replay endpoint uses.
 type replayStore interface {
+	subscriptionNames
 	// EventRetention is how long events are kept; 0 means for ever.
 	EventRetention() time.Duration
 	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
@@ -227,7 +229,7 @@ const replayLimit = 5 * time.Minute
 type replays struct{ store replayStore }
 
 func (h replays) replay(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}

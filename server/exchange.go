@@ -174,6 +174,24 @@ func (x *exchange) pathReference(param, sort string) (string, error) {
 	return text, nil
 }
 
+// subscriptionNames is the part of the store that finds a subscription by its external id.
+type subscriptionNames interface {
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+}
+
+// pathSubscription returns the id of the subscription in the path, which may have the external id instead. An id is not looked up
+// here; the handler does that.
+func (x *exchange) pathSubscription(store subscriptionNames) (string, error) {
+	text := x.params.ByName("id")
+	switch {
+	case subscriptionID.Valid(text):
+		return text, nil
+	case access.LooksLikeID(text) || !form.IsExternalID(text):
+		return "", fault.Missing(aSubscription)
+	}
+	return store.SubscriptionID(x.request.Context(), x.organization(), text)
+}
+
 // putReference is pathReference for a request that creates what does not exist. A text that cannot be an external id is a problem of
 // the field external_id; an id of the type itself may exist.
 func (x *exchange) putReference(f *form.Form, t access.IDType, sort string) (string, error) {

@@ -14,6 +14,7 @@ import (
 
 // subscriptionStore is the part of the store that the subscription endpoints use.
 type subscriptionStore interface {
+	subscriptionNames
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
 	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
 	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
@@ -50,6 +51,7 @@ type subscriptionBody struct {
 	LastError           *string            `json:"last_error"`
 	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string             `json:"description"`
+	ExternalID          *string            `json:"external_id"`           // the organization\'s own id
 	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
 	Headers             map[string]*string `json:"headers"`               // the names; every value is null
 	PendingDeliveries   int64              `json:"pending_deliveries"`
@@ -70,7 +72,7 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
@@ -119,7 +121,7 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
 		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
-		Headers: f.Headers("headers", h.prefix),
+		Headers: f.Headers("headers", h.prefix), ExternalID: f.ExternalID("external_id"),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.Err()
@@ -136,7 +138,7 @@ func (h subscriptions) list(x *exchange) error {
 
 // find returns the subscription in the path.
 func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error) {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return found, err
 	}
@@ -146,7 +148,7 @@ func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error)
 func (h subscriptions) read(x *exchange) error { return show(x, h.find, newSubscriptionBody) }
 
 func (h subscriptions) update(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -166,7 +168,7 @@ func (h subscriptions) update(x *exchange) error {
 }
 
 func (h subscriptions) remove(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,7 @@ func (h subscriptions) remove(x *exchange) error {
 }
 
 func (h subscriptions) rotate(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks,
+	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
 	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // subscriptionJoins are the tables of subscriptionColumns.
@@ -71,7 +71,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 // CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once.
 //
 // Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
-// Conflict if the plan allows no more subscriptions.
+// Conflict if the plan allows no more subscriptions, or another subscription has the external id; Invalid if a header has no value.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := c.Secret.OrNew()
 	id := publicid.New(access.SubscriptionID)
@@ -90,6 +90,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return sub, err
+		}
+		if err := s.checkNew(t, organization, c); err != nil {
 			return sub, err
 		}
 		if _, err := t.Exec(`
@@ -113,6 +116,23 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	return created, secret, nil
 }
 
+// checkNew refuses values of a new subscription before the first write. So a refusal does not roll back the other writes of the
+// batch.
+func (s *Store) checkNew(t *tx, organization int64, c webhook.SubscriptionChange) error {
+	var sub webhook.Subscription
+	if c.ExternalID != nil {
+		if err := setExternalID(t, organization, &sub, *c.ExternalID); err != nil {
+			return err
+		}
+	}
+	if c.Headers != nil {
+		if _, err := s.keepHeaders(t, &sub, *c.Headers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
 // in the transaction that adds one, so no number of parallel requests passes the limit. Faults: Conflict.
 func requireRoomForSubscription(t *tx, organization int64) error {
@@ -133,7 +153,8 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 // receiving audit events loses the pending ones.
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
-// too many deliveries are pending to search them for audit events.
+// too many deliveries are pending to search them for audit events, or another subscription has the external id; those of
+// setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -182,6 +203,9 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
 	}
+	if c.ExternalID != nil {
+		details["external_id"] = *c.ExternalID
+	}
 	if !c.Secret.IsZero() {
 		details["secret_imported"] = true
 	}
@@ -215,9 +239,9 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
-			description = ?4, rate_limit_per_second = ?5, updated_at = ?6
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8
 		WHERE id = ?7`,
-		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
+		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
@@ -239,6 +263,17 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 // setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
 // events that it no longer receives.
 func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	// These two come first, because they refuse a change before they write anything.
+	if c.ExternalID != nil {
+		if err := setExternalID(t, organization, sub, *c.ExternalID); err != nil {
+			return err
+		}
+	}
+	if c.Headers != nil {
+		if err := s.setHeaders(t, organization, sub, *c.Headers); err != nil {
+			return err
+		}
+	}
 	receivedBefore := receivesAudit(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
@@ -262,9 +297,6 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	}
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
-	}
-	if c.Headers != nil {
-		return s.setHeaders(t, organization, sub, *c.Headers)
 	}
 	return nil
 }
@@ -301,7 +333,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 			return err
 		}
 		row := sub.RowID
-		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
+		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
 			return err
 		}
 		if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {

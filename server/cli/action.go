@@ -129,8 +129,14 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		}
 	}
 	for _, f := range a.body {
-		if v := valueOf(cmd, f); v.isSet {
-			members[f.member] = v.value
+		v := valueOf(cmd, f)
+		if !v.isSet {
+			continue
+		}
+		if members[f.member] = v.value; v.inFile {
+			if members[f.member], err = v.readFile(cmd, v.text); err != nil {
+				return "", nil, fmt.Errorf("--%s: %w", f.name(), err)
+			}
 		}
 	}
 	if a.asksForAll(cmd) {

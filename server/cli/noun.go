@@ -89,6 +89,10 @@ func (v *flagValue) Set(text string) error {
 	if v.repeatable && v.isSet {
 		text = v.text + "," + text
 	}
+	if v.inFile { // which is read when the command runs
+		v.text, v.isSet = text, true
+		return nil
+	}
 	value, err := v.parse(text)
 	v.text, v.value, v.isSet = text, value, err == nil
 	return err

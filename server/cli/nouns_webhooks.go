@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOf(subscriptionID)}
+	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOrExternalID(subscriptionID)}
 	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
 	attemptArgument      = argument{name: "ATTEMPT", value: idOf(attemptID)}
 )
@@ -20,7 +20,9 @@ const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server 
 // subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
 	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
+	headers := "file with all own request headers, one \"Name: value\" on a line, or - for the standard input; a name alone keeps its value"
 	if isNew {
+		headers = "file with own request headers, one \"Name: value\" on a line, or - for the standard input"
 		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
 		isActive += " (default true)"
 	}
@@ -31,6 +33,8 @@ func subscriptionFields(isNew bool) []field {
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
 		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},
+		externalIDField,
+		{member: "headers", flag: "headers-file", usage: headers, value: requestHeaders},
 	}
 }
 
@@ -49,6 +53,12 @@ func noteUnhealthy(found object, _ []string) string {
 	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(found.text("id"))
 }
 
+// secretField imports a signing secret.
+var secretField = field{member: "secret", flag: "secret-file", usage: "file with a signing secret of your own, or - for the standard input", value: importedSecret}
+
+// filesAreSafer says why some values have no flag of their own.
+const filesAreSafer = "The secret and the headers come from files, because ps shows flags. Keyhook never shows the values of headers again."
+
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status disabled",
@@ -62,12 +72,14 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	},
 	{
 		use: "create", short: "Create a subscription and show its signing secret once",
-		long:    urlIsReceiver,
-		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created",
-		method:  "POST", path: pathSubscriptions, secret: "secret", body: subscriptionFields(true),
+		long: filesAreSafer + "\n\n" + urlIsReceiver,
+		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created\n" +
+			"create --url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
+		method: "POST", path: pathSubscriptions, secret: "secret", body: append(subscriptionFields(true), secretField),
 	},
 	{
-		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver,
+		use: "update SUBSCRIPTION", short: "Change a subscription",
+		long:    "The headers come from a file, because ps shows flags.\n\n" + urlIsReceiver,
 		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
@@ -82,6 +94,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
+			secretField,
 			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},

@@ -20,13 +20,14 @@ const (
 
 // Subscription is a URL to which a customer wants events sent, with its health.
 type Subscription struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"public_id"`
-	OrganizationID string `db:"organization_public_id"`
-	URL            string `db:"url"`
-	EventTypes     Types  `db:"event_types"`
-	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events of its EventTypes
-	Description    string `db:"description"`
+	RowID          int64   `db:"id"`
+	ID             string  `db:"public_id"`
+	OrganizationID string  `db:"organization_public_id"`
+	URL            string  `db:"url"`
+	EventTypes     Types   `db:"event_types"`
+	AuditEvents    bool    `db:"audit_events"` // whether it receives audit events of its EventTypes
+	Description    string  `db:"description"`
+	ExternalID     *string `db:"external_id"` // the organization's own id, unique in the organization
 	// HeaderNames are the names of its own headers. Their values are only in a Target.
 	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
@@ -83,6 +84,7 @@ type SubscriptionChange struct {
 	Description *string
 	IsActive    *bool
 	Headers     *[]Header // replaces all own headers
+	ExternalID  *string   // empty removes it
 
 	SetRateLimit       bool
 	RateLimitPerSecond *int64
