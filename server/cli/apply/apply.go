@@ -49,7 +49,7 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	if err != nil {
 		return err
 	}
-	wanted := doc.check(ctx, now, directory, o.Prune)
+	wanted := doc.check(now, directory, o.Prune)
 	if len(doc.problems) > 0 {
 		return Problems{name, doc.problems}
 	}

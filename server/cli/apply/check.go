@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,15 +31,10 @@ func (w *wanted) text(field string) string {
 }
 
 // check checks all objects of the file, by themselves, with each other and with the server. Problems go to the document.
-func (d *document) check(ctx context.Context, s *server, directory string, prune bool) (list []*wanted) {
-	for _, e := range d.entries[permissions] { // roles are read with the permissions of the file
-		if key, isText := e.texts["key"].(string); isText {
-			s.added[permissions][key] = true
-		}
-	}
+func (d *document) check(s *server, directory string, prune bool) (list []*wanted) {
 	for _, k := range kinds {
 		for _, e := range d.entries[k] {
-			list = append(list, d.read(ctx, e, s))
+			list = append(list, d.read(e))
 		}
 	}
 	d.name(list, s)
@@ -50,13 +44,14 @@ func (d *document) check(ctx context.Context, s *server, directory string, prune
 	for _, w := range list {
 		d.checkReferences(w, s)
 		d.checkGrants(w, s)
+		d.checkWebhooks(w, s)
 		d.readFiles(w, directory)
 	}
 	return list
 }
 
 // read reads the fields of an object as the server would.
-func (d *document) read(ctx context.Context, e *entry, s *server) *wanted {
+func (d *document) read(e *entry) *wanted {
 	w := &wanted{entry: e, values: map[string]any{}}
 	known := map[string]any{}
 	for name, value := range e.texts {
@@ -80,7 +75,7 @@ func (d *document) read(ctx context.Context, e *entry, s *server) *wanted {
 		}
 	}
 	for _, field := range e.kind.fields {
-		if value, ok := field.read(ctx, f, field.name, s); ok {
+		if value, ok := field.read(f, field.name); ok {
 			w.values[field.name] = normal(value, field.isSet)
 		}
 	}
@@ -130,7 +125,7 @@ func (d *document) name(list []*wanted, s *server) {
 			id = w.kind.name + " " + canonical(s, organizations, parts[0]) + "/" + canonical(s, users, parts[1])
 		} else {
 			w.present = s.find(w.kind, w.name)
-			s.added[w.kind][w.name] = true
+			s.wanted[w.kind][w.name] = w
 		}
 		if line, again := first[id]; again {
 			d.wrong(w.line, "%s %s is in line %d already; remove one of the two", w.kind.name, output.Quote(w.name), line)
@@ -177,9 +172,19 @@ func (d *document) checkReferences(w *wanted, s *server) {
 		}
 	}
 	for _, key := range asList(w.values["permissions"]) {
+		if !s.knows(permissions, key) {
+			d.wrong(w.lines["permissions"], "permissions: there is no permission %s, in the file or on the server; %s", output.Quote(key), s.suggest(permissions))
+		}
 		if found := s.find(permissions, key); found != nil && s.pruned[found] {
 			d.wrong(w.lines["permissions"], "permissions: --prune would remove %s, which is no longer in the file; put it back, or remove it here", key)
 		}
+	}
+}
+
+// checkWebhooks refuses a new subscription that the plan would not allow.
+func (d *document) checkWebhooks(w *wanted, s *server) {
+	if in := w.text("organization"); w.kind == subscriptions && w.present == nil && in != "" && !s.hasWebhooks(in) {
+		d.wrong(w.line, "subscription %s: the plan of the organization has no webhooks; set webhooks: true in the plan, or choose another plan", output.Quote(w.name))
 	}
 }
 
@@ -191,7 +196,7 @@ func (s *server) suggest(k *kind) string {
 	if k == organizations || k == users || len(names) > maxSuggested {
 		return "add it to " + k.section + ", or correct the name"
 	}
-	return fmt.Sprintf("the %s are %s", k.section, strings.Join(names, ", "))
+	return fmt.Sprintf("add it to %s, or choose one of %s", k.section, strings.Join(names, ", "))
 }
 
 // checkGrants refuses roles and members with permissions that the caller lacks: the server would, in the middle of the work.
@@ -239,7 +244,7 @@ func (d *document) readFiles(w *wanted, directory string) {
 		}
 		switch {
 		case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
-			d.wrong(w.lines["headers_file"], "headers_file: %v", err)
+			d.wrong(w.lines["headers_file"], "headers_file: cannot read the file: %v", err)
 		case err != nil: // its text may contain a value
 			d.wrong(w.lines["headers_file"], `headers_file: the file must be a JSON object of strings, such as {"Authorization": "Bearer …"}`)
 		}
@@ -250,7 +255,7 @@ func (d *document) readFiles(w *wanted, directory string) {
 	}
 	text, err := readSecretFile(directory, name)
 	if err != nil {
-		d.wrong(w.lines["secret_file"], "secret_file: %v", err)
+		d.wrong(w.lines["secret_file"], "secret_file: cannot read the file: %v", err)
 		return
 	}
 	w.secret = strings.TrimRight(string(text), "\r\n")

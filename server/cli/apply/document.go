@@ -86,7 +86,7 @@ func (d *document) readSections(top *yaml.Node) {
 // readEntry reads one object. Its fields are checked later, when the server is known.
 func (d *document) readEntry(k *kind, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
-		d.wrong(node.Line, "a %s must have fields, such as %s: …", k.name, k.keys[0])
+		d.wrong(node.Line, "%s must have fields, such as %s: …", withArticle(k.name), k.keys[0])
 		return
 	}
 	e := &entry{kind: k, line: node.Line, lines: map[string]int{}, texts: map[string]any{}}

@@ -33,7 +33,7 @@ type field struct {
 }
 
 // reader reads a field of a form. ok is false if it is missing or wrong.
-type reader func(ctx context.Context, f *form.Form, name string, s *server) (value any, ok bool)
+type reader func(f *form.Form, name string) (value any, ok bool)
 
 // The largest values of the limits of a plan. The server has the same.
 const (
@@ -158,7 +158,7 @@ func withArticle(noun string) string {
 
 // of is the reader of a method of Form.
 func of[T any](read func(f *form.Form, name string) *T) reader {
-	return func(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+	return func(f *form.Form, name string) (any, bool) {
 		value := read(f, name)
 		if value == nil {
 			return nil, false
@@ -168,7 +168,7 @@ func of[T any](read func(f *form.Form, name string) *T) reader {
 }
 
 func limit(least, most int64) reader {
-	return func(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+	return func(f *form.Form, name string) (any, bool) {
 		present, value := f.Limit(name, least, most)
 		if value == nil {
 			return nil, present
@@ -177,7 +177,7 @@ func limit(least, most int64) reader {
 	}
 }
 
-func permissionKey(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+func permissionKey(f *form.Form, name string) (any, bool) {
 	text := f.Text(name, access.MaxPermissionKey)
 	if text != nil && !access.ValidPermissionKey(*text) {
 		f.Refuse(name, "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
@@ -186,32 +186,23 @@ func permissionKey(_ context.Context, f *form.Form, name string, _ *server) (any
 	return valueOf(text)
 }
 
-func permissionList(ctx context.Context, f *form.Form, name string, s *server) (any, bool) {
-	scope := form.Lookup{Store: permissionStore{server: s}}.Permissions(ctx, f, name)
+func permissionList(f *form.Form, name string) (any, bool) {
+	scope := form.Lookup{Store: anyPermission{}}.Permissions(context.Background(), f, name)
 	if scope == nil {
 		return nil, false
 	}
 	return scope.Keys(), true
 }
 
-// permissionStore finds permissions. A form asks it for nothing else.
-type permissionStore struct {
-	form.LookupStore
-	server *server
+// anyPermission finds every permission. The references are checked later, when all objects of the file are known.
+type anyPermission struct{ form.LookupStore }
+
+// UnknownPermissions returns none.
+func (anyPermission) UnknownPermissions(context.Context, access.Scope) (access.Scope, error) {
+	return access.Scope{}, nil
 }
 
-// UnknownPermissions returns the permissions that neither the server has nor the file creates.
-func (p permissionStore) UnknownPermissions(_ context.Context, named access.Scope) (access.Scope, error) {
-	var unknown []string
-	for _, key := range named.Keys() {
-		if !p.server.knows(permissions, key) {
-			unknown = append(unknown, key)
-		}
-	}
-	return access.NewScope(unknown...), nil
-}
-
-func eventTypes(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+func eventTypes(f *form.Form, name string) (any, bool) {
 	types := f.EventTypes(name)
 	if types == nil {
 		return nil, false
@@ -220,12 +211,12 @@ func eventTypes(_ context.Context, f *form.Form, name string, _ *server) (any, b
 }
 
 // reference reads an id or an external id.
-func reference(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+func reference(f *form.Form, name string) (any, bool) {
 	text := f.Line(name, access.MaxExternalID)
 	return valueOf(text)
 }
 
-func fileName(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+func fileName(f *form.Form, name string) (any, bool) {
 	return valueOf(f.Line(name, 4096))
 }
 
@@ -243,7 +234,7 @@ var anyAddress = egress.Policy{
 }
 
 // webhookURL reads a URL in its canonical form, in which the server returns it.
-func webhookURL(_ context.Context, f *form.Form, name string, _ *server) (any, bool) {
+func webhookURL(f *form.Form, name string) (any, bool) {
 	text := f.Text(name, math.MaxInt)
 	if text == nil {
 		return nil, false

@@ -145,17 +145,28 @@ func (r *runner) remove(ctx context.Context, c change) error {
 		err = r.call(ctx, r.actingIn(c), "DELETE", c.kind.path+c.object.key+"/", nil, nil)
 	default:
 		err = r.call(ctx, r.client, "DELETE", c.kind.path+url.PathEscape(c.object.key)+"/", nil, nil)
-	}
-	if refusal, isAnswer := errors.AsType[*answer](err); isAnswer {
-		switch refusal.status {
-		case http.StatusNotFound: // somebody else removed it
-			return nil
-		case http.StatusConflict:
-			r.kept = append(r.kept, fmt.Sprintf("%s: %v", c.title(), err))
-			return nil
+		if c.kind == organizations && statusOf(err) == http.StatusConflict { // it is not empty
+			if closing := r.call(ctx, r.client, "POST", c.kind.path+url.PathEscape(c.object.key)+"/close/", nil, nil); statusOf(closing) != http.StatusNotFound {
+				err = closing
+			}
 		}
 	}
+	switch statusOf(err) {
+	case http.StatusNotFound: // somebody else removed it
+		return nil
+	case http.StatusConflict:
+		r.kept = append(r.kept, fmt.Sprintf("%s: %v", c.title(), err))
+		return nil
+	}
 	return err
+}
+
+// statusOf returns the status of a response that is no success; 0 for any other error, and for none.
+func statusOf(err error) int {
+	if refusal, isAnswer := errors.AsType[*answer](err); isAnswer {
+		return refusal.status
+	}
+	return 0
 }
 
 // answer is a response that is no success.

@@ -76,7 +76,8 @@ func (s *secrets) save(w *wanted, secret string) (err error) {
 	if s.file == nil {
 		return nil
 	}
-	line, err := json.Marshal(secretLine{w.text("organization"), w.text("external_id"), secret})
+	line, err := json.Marshal(secretLine{ //nolint:gosec // this file is where the secret belongs
+		w.text("organization"), w.text("external_id"), secret})
 	if err != nil {
 		return err
 	}
@@ -131,6 +132,6 @@ func (s *secrets) close() error {
 
 // refused reports whether the server has certainly not done what it was asked.
 func refused(err error) bool {
-	refusal, isAnswer := errors.AsType[*answer](err)
-	return isAnswer && refusal.status < http.StatusInternalServerError
+	status := statusOf(err)
+	return status != 0 && status < http.StatusInternalServerError
 }

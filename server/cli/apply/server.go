@@ -20,9 +20,9 @@ import (
 type server struct {
 	permissions access.Scope // of the caller
 	objects     map[*kind]map[string]*object
-	added       map[*kind]map[string]bool // the keys of the objects of the file
-	pruned      map[*object]bool          // what --prune would remove
-	applied     []*object                 // what apply created, in the order of creation
+	wanted      map[*kind]map[string]*wanted // the objects of the file, by name
+	pruned      map[*object]bool             // what --prune would remove
+	applied     []*object                    // what apply created, in the order of creation
 }
 
 // object is one object of the server.
@@ -60,11 +60,31 @@ func (s *server) findIn(k *kind, organization, name string) *object {
 }
 
 // knows reports whether the server has an object with that name, or the file adds it.
-func (s *server) knows(k *kind, name string) bool { return s.added[k][name] || s.find(k, name) != nil }
+func (s *server) knows(k *kind, name string) bool {
+	return s.wanted[k][name] != nil || s.find(k, name) != nil
+}
+
+// hasWebhooks reports whether an organization will have a plan with webhooks.
+func (s *server) hasWebhooks(organization string) bool {
+	plan := ""
+	if o := s.find(organizations, organization); o != nil {
+		plan = o.text("plan")
+	}
+	if w := s.wanted[organizations][organization]; w != nil {
+		plan = w.text("plan")
+	}
+	if w := s.wanted[plans][plan]; w != nil {
+		if webhooks, given := w.complete()["webhooks"]; given {
+			return webhooks == true
+		}
+	}
+	found := s.find(plans, plan)
+	return found == nil || found.fields["webhooks"] == true // an unknown plan is another problem
+}
 
 // names returns what the file may write for an object of a kind, sorted.
 func (s *server) names(k *kind) []string {
-	names := slices.Collect(maps.Keys(s.added[k]))
+	names := slices.Collect(maps.Keys(s.wanted[k]))
 	for _, o := range s.objects[k] {
 		names = append(names, o.name)
 	}
@@ -112,9 +132,9 @@ func callersPermissions(ctx context.Context, c client.Client) (access.Scope, err
 
 // readServer reads what the server has of the kinds that matter for the file.
 func readServer(ctx context.Context, c client.Client, doc *document, prune bool) (*server, error) {
-	s := &server{objects: map[*kind]map[string]*object{}, added: map[*kind]map[string]bool{}, pruned: map[*object]bool{}}
+	s := &server{objects: map[*kind]map[string]*object{}, wanted: map[*kind]map[string]*wanted{}, pruned: map[*object]bool{}}
 	for _, k := range kinds {
-		s.objects[k], s.added[k] = map[string]*object{}, map[string]bool{}
+		s.objects[k], s.wanted[k] = map[string]*object{}, map[string]*wanted{}
 	}
 	var err error
 	if s.permissions, err = callersPermissions(ctx, c); err != nil {
