@@ -143,13 +143,22 @@ func TestExplainByPrefix(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	})
-	t.Run("asks for the id if several keys have the prefix", func(t *testing.T) {
-		second, err := f.store.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
-			Credential: similar(t, raw), Name: "second", Scope: access.NewScope(access.EventsRead),
-		})
-		if err != nil {
-			t.Fatal(err)
+	t.Run("asks for the id if several keys that the caller may know have the prefix", func(t *testing.T) {
+		another := func(of access.Principal) access.Key {
+			made, err := f.store.CreateKey(t.Context(), of, of.Actor("", ""), access.NewKey{
+				Credential: similar(t, raw), Name: "another", Scope: access.NewScope(access.EventsRead),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return made
 		}
+		another(other)
+		if e := f.explain(t, bearer(token), key.KeyPrefix, "GET /api/v1/events/"); e.KeyID == nil || *e.KeyID != key.ID {
+			t.Errorf("with a key of another organization: %+v", e)
+		}
+		f.do(t, call{line, operator, body(key.KeyPrefix), nil}).want(t, 422, "validation_failed")
+		second := another(owner)
 		got := f.do(t, call{line, bearer(token), body(key.KeyPrefix), nil}).want(t, 422, "validation_failed")
 		if fields := got.fields(); len(fields) != 1 || fields[0] != "key: ambiguous" {
 			t.Errorf("%v", fields)

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,6 +161,18 @@ func TestHeadersAreSealed(t *testing.T) {
 	if left != 2 {
 		t.Errorf("%d subscriptions have headers, want 2: a deleted one has none", left)
 	}
+	t.Run("are not taken for a signing secret", func(t *testing.T) {
+		var secret []byte
+		query(t, o.Path, &secret, "SELECT secret FROM subscriptions WHERE id = 1")
+		alter(t, o.Path, "UPDATE subscriptions SET secret = (SELECT sealed FROM subscription_headers WHERE subscription_id = 1) WHERE id = 1")
+		store, stop := storagetest.OpenWith(t, o)
+		at := must[webhook.Target](t)(store.Target(t.Context(), one.RowID))
+		stop()
+		if at.Unusable == "" {
+			t.Error("the headers are the secret")
+		}
+		alter(t, o.Path, "UPDATE subscriptions SET secret = x'"+hex.EncodeToString(secret)+"' WHERE id = 1")
+	})
 	for name, statement := range map[string]string{
 		"of another subscription": "UPDATE subscription_headers SET sealed = (SELECT sealed FROM subscription_headers WHERE subscription_id = 2) WHERE subscription_id = 1",
 		"made of a secret":        "UPDATE subscription_headers SET sealed = (SELECT secret FROM subscriptions WHERE id = 1) WHERE subscription_id = 1",
