@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"server/metrics":               {"dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
-	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/output", "server/form"}, // reads fields as the server does
+	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/form"}, // reads fields as the server does
 	"server/cli/flag":              {},
 	"server/cli/child":             {},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},

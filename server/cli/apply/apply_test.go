@@ -264,8 +264,8 @@ func TestSecrets(t *testing.T) {
 		f, dir := serve(t), t.TempDir()
 		file := filepath.Join(dir, "keyhook.yaml")
 		for name, text := range map[string]string{
-			file:                             strings.Replace(small, "event_types: [order.*, order.paid]", "secret_file: old.secret, headers_file: headers.json", 1),
-			filepath.Join(dir, "old.secret"): "an-old-secret-of-32-characters!!\n", filepath.Join(dir, "headers.json"): `{"X-Token":"hush-hush"}`,
+			file:                             strings.Replace(small, "event_types: [order.*, order.paid]", "secret_file: old.secret, headers_file: headers", 1),
+			filepath.Join(dir, "old.secret"): "an-old-secret-of-32-characters!!\n", filepath.Join(dir, "headers"): "X-Token: hush-hush\n",
 		} {
 			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 				t.Fatal(err)

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -21,7 +21,7 @@ type wanted struct {
 	name    string         // "growth", "customer-7/orders"
 	values  map[string]any // the fields that the file has
 	present *object        // the object of the server; nil if there is none
-	headers map[string]string
+	headers map[string]any
 	secret  string
 }
 
@@ -229,61 +229,53 @@ func asList(value any) (list []string) {
 	return list
 }
 
-// maxSecretFile is the largest file with a secret or with headers, in bytes.
-const maxSecretFile = 64 << 10
-
 // readFiles reads the files with the secret and the headers of a subscription. The secret matters only for a new one.
 func (d *document) readFiles(w *wanted, directory string) {
-	if w.kind != subscriptions {
-		return
-	}
 	if name := w.text("headers_file"); name != "" {
-		text, err := readSecretFile(directory, name)
-		if err == nil {
-			err = json.Unmarshal(text, &w.headers)
+		headers, err := readHeaders(directory, name)
+		if err != nil {
+			d.wrong(w.lines["headers_file"], "headers_file: %v", err)
 		}
-		switch {
-		case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
-			d.wrong(w.lines["headers_file"], "headers_file: cannot read the file: %v", err)
-		case err != nil: // its text may contain a value
-			d.wrong(w.lines["headers_file"], `headers_file: the file must be a JSON object of strings, such as {"Authorization": "Bearer …"}`)
+		w.headers = headers
+	}
+	if name := w.text("secret_file"); name != "" && w.present == nil {
+		secret, err := readSecret(directory, name)
+		if err != nil {
+			d.wrong(w.lines["secret_file"], "secret_file: %v", err)
 		}
-	}
-	name := w.text("secret_file")
-	if name == "" || w.present != nil {
-		return
-	}
-	text, err := readSecretFile(directory, name)
-	if err != nil {
-		d.wrong(w.lines["secret_file"], "secret_file: cannot read the file: %v", err)
-		return
-	}
-	w.secret = strings.TrimRight(string(text), "\r\n")
-	body, _ := json.Marshal(map[string]string{"secret_file": w.secret})
-	f, err := form.Parse(body)
-	if err == nil {
-		f.Secret("secret_file")
-		err = f.Err()
-	}
-	if refusal, isFault := fault.As(err); isFault {
-		for _, p := range refusal.Fields {
-			d.wrong(w.lines["secret_file"], "secret_file: the secret in the file is wrong: %s", p.Message)
-		}
+		w.secret = secret
 	}
 }
 
-func readSecretFile(directory, name string) ([]byte, error) {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(directory, name)
-	}
-	info, err := os.Stat(name)
+// readHeaders reads a file of headers. It has the form that --headers-file of the other commands has, but each name needs a value.
+func readHeaders(directory, name string) (map[string]any, error) {
+	text, err := readIn(directory, name)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxSecretFile {
-		return nil, fmt.Errorf("the file %s is larger than 64 KiB", name)
+	headers, err := flag.Headers(text)
+	for name, value := range headers {
+		if value == nil {
+			return nil, fmt.Errorf("the header %s has no value in the file; write \"%s: value\"", name, name)
+		}
 	}
-	return os.ReadFile(name)
+	return headers, err
+}
+
+func readSecret(directory, name string) (string, error) {
+	text, err := readIn(directory, name)
+	if err != nil {
+		return "", err
+	}
+	return flag.Secret(text)
+}
+
+// readIn reads a file. Its name is relative to a directory.
+func readIn(directory, name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(directory, name)
+	}
+	return flag.ReadFile(nil, name)
 }
 
 // messageOf returns the public text of an error of a reader.

@@ -123,7 +123,7 @@ func (c *change) compareHeaders() {
 	if slices.Equal(before, after) {
 		return
 	}
-	c.fields["headers"] = map[string]string{}
+	c.fields["headers"] = map[string]any{}
 	if given {
 		c.fields["headers"] = c.wanted.headers
 	}
