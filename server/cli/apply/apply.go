@@ -41,7 +41,6 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	if err != nil {
 		return err
 	}
-	c.Applying = true
 	if err := checkPermissions(ctx, c, doc, o); err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	if err != nil {
 		return err
 	}
-	wanted := doc.check(now, directory, o.Prune)
+	wanted := doc.check(now, directory, o)
 	if len(doc.problems) > 0 {
 		return Problems{name, doc.problems}
 	}
@@ -63,6 +62,7 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 			return err
 		}
 	}
+	c.Applying = true
 	r := runner{client: c, server: now, out: out, file: name, secrets: sink}
 	return errors.Join(r.run(ctx, p.changes), sink.close())
 }
