@@ -198,11 +198,12 @@ var styles = map[string]output.Style{create: output.Green, update: output.Yellow
 func (p plan) print(out output.Printer) error {
 	var b strings.Builder
 	for _, c := range p.changes {
-		line := c.action + " " + c.title()
+		var line strings.Builder
+		line.WriteString(c.action + " " + c.title())
 		for _, text := range c.shown {
-			line += "  " + text
+			line.WriteString("  " + text)
 		}
-		b.WriteString(out.Palette.Paint(styles[c.action], line) + "\n")
+		b.WriteString(out.Palette.Paint(styles[c.action], line.String()) + "\n")
 	}
 	fmt.Fprintf(&b, "= %d unchanged\n", p.unchanged)
 	return out.Write(b.String())

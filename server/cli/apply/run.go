@@ -48,11 +48,11 @@ func (r *runner) run(ctx context.Context, changes []change) error {
 		done++
 	}
 	if len(r.kept) > 0 {
-		text := ""
+		var text strings.Builder
 		for _, line := range r.kept {
-			text += "\n  " + line
+			text.WriteString("\n  " + line)
 		}
-		return fmt.Errorf("%s could not be removed:%s", output.Count(len(r.kept), "object", "objects"), text)
+		return fmt.Errorf("%s could not be removed:%s", output.Count(len(r.kept), "object", "objects"), text.String())
 	}
 	r.out.Note("Made %s in %s.", output.Count(done, "change", "changes"), time.Since(began).Round(time.Millisecond))
 	return nil
