@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -37,6 +38,8 @@ func (x *exchange) checkApplyHeader() error {
 type appliedStore interface {
 	// Applied lists it newest first, with row ids below before; 0 starts at the newest.
 	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
+	// ForgetApplied forgets that apply has created an object, which stays.
+	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
 }
 
 // applied is the endpoint of what `keyhook apply` has created.
@@ -50,4 +53,16 @@ type appliedBody struct {
 func (h applied) list(x *exchange) error {
 	return listRows(x, h.store.Applied, func(a access.Applied) appliedBody { return appliedBody{a.Kind, a.Key} },
 		func(a access.Applied) int64 { return a.RowID })
+}
+
+// forget makes an object belong to apply no longer. The object stays.
+func (h applied) forget(x *exchange) error {
+	kind, key := x.params.ByName("kind"), x.params.ByName("key")
+	if !access.IsAppliedKind(kind) || !utf8.ValidString(key) {
+		return fault.Missing("applied object")
+	}
+	if err := h.store.ForgetApplied(x.request.Context(), x.actor(), kind, key); err != nil {
+		return err
+	}
+	return x.noContent()
 }

@@ -52,6 +52,20 @@ func TestApplied(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
+	t.Run("forgets an object that stays, on request", func(t *testing.T) {
+		f.do(t, call{"POST /api/v1/plans/", host, `{"name":"kept","api_rate_limit_per_minute":10}`, applying}).want(t, 201, "")
+		f.do(t, call{"DELETE /api/v1/applied/plan/kept/", host, "", nil}).want(t, 204, "")
+		f.do(t, call{"GET /api/v1/plans/kept/", host, "", nil}).want(t, 200, "")
+		f.do(t, call{"DELETE /api/v1/applied/plan/kept/", host, "", nil}).want(t, 404, "not_found")
+		f.do(t, call{"DELETE /api/v1/applied/other/kept/", host, "", nil}).want(t, 404, "not_found")
+		f.do(t, call{"DELETE /api/v1/applied/plan/pro/", bearer(customer), "", nil}).want(t, 403, "permission_denied")
+		f.do(t, call{"PUT " + orgs + "acme/members/bob/", host, `{"role":"clerk"}`, applying}).want(t, 404, "not_found")
+		bob := do("PUT "+users+"bob/", `{"name":"Bob","email":"bob@example.com"}`, 201).field("id")
+		do("PUT "+orgs+"acme/members/bob/", `{"role":"clerk"}`, 200)
+		f.do(t, call{"DELETE /api/v1/applied/member/" + org + "%2F" + bob + "/", host, "", nil}).want(t, 204, "")
+		f.do(t, call{"DELETE /api/v1/applied/user/" + bob + "/", host, "", nil}).want(t, 204, "")
+		f.do(t, call{"DELETE " + orgs + "acme/members/bob/", host, "", nil}).want(t, 204, "")
+	})
 	t.Run("forgets what is deleted, so a later one of the same name is not listed", func(t *testing.T) {
 		hand := func(line, body string, status int, header ...string) {
 			f.do(t, call{line, host, body, header}).want(t, status, "")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 )
 
@@ -13,6 +14,20 @@ func (s *Store) Applied(ctx context.Context, before int64, limit int) ([]access.
 	applied := []access.Applied{}
 	err := s.list(ctx, &applied, "SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return applied, err
+}
+
+// ForgetApplied forgets that apply has created an object, which stays. Faults: NotFound.
+func (s *Store) ForgetApplied(ctx context.Context, by access.Actor, kind, key string) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
+		n, err := t.Affected("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return fault.Missing("applied object")
+		}
+		return s.audit(t, by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
+	})
 }
 
 // trackApplied keeps the table applied up to date. The audit log learns of every creation and deletion in the transaction of the

@@ -11,6 +11,15 @@ const (
 	KindSubscription = "subscription"
 )
 
+// IsAppliedKind reports whether `keyhook apply` creates objects of a kind.
+func IsAppliedKind(kind string) bool {
+	switch kind {
+	case KindPlan, KindPermission, KindRole, KindOrganization, KindUser, KindMember, KindSubscription:
+		return true
+	}
+	return false
+}
+
 // Applied is an object that `keyhook apply` has created, and that nobody has deleted since.
 type Applied struct {
 	RowID int64  `db:"id"`

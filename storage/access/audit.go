@@ -43,6 +43,7 @@ const (
 	QueueReleased         = "queue_released"
 	QueueDiscarded        = "queue_discarded"
 	ClockAccepted         = "clock_accepted"
+	AppliedForgotten      = "applied_forgotten"
 	BackupCreated         = "backup_created"
 	DatabaseRestored      = "database_restored"
 )
@@ -55,7 +56,7 @@ var auditTypes = []string{
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
-	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
+	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
 }
 
 // AuditTypes returns the types of all audit events, as a copy.

@@ -155,7 +155,8 @@ func (r *runner) remove(ctx context.Context, c change) error {
 	case http.StatusNotFound: // somebody else removed it
 		return nil
 	case http.StatusConflict:
-		r.kept = append(r.kept, fmt.Sprintf("%s: %v", c.title(), err))
+		r.kept = append(r.kept, fmt.Sprintf("%s: %v; to keep it for good, run: keyhook api DELETE applied/%s/%s",
+			c.title(), err, c.kind.name, url.PathEscape(c.object.key)))
 		return nil
 	}
 	return err
