@@ -38,6 +38,7 @@ func (x *exchange) checkApplyHeader() error {
 type appliedStore interface {
 	// Applied lists it newest first, with row ids below before; 0 starts at the newest.
 	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
+	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
 	// ForgetApplied forgets that apply has created an object, which stays.
 	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
 }
@@ -55,13 +56,22 @@ func (h applied) list(x *exchange) error {
 		func(a access.Applied) int64 { return a.RowID })
 }
 
-// forget makes an object belong to apply no longer. The object stays.
-func (h applied) forget(x *exchange) error {
+// find returns the object in the path.
+func (h applied) find(x *exchange) (found access.Applied, err error) {
 	kind, key := x.params.ByName("kind"), x.params.ByName("key")
 	if !access.IsAppliedKind(kind) || !utf8.ValidString(key) {
-		return fault.Missing("applied object")
+		return found, fault.Missing("applied object")
 	}
-	if err := h.store.ForgetApplied(x.request.Context(), x.actor(), kind, key); err != nil {
+	return h.store.AppliedObject(x.request.Context(), kind, key)
+}
+
+// forget makes an object belong to apply no longer. The object stays.
+func (h applied) forget(x *exchange) error {
+	found, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.ForgetApplied(x.request.Context(), x.actor(), found.Kind, found.Key); err != nil {
 		return err
 	}
 	return x.noContent()

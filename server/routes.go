@@ -76,7 +76,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
 		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/applied/", h.applied.list).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite),
+		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite).of(exists(h.applied.find)),
 		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
 		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
 

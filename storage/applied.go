@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // Applied lists what `keyhook apply` has created and nobody has deleted since, the newest first.
@@ -14,6 +15,12 @@ func (s *Store) Applied(ctx context.Context, before int64, limit int) ([]access.
 	applied := []access.Applied{}
 	err := s.list(ctx, &applied, "SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return applied, err
+}
+
+// AppliedObject returns one object that `keyhook apply` has created. Faults: NotFound.
+func (s *Store) AppliedObject(ctx context.Context, kind, key string) (found access.Applied, err error) {
+	err = s.get(ctx, &found, "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
+	return found, sqlite.Missing(err, "applied object")
 }
 
 // ForgetApplied forgets that apply has created an object, which stays. Faults: NotFound.
