@@ -53,6 +53,9 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 		return Problems{name, doc.problems}
 	}
 	p := compare(wanted, now, o.Prune)
+	if err := p.preview(ctx, c); err != nil {
+		return err
+	}
 	if err := p.print(out); err != nil || o.DryRun || len(p.changes) == 0 {
 		return err
 	}

@@ -134,9 +134,22 @@ func (d *document) name(list []*wanted, s *server) {
 			continue
 		}
 		first[id] = w.line
+		d.checkFixed(w)
 		if w.present != nil && w.present.fields["built_in"] == true {
 			d.wrong(w.line, "%s %s is built in and cannot be changed; remove it from the file", w.kind.name, output.Quote(w.name))
 		}
+	}
+}
+
+// checkFixed refuses another value of a field that never changes.
+func (d *document) checkFixed(w *wanted) {
+	for _, f := range w.kind.fields {
+		value, given := w.values[f.name]
+		if !f.isFixed || !given || w.present == nil || value == w.present.fields[f.name] {
+			continue
+		}
+		d.wrong(w.lines[f.name], "%s: this never changes after the creation, and it is %v on the server; delete the %s first, or remove the line",
+			f.name, w.present.fields[f.name], w.kind.name)
 	}
 }
 

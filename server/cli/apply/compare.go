@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -65,6 +68,31 @@ func compare(list []*wanted, s *server, prune bool) (p plan) {
 	return p
 }
 
+// preview adds to each organization that would be removed what ends with it, also if apply has not created it. A credential that can
+// only read does not learn it.
+func (p plan) preview(ctx context.Context, c client.Client) error {
+	for i := range p.changes {
+		at := &p.changes[i]
+		if at.kind != organizations || at.action != remove {
+			continue
+		}
+		got, err := c.Send(ctx, "POST", organizations.path+at.object.key+"/close/", []byte(`{"dry_run":true}`))
+		if err != nil {
+			return err
+		}
+		var ends map[string]any
+		if !got.OK() || json.Unmarshal(got.Body, &ends) != nil {
+			continue
+		}
+		for _, name := range []string{"api_keys", "access_tokens", "members", "subscriptions", "pending_deliveries"} {
+			if n, _ := ends[name].(float64); n > 0 {
+				at.shown = append(at.shown, fmt.Sprintf("%s %.0f", name, n))
+			}
+		}
+	}
+	return nil
+}
+
 // complete returns the fields that the object shall have. An object that apply created, or creates, has no others: a field that the
 // file leaves out gets its usual value. Of another object, such a field stays as it is.
 func (w *wanted) complete() map[string]any {
@@ -73,7 +101,7 @@ func (w *wanted) complete() map[string]any {
 		return full
 	}
 	for _, f := range w.kind.fields {
-		if _, given := full[f.name]; !given && !f.isFile && !slices.Contains(w.kind.keys, f.name) {
+		if _, given := full[f.name]; !given && !f.isFile && !f.isFixed && !slices.Contains(w.kind.keys, f.name) {
 			full[f.name] = f.fallback
 		}
 	}
@@ -86,7 +114,7 @@ func (c *change) compareField(f field, full map[string]any) {
 	switch {
 	case f.name == "headers_file":
 		c.compareHeaders()
-	case f.isFile || !isWanted || isKey && c.action == update:
+	case f.isFile || !isWanted || (isKey || f.isFixed) && c.action == update:
 	case c.action == create:
 		c.fields[f.name] = value
 		if _, given := c.wanted.values[f.name]; given && !isKey {

@@ -30,6 +30,7 @@ type field struct {
 	isSet    bool // a list whose order means nothing
 	fallback any  // what an object gets that apply creates, if the file leaves the field out; nil is null
 	isFile   bool // names a file with secrets, and is no field of the API
+	isFixed  bool // never changes after the creation
 }
 
 // reader reads a field of a form. ok is false if it is missing or wrong.
@@ -59,6 +60,7 @@ var (
 		fields: []field{
 			{name: "key", read: permissionKey, isText: true},
 			{name: "description", read: of((*form.Form).Multiline), isText: true, fallback: ""},
+			{name: "internal", read: of((*form.Form).Bool), isFixed: true},
 		},
 	}
 	roles = &kind{
@@ -104,6 +106,7 @@ var (
 			{name: "audit_events", read: of((*form.Form).Bool), fallback: false},
 			{name: "description", read: of((*form.Form).Multiline), isText: true, fallback: ""},
 			{name: "rate_limit_per_second", read: limit(1, webhook.MaxRateLimit)},
+			{name: "ordered", read: of((*form.Form).Bool), fallback: false},
 			{name: "headers_file", read: fileName, isText: true, isFile: true},
 			{name: "secret_file", read: fileName, isText: true, isFile: true},
 		},

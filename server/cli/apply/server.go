@@ -191,6 +191,9 @@ func (s *server) readAll(ctx context.Context, c client.Client, k *kind) error {
 		path += "?organization=all"
 	}
 	return list(ctx, c, path, func(fields map[string]any) {
+		if fields["closed_at"] != nil || fields["erased_at"] != nil {
+			return // nobody can use it again
+		}
 		o := &object{kind: k, fields: fields}
 		switch k {
 		case organizations, users:
