@@ -41,6 +41,9 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 // completeSubscription sets what the table does not have.
 func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
 	sub.PendingDeliveries, sub.QueueHeld = s.pending.of(sub.RowID), hold != nil
+	if s.policy.ProbesDisabled(sub.Health) {
+		sub.ProbedEvery = s.policy.ProbeDisabled
+	}
 }
 
 // subscription is Subscription inside a transaction.

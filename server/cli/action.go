@@ -25,6 +25,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	a.organization = cmd.Flags().Lookup(client.FlagOrganization).Value.String()
 	c, err := a.connect(cmd)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if found != nil && a.note != nil {
-		out.Note("\n%s", a.note(found, args))
+		out.Note("\n%s", a.note(found, args, a.organization))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -39,18 +40,24 @@ func subscriptionFields(isNew bool) []field {
 }
 
 // noteReactivated says what a reactivation sends, and what it does not send. found is the preview of a recovery.
-func noteReactivated(found object, args []string) string {
+func noteReactivated(found object, args []string, organization string) string {
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(args[0]) + " --since " + found.text("since")
+			". To send them, run: " + webhook.RecoverCommand(organization, disk.Quote(args[0])) + " --since " + found.text("since")
 	}
 	return note
 }
 
-// noteUnhealthy says how failing and disabled subscriptions work again.
-func noteUnhealthy(found object, _ []string) string {
-	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(found.text("id"))
+// noteBlocked says how a failing or blocked subscription works again.
+func noteBlocked(found object, _ []string, organization string) string {
+	switch webhook.Block(found.text("blocked_by")) {
+	case webhook.BlockedByPlan:
+		return "The plan has no webhooks. To send again, an operator runs: keyhook organizations update " + found.text("organization_id") + " --plan growth"
+	case webhook.BlockedByHold:
+		return "An operator has stopped all sending. To send again, an operator runs: keyhook queue release"
+	}
+	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(organization, found.text("id"))
 }
 
 // secretField imports a signing secret.
@@ -63,12 +70,12 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status disabled",
 		method: "GET", path: pathSubscriptions, listsAll: true,
-		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteUnhealthy,
+		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteBlocked,
 		query: []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteUnhealthy,
+		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteBlocked,
 	},
 	{
 		use: "create", short: "Create a subscription and show its signing secret once",

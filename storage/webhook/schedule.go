@@ -10,15 +10,18 @@ type Schedule struct {
 // anything but a time after now: for a change of the subscription, its plan or the queue, for the probe of another delivery,
 // or for a free slot.
 func (s Schedule) NextAttempt(due *int64, now int64) *int64 {
-	if due == nil || s.BlockedBy() != NotBlocked {
+	if due == nil || s.BlockedBy() != NotBlocked && !s.GetsProbe() {
 		return nil
 	}
 	at := *due
-	if s.Status == Failing {
+	if s.Status != Healthy {
 		if s.FirstDue == nil || at != *s.FirstDue {
 			return nil
 		}
 		at = max(at, s.ProbeAt)
+	}
+	if s.GetsProbe() && (Policy{ProbeDisabled: s.ProbedEvery}).ProbeIsDue(s.Health, now) {
+		at = *due
 	}
 	if at <= now {
 		return nil

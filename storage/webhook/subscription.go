@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limits of a subscription's fields.
@@ -33,14 +34,16 @@ type Subscription struct {
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
-	Webhooks          bool   `db:"webhooks"` // whether the plan of its organization has webhooks
-	QueueHeld         bool   `db:"-"`        // whether an operator has stopped all sending
-	PendingDeliveries int64  `db:"-"`        // from a counter in memory
-	CreatedAt         int64  `db:"created_at"`
-	UpdatedAt         int64  `db:"updated_at"`
-	DisabledAt        *int64 `db:"disabled_at"`
-	LastSuccessAt     *int64 `db:"last_success_at"`
-	LastFailureAt     *int64 `db:"last_failure_at"`
+	Webhooks          bool  `db:"webhooks"` // whether the plan of its organization has webhooks
+	QueueHeld         bool  `db:"-"`        // whether an operator has stopped all sending
+	PendingDeliveries int64 `db:"-"`        // from a counter in memory
+	// ProbedEvery is the interval of probes, if failures have disabled the subscription and it gets probes; else 0.
+	ProbedEvery   time.Duration `db:"-"`
+	CreatedAt     int64         `db:"created_at"`
+	UpdatedAt     int64         `db:"updated_at"`
+	DisabledAt    *int64        `db:"disabled_at"`
+	LastSuccessAt *int64        `db:"last_success_at"`
+	LastFailureAt *int64        `db:"last_failure_at"`
 }
 
 // Active reports whether the subscription is not disabled, which the API calls is_active.
@@ -73,6 +76,9 @@ func (s Subscription) BlockedBy() Block {
 	}
 	return NotBlocked
 }
+
+// GetsProbe reports whether a subscription that failures have disabled gets probes. Its other deliveries wait.
+func (s Subscription) GetsProbe() bool { return s.ProbedEvery > 0 && s.Webhooks && !s.QueueHeld }
 
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
