@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
@@ -215,5 +217,24 @@ func BenchmarkSigner(b *testing.B) {
 				std.Append(dst, "evt_01jd00000000000000000000", 1800000000, body)
 			}
 		})
+	}
+}
+
+func TestOfficialLibrary(t *testing.T) {
+	t.Parallel()
+	webhook, err := standardwebhooks.NewWebhook(testSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	headers := http.Header{}
+	headers.Set("webhook-id", "evt_1")
+	headers.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	headers.Set("webhook-signature", "v1,b3RoZXI= "+signStandard(t, testSecret, "evt_1", now.Unix(), testBody))
+	if err := webhook.Verify([]byte(testBody), headers); err != nil {
+		t.Errorf("the official library of Standard Webhooks refuses our signature: %v", err)
+	}
+	if err := webhook.Verify([]byte(testBody+" "), headers); err == nil {
+		t.Error("it accepts another body")
 	}
 }
