@@ -110,18 +110,25 @@ func (w *wanted) complete() map[string]any {
 
 func (c *change) compareField(f field, full map[string]any) {
 	value, isWanted := full[f.name]
+	_, given := c.wanted.values[f.name]
 	isKey := slices.Contains(c.kind.keys, f.name)
 	switch {
 	case f.name == "headers_file":
 		c.compareHeaders()
 	case f.isFile || !isWanted || (isKey || f.isFixed) && c.action == update:
 	case c.action == create:
-		c.fields[f.name] = value
-		if _, given := c.wanted.values[f.name]; given && !isKey {
+		if given || f.isSent {
+			c.fields[f.name] = value
+		}
+		if given && !isKey {
 			c.shown = append(c.shown, f.name+" "+show(f.name, value))
 		}
 	default:
-		before := normal(c.object.fields[f.name], f.isSet)
+		had, known := c.object.fields[f.name]
+		if !known && !given { // an older server
+			return
+		}
+		before := normal(had, f.isSet)
 		if !reflect.DeepEqual(before, value) {
 			c.fields[f.name] = value
 			c.shown = append(c.shown, f.name+" "+showChange(f.name, before, value))

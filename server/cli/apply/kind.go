@@ -31,6 +31,7 @@ type field struct {
 	fallback any  // what an object gets that apply creates, if the file leaves the field out; nil is null
 	isFile   bool // names a file with secrets, and is no field of the API
 	isFixed  bool // never changes after the creation
+	isSent   bool // always at the creation: what the API uses instead depends on the caller
 }
 
 // reader reads a field of a form. ok is false if it is missing or wrong.
@@ -103,7 +104,7 @@ var (
 			{name: "external_id", read: of((*form.Form).ExternalID), isText: true},
 			{name: "url", read: webhookURL, isText: true},
 			{name: "event_types", read: eventTypes, isSet: true, fallback: []any{}},
-			{name: "audit_events", read: of((*form.Form).Bool), fallback: false},
+			{name: "audit_events", read: of((*form.Form).Bool), fallback: false, isSent: true},
 			{name: "description", read: of((*form.Form).Multiline), isText: true, fallback: ""},
 			{name: "rate_limit_per_second", read: limit(1, webhook.MaxRateLimit)},
 			{name: "ordered", read: of((*form.Form).Bool), fallback: false},
