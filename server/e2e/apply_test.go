@@ -34,7 +34,7 @@ func TestApplyDocument(t *testing.T) {
 	start(t, dir)
 	args := []string{"apply", "-f", "keyhook.yaml", "--secrets-file", "secrets.jsonl", "--prune"}
 	succeed(t, dir, args, "~ plan growth  api_rate_limit_per_minute 600 -> 1200\n", "headers [authorization]", "= 0 unchanged\n", "Wrote 1 secret to secrets.jsonl.")
-	succeed(t, dir, args, "= 9 unchanged\n")
+	succeed(t, dir, args, "= 10 unchanged\n")
 }
 
 // TestApplyAfterKills kills the command, then the server, while a file is applied. In the end everything is there once, with a

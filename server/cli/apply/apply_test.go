@@ -180,6 +180,39 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
+	t.Run("refuses another value of a field that never changes, and leaves it alone if the file does", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		for _, file := range []string{`{key: "a:b", internal: true}`, `{key: "a:b"}`} {
+			if _, err := f.apply(t, "permissions: ["+file+"]", apply.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := f.apply(t, `permissions: [{key: "a:b", internal: false}]`, apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), "internal: this never changes after the creation, and it is true on the server") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("refuses to prune what the file still needs", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(small, "600}\n")
+		_, err := f.apply(t, rest, apply.Options{Prune: true})
+		if err == nil || !strings.Contains(err.Error(), `standard input:2: plan: --prune would remove the plan "startup", which is no longer in the file`) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("refuses a subscription on a plan without webhooks before it changes anything", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), `subscription "customer-7/orders": the plan of the organization has no webhooks`) || f.writes.Load() > 0 {
+			t.Errorf("error %v, %d writes", err, f.writes.Load())
+		}
+	})
 	t.Run("says what stays because something depends on it", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
