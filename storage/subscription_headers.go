@@ -58,7 +58,8 @@ func (h sealedHeaders) open(ring *seal.Ring, subscription string) ([]webhook.Hea
 }
 
 // setHeaders replaces the own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
-// is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today.
+// is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today; Conflict if the headers of all subscriptions
+// of the organization take too many bytes.
 func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header) error {
 	headers, err := s.keepHeaders(t, sub, headers)
 	if err != nil {
@@ -78,12 +79,37 @@ func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription,
 	if err := requireStorage(t, organization, storedPerChange+len(sealed)); err != nil {
 		return err
 	}
+	if err := requireHeaderBytes(t, organization, sub.RowID, len(sealed)); err != nil {
+		return err
+	}
 	t.countStored(organization, len(sealed))
 	_, err = t.Exec(`
 		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
 		sub.RowID, sub.HeaderNames, t.Now(), sealed)
 	return err
+}
+
+// maxHeaderBytes is what the sealed headers of all subscriptions of an organization may take. The dispatcher keeps the headers of a
+// subscription in memory while it has deliveries.
+const maxHeaderBytes = 4 << 20
+
+// requireHeaderBytes refuses headers that need too many bytes together with those of the organization's other subscriptions.
+// Faults: Conflict limit_reached.
+func requireHeaderBytes(t *tx, organization, subscription int64, bytes int) error {
+	var others int
+	if err := t.Get(&others, `
+		SELECT coalesce(sum(length(h.sealed)), 0)
+		FROM subscriptions s INDEXED BY subscriptions_live CROSS JOIN subscription_headers h ON h.subscription_id = s.id
+		WHERE s.organization_id = ? AND s.deleted_at IS NULL AND s.id != ?`, organization, subscription); err != nil {
+		return fmt.Errorf("add up the headers of the organization: %w", err)
+	}
+	if others+bytes <= maxHeaderBytes {
+		return nil
+	}
+	return fault.New(fault.Conflict, "limit_reached",
+		"The headers of all subscriptions of the organization may take %d bytes together, encrypted, and these would make %d. Send shorter values, or remove headers of other subscriptions.",
+		maxHeaderBytes, others+bytes)
 }
 
 // keepHeaders returns the headers with the stored values of those that have none.

@@ -197,3 +197,36 @@ func TestHeadersAreSealed(t *testing.T) {
 		})
 	}
 }
+
+func TestHeadersOfAnOrganizationAreBounded(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
+	large := make([]webhook.Header, 10) // as many and as long as one subscription may have
+	for i := range large {
+		large[i] = header("X-"+string(rune('a'+i)), strings.Repeat("x", 4096))
+	}
+	url, made, last := "https://example.com/", 0, ""
+	for range 100 {
+		sub, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large})
+		if err != nil {
+			storagetest.ExpectFault(t, err, fault.Conflict, "limit_reached")
+			break
+		}
+		made, last = made+1, sub.ID
+	}
+	if made < 70 || made > 80 { // 55 KB each, sealed
+		t.Errorf("%d subscriptions have the longest headers", made)
+	}
+	setHeaders(t, store, owner, last, large...) // its own do not count twice
+	if err := store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, last); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
+		t.Errorf("after one was deleted: %v", err)
+	}
+	other, _ := storagetest.Organization(t, store, "other", "enterprise", access.RoleOwner)
+	if _, _, err := store.CreateSubscription(t.Context(), other.Actor("", ""), other.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
+		t.Errorf("in another organization: %v", err)
+	}
+}
