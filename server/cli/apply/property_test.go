@@ -50,7 +50,7 @@ func drawFile(t *rapid.T, label string, with []string) (file string, full []stri
 		for _, s := range d.some("subscriptions of "+o, "s1", "s2", "s3") {
 			full = append(full, o)
 			add("subscriptions", `organization: %s, external_id: %s, url: "https://%s.example/"%s%s`, o, s, d.pick("a", "b"),
-				d.maybe(", event_types: [order.*, a.b]"), d.maybe(", rate_limit_per_second: 5"))
+				d.maybe(", event_types: [order.*, a.b]"), d.maybe(", rate_limit_per_second: 5")+d.maybe(", ordered: true"))
 		}
 		for _, u := range d.some("members of "+o, "u1", "u2") {
 			add("members", "organization: %s, user: %s, role: %s", o, u, d.pick(roleNames...))
