@@ -162,6 +162,16 @@ func (x *exchange) pathID(param string, t access.IDType, sort string) (string, e
 	return id, nil
 }
 
+// pathReference returns the id or the external id of an organization or of a user in the path. The store tells them apart. A text
+// that can be neither gets the same 404 as an unknown one.
+func (x *exchange) pathReference(param, sort string) (string, error) {
+	text := x.params.ByName(param)
+	if !access.LooksLikeID(text) && !form.IsExternalID(text) {
+		return "", fault.Missing(sort)
+	}
+	return text, nil
+}
+
 // pathName is the same for plans and roles, which have a name in the path.
 func (x *exchange) pathName(sort string) (string, error) {
 	name := x.params.ByName("name")

@@ -64,7 +64,7 @@ func (h explanation) explain(x *exchange) error {
 		return err
 	}
 	m.path = requested.EscapedPath()
-	h.readNeeds(m, requested.Path, asked)
+	h.readNeeds(m, requested, asked)
 	if err := h.checkKey(x, m, *key); err != nil {
 		return err
 	}
@@ -100,15 +100,15 @@ func readPath(f *form.Form, name string) *url.URL {
 
 // readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
 // or from the caller.
-func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
+func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found exchange
-	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)
+	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
 	var needed access.Scope
 	if m.route = found.route; m.Route.Found {
 		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil
 	}
 	if m.Route.ForwardAuth {
-		_, words, _ := parseForwardAuth(path)
+		_, words, _ := parseForwardAuth(requested.Path)
 		needed = neededPermissions(words)
 	}
 	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)

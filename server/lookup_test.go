@@ -75,7 +75,7 @@ type unknowing struct {
 func (s unknowing) Plan(context.Context, string) (access.Plan, error) { return access.Plan{}, s.err }
 func (s unknowing) Role(context.Context, string) (access.Role, error) { return access.Role{}, s.err }
 
-func (s unknowing) OrganizationByID(context.Context, string) (access.Organization, error) {
+func (s unknowing) Organization(context.Context, string) (access.Organization, error) {
 	return access.Organization{}, s.err
 }
 

@@ -11,7 +11,7 @@ import (
 type organizationStore interface {
 	// Organizations lists them newest first, with row ids below before; 0 starts at the newest.
 	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
 	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
@@ -61,17 +61,17 @@ func (h organizations) list(x *exchange) error {
 
 // find returns the organization in the path.
 func (h organizations) find(x *exchange) (found access.Organization, err error) {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return found, err
 	}
-	return h.store.OrganizationByID(x.request.Context(), id)
+	return h.store.Organization(x.request.Context(), id)
 }
 
 func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
 
 func (h organizations) update(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (h organizations) update(x *exchange) error {
 }
 
 func (h organizations) remove(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ type memberStore interface {
 	// SetMember gives a user a role. It adds the user if it is not a member yet.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	User(ctx context.Context, id string) (access.User, error)
 }
 
@@ -132,7 +132,7 @@ func newMemberBody(m access.Member) memberBody {
 }
 
 func (h members) list(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -180,18 +180,18 @@ func (h members) find(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
+	if _, err := h.store.Organization(x.request.Context(), id); err != nil {
 		return err
 	}
 	_, err = h.store.User(x.request.Context(), user)
 	return err
 }
 
-// memberIDs reads the two ids of a member from the path.
+// memberIDs reads the organization and the user of a member from the path.
 func memberIDs(x *exchange) (organization, user string, err error) {
-	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
+	if organization, err = x.pathReference("id", anOrg); err != nil {
 		return "", "", err
 	}
-	user, err = x.pathID("user_id", userID, aUser)
+	user, err = x.pathReference("user_id", aUser)
 	return organization, user, err
 }

@@ -39,13 +39,14 @@ func (r *refusal) Error() string { return r.code + ": " + r.detail }
 // problem is the body of every response that is not a success (RFC 9457). Its type is "about:blank", so its title is the phrase
 // of the status. Clients branch on code.
 type problem struct {
-	Type      string         `json:"type"`
-	Title     string         `json:"title"`
-	Status    int            `json:"status"`
-	Detail    string         `json:"detail"`
-	Code      string         `json:"code"`
-	RequestID string         `json:"request_id"`
-	Errors    []fieldProblem `json:"errors,omitempty"`
+	Type          string         `json:"type"`
+	Title         string         `json:"title"`
+	Status        int            `json:"status"`
+	Detail        string         `json:"detail"`
+	Code          string         `json:"code"`
+	RequestID     string         `json:"request_id"`
+	ConflictingID string         `json:"conflicting_id,omitempty"` // of what exists already: its id, name or key
+	Errors        []fieldProblem `json:"errors,omitempty"`
 }
 
 type fieldProblem struct {
@@ -118,7 +119,7 @@ func publicProblem(err error) problem {
 		return problem{Status: r.status, Code: r.code, Detail: r.detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
-		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message)}
+		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message), ConflictingID: e.Existing}
 		for i, f := range e.Fields {
 			if i == form.MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,12 +74,20 @@ func setRoute(rt *route) httprouter.Handle {
 }
 
 // find sets the route of a method and a path in x. If there is none, it returns the methods that the path has.
-func (r *router) find(x *exchange, method, path string) (allowed []string, found bool) {
+//
+// An external id may contain a slash, which the path has as %2F. Then the tree looks for the path as it is encoded, and find
+// decodes the values.
+func (r *router) find(x *exchange, method string, requested *url.URL) (allowed []string, found bool) {
+	path := requested.Path
 	for _, rt := range r.matched {
 		if rt.match(path) {
 			x.route = rt
 			return nil, true
 		}
+	}
+	hasSlash := strings.Contains(strings.ToUpper(requested.RawPath), "%2F")
+	if hasSlash {
+		path = requested.RawPath
 	}
 	if !strings.HasPrefix(path, "/") {
 		return nil, false
@@ -92,8 +101,17 @@ func (r *router) find(x *exchange, method, path string) (allowed []string, found
 	case handle == nil:
 		return r.allowed(path), false
 	}
+	if hasSlash {
+		decodeValues(params)
+	}
 	handle(x, nil, params)
 	return nil, true
+}
+
+func decodeValues(params httprouter.Params) {
+	for i := range params {
+		params[i].Value, _ = url.PathUnescape(params[i].Value) // net/url has parsed the path, so it can be decoded
+	}
 }
 
 func (r *router) allowed(path string) []string {
@@ -118,7 +136,7 @@ func (s *Server) run(x *exchange) error {
 	if err := x.limitHeaderFields(); err != nil {
 		return err
 	}
-	if allowed, found := s.router.find(x, x.request.Method, x.request.URL.Path); !found {
+	if allowed, found := s.router.find(x, x.request.Method, x.request.URL); !found {
 		return s.refuseUnmatched(x, allowed)
 	}
 	switch {

@@ -73,7 +73,7 @@ func (h users) list(x *exchange) error {
 
 // find returns the user in the path.
 func (h users) find(x *exchange) (found access.User, err error) {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return found, err
 	}
@@ -83,7 +83,7 @@ func (h users) find(x *exchange) (found access.User, err error) {
 func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
 
 func (h users) update(x *exchange) error {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (h users) update(x *exchange) error {
 }
 
 func (h users) remove(x *exchange) error {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func newTokenBody(t access.AccessToken) tokenBody {
 }
 
 func (h tokens) create(x *exchange) error {
-	user, err := x.pathID("id", userID, aUser)
+	user, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -178,11 +178,11 @@ func (h tokens) create(x *exchange) error {
 		return err
 	}
 	x.noStore()
-	return x.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+	return x.created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
 func (h tokens) list(x *exchange) error {
-	user, err := x.pathID("id", userID, aUser)
+	user, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -214,9 +214,9 @@ func (h tokens) revoke(x *exchange) error {
 	return x.noContent()
 }
 
-// tokenIDs reads the two ids of a token from the path.
+// tokenIDs reads the user and the id of a token from the path.
 func tokenIDs(x *exchange) (user, token string, err error) {
-	if user, err = x.pathID("id", userID, aUser); err != nil {
+	if user, err = x.pathReference("id", aUser); err != nil {
 		return "", "", err
 	}
 	token, err = x.pathID("token_id", tokenID, aToken)

@@ -61,7 +61,9 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	r, err := Backup(ctx, o)
 	switch {
 	case errors.Is(err, ErrExists):
-		return r, fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.").Because(err)
+		taken := fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.")
+		taken.Existing = name
+		return r, taken.Because(err)
 	case errors.Is(err, ErrBackupRunning):
 		return r, fault.New(fault.Conflict, "backup_running", "Another backup is running; wait until it ends.").Because(err)
 	case errors.Is(err, ErrNoSpace):

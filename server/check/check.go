@@ -101,8 +101,8 @@ type Store interface {
 	PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error)
 	// PrincipalOfSystem returns the built-in operator.
 	PrincipalOfSystem(ctx context.Context) (access.Principal, error)
-	// OrganizationByID returns an organization, or NotFound.
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	// Organization returns the organization with an id or an external id, or NotFound.
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	// Used records that a credential was used. It does not block.
 	Used(p access.Principal)
 }
@@ -279,14 +279,14 @@ func (c *Run) namedOrganization() string {
 func (k *Checker) organization(ctx context.Context, c *Run) error {
 	named := c.namedOrganization()
 	switch {
-	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && named == c.Principal.Home.ID:
+	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && c.Principal.Home.IsNamed(named):
 		return nil
 	case len(c.Organizations) > 1:
 		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s occurs more than once; send it once.", credential.OrganizationHeader)
-	case !c.Principal.Can(access.PlatformActAs) || !access.OrganizationID.Valid(named):
+	case !c.Principal.Can(access.PlatformActAs):
 		return fault.Missing("organization")
 	}
-	o, err := k.store.OrganizationByID(ctx, named)
+	o, err := k.store.Organization(ctx, named)
 	if err != nil {
 		return err
 	}

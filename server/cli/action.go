@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -70,8 +71,13 @@ func (a action) connect(cmd *cobra.Command) (client.Client, error) {
 // connect returns the client that the flags ask for. It first checks --organization.
 func connect(cmd *cobra.Command) (client.Client, error) {
 	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
-		if _, err := idOf(organizationID).parse(id); err != nil {
-			return client.Client{}, output.UsageError{Err: idOf(organizationID).wrong("--"+client.FlagOrganization, id, err)}
+		named := idOrExternalID(organizationID)
+		_, err := named.parse(id)
+		if strings.EqualFold(id, all) {
+			err = errors.New("must be one organization; only the lists of keys, subscriptions, events and audit events take all")
+		}
+		if err != nil {
+			return client.Client{}, output.UsageError{Err: named.wrong("--"+client.FlagOrganization, id, err)}
 		}
 	}
 	return client.Connect(cmd)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/storage/access"
@@ -48,6 +49,31 @@ func idOf(wanted idType) valueType {
 		return text, nil
 	}}
 }
+
+// idOrExternalID is an id of one type, or an external id.
+func idOrExternalID(wanted idType) valueType {
+	id := idOf(wanted)
+	return valueType{name: "id|external-id", listPath: wanted.listPath, parse: func(text string) (any, error) {
+		if access.LooksLikeID(text) {
+			return id.parse(text)
+		}
+		return externalID.parse(text)
+	}}
+}
+
+// externalID is an id of your own product.
+var externalID = valueType{name: "external-id", parse: func(text string) (any, error) {
+	_, isSecret := access.LooksMinted(text)
+	switch {
+	case isSecret:
+		return nil, errors.New("must be an id, not an API key or an access token")
+	case access.LooksLikeID(text):
+		return nil, errors.New("must be an id of your own product, not an id of Keyhook")
+	case strings.TrimSpace(text) != text, utf8.RuneCountInString(text) > access.MaxExternalID:
+		return nil, fmt.Errorf("must be an id or an external id: at most %d characters, without spaces around them", access.MaxExternalID)
+	}
+	return someText.parse(text)
+}}
 
 // nameOf is the name of a plan or a role.
 func nameOf(thing, listPath string) valueType {

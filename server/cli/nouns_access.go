@@ -2,15 +2,15 @@ package cli
 
 var (
 	keyArgument          = argument{name: "ID", value: idOf(keyID)}
-	organizationArgument = argument{name: "ORGANIZATION", value: idOf(organizationID)}
-	userArgument         = argument{name: "USER", value: idOf(userID)}
+	organizationArgument = argument{name: "ORGANIZATION", value: idOrExternalID(organizationID)}
+	userArgument         = argument{name: "USER", value: idOrExternalID(userID)}
 
 	planName = nameOf("plan", pathPlans)
 	roleName = nameOf("role", pathRoles)
 )
 
-// externalID is the id of a thing in the product that uses Keyhook.
-var externalID = field{member: "external_id", usage: "id in your own product; \"\" removes the id", value: textOrNull}
+// externalIDField is the id of a thing in the product that uses Keyhook.
+var externalIDField = field{member: "external_id", usage: "id in your own product; \"\" removes the id", value: textOrNull}
 
 var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts and servers of customers", verbs: []action{
 	{
@@ -81,7 +81,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		method: "POST", path: pathOrganizations, body: []field{
 			{member: "name", usage: "the name of the organization", value: someText, required: true},
 			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
-			externalID,
+			externalIDField,
 		},
 	},
 	{
@@ -90,7 +90,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		method:  "PATCH", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, body: []field{
 			{member: "name", usage: "the name of the organization", value: someText},
 			{member: "plan", usage: "the plan of the organization", value: planName},
-			externalID,
+			externalIDField,
 		},
 	},
 	{
@@ -129,7 +129,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		method: "POST", path: pathUsers, body: []field{
 			{member: "email", usage: "the e-mail address of the user", value: someText, required: true},
 			{member: "name", usage: "the name of the user (default: the e-mail address)", value: someText},
-			externalID,
+			externalIDField,
 			{member: "is_active", usage: "whether the credentials of the user work (default true)", value: boolean},
 		},
 	},
@@ -139,7 +139,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		method:  "PATCH", path: pathUsers + "{}/", arguments: []argument{userArgument}, body: []field{
 			{member: "email", usage: "the e-mail address of the user", value: someText},
 			{member: "name", usage: "the name of the user", value: someText},
-			externalID,
+			externalIDField,
 			{member: "is_active", usage: "whether the credentials of the user work", value: boolean},
 		},
 	},

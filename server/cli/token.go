@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ var tokenCreate = action{
 
 func newTokenCreate() *cobra.Command {
 	cmd := tokenCreate.command("keyhook token")
-	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, e-mail address or name")
+	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, external id, e-mail address or name")
 	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userID).complete))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		user := cmd.Flags().Lookup(flagUser).Value.String()
@@ -87,10 +88,24 @@ func actingIn(ctx context.Context, c client.Client) (id string, err error) {
 	return me.text("organization.id"), err
 }
 
-// findUser returns the id of a user. The text is an id, an e-mail address in any case, or a name that only one user has.
+// findExternal returns the id of the user with an external id; empty if there is none.
+func findExternal(ctx context.Context, c client.Client, externalID string) (id string, err error) {
+	r, err := c.Send(ctx, "GET", pathUsers+url.PathEscape(externalID)+"/", nil)
+	if err != nil || !r.OK() {
+		return "", err
+	}
+	found, err := parseObject(r.Body)
+	return found.text("id"), err
+}
+
+// findUser returns the id of a user. The text is an id, an external id, an e-mail address in any case, or a name that only one user
+// has.
 func findUser(ctx context.Context, c client.Client, meant string) (id string, err error) {
 	if _, err := idOf(userID).parse(meant); err == nil {
 		return meant, nil
+	}
+	if id, err := findExternal(ctx, c, meant); id != "" || err != nil {
+		return id, err
 	}
 	all, err := c.List(ctx, pathUsers, "", maxItems)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 type LookupStore interface {
 	Plan(ctx context.Context, name string) (access.Plan, error)
 	Role(ctx context.Context, name string) (access.Role, error)
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	// Organization returns the organization with an id or an external id.
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	// UnknownPermissions returns the permissions of a scope that do not exist.
 	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
 }
@@ -33,12 +34,12 @@ func (r Lookup) Role(ctx context.Context, f *Form, name string) *string {
 }
 
 func (r Lookup) Organization(ctx context.Context, f *Form, name string) *string {
-	return lookUp(ctx, f, name, "organization", r.Store.OrganizationByID)
+	return lookUp(ctx, f, name, "organization", r.Store.Organization)
 }
 
-// lookUp returns the name or the id of an existing resource. A malformed name is an unknown name.
+// lookUp returns the name, the id or the external id of an existing resource. A malformed name is an unknown name.
 func lookUp[T any](ctx context.Context, f *Form, name, sort string, find func(context.Context, string) (T, error)) *string {
-	text := f.Line(name, MaxName)
+	text := f.Line(name, access.MaxExternalID)
 	if text == nil {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 // Limits of text fields, in characters.
 const (
 	MaxName        = 100
-	maxExternalID  = 255
 	maxEmail       = 254
 	maxDescription = 500
 )
@@ -91,7 +90,49 @@ func (f *Form) ExternalID(name string) *string {
 	if f.Null(name) {
 		return new(string)
 	}
-	return f.line(name, maxExternalID, aString+orNull)
+	text := f.line(name, access.MaxExternalID, aString+orNull)
+	if text == nil || f.refuseAmbiguous(name, *text) {
+		return nil
+	}
+	return text
+}
+
+// refuseAmbiguous adds a problem if a text of one line cannot be an external id, because no path or header can contain it, or
+// because it has the form of an id of Keyhook.
+func (f *Form) refuseAmbiguous(name, text string) (isRefused bool) {
+	switch {
+	case access.LooksLikeID(text):
+		f.Refuse(name, "invalid", "This has the form of an id of Keyhook, such as %s_ and 26 characters; choose another external id.", text[:3])
+	case text == "." || text == "..":
+		f.Refuse(name, "invalid", "This may not be . or .., because paths contain it.")
+	case strings.TrimSpace(text) != text:
+		f.Refuse(name, "invalid", "This may not begin or end with white space, because headers contain it.")
+	default:
+		return false
+	}
+	return true
+}
+
+// PathExternalID reads an external id in the path of a request, which the caller has decoded, as the field with this name.
+func (f *Form) PathExternalID(name, text string) {
+	switch {
+	case utf8.RuneCountInString(text) > access.MaxExternalID:
+		f.Refuse(name, "too_long", "This may have at most %d characters.", access.MaxExternalID)
+	case !utf8.ValidString(text):
+		f.Refuse(name, "invalid", "This is not valid UTF-8.")
+	case f.refuseInvisible(name, text, ""):
+	case strings.TrimSpace(text) == "":
+		f.Refuse(name, "blank", "This may not be empty.")
+	default:
+		f.refuseAmbiguous(name, text)
+	}
+}
+
+// IsExternalID reports whether text can be an external id.
+func IsExternalID(text string) bool {
+	var f Form
+	f.PathExternalID("", text)
+	return len(f.problems) == 0
 }
 
 // truncate returns at most max characters of a text.

@@ -1,6 +1,9 @@
 package access
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // IDType is what a public id names, as the id's prefix. Public ids are TypeIDs (TypeID 0.3): "sub_01h455vb4pex5vsknk084sn02q".
 type IDType string
@@ -17,6 +20,20 @@ const (
 	AuditEventID   IDType = "aud"
 	SessionID      IDType = "ses"
 )
+
+var idTypes = []IDType{
+	KeyID, TokenID, OrganizationID, UserID, SubscriptionID, EventID, AttemptID, AuditEventID, SessionID,
+}
+
+// LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write
+// either one.
+func LooksLikeID(s string) bool {
+	found, ok := IDTypeOf(s)
+	return ok && slices.Contains(idTypes, found)
+}
+
+// MaxExternalID limits an external id, in characters.
+const MaxExternalID = 255
 
 // Valid reports whether s has the form of a public id of this type.
 func (t IDType) Valid(s string) bool {

@@ -12,6 +12,11 @@ type Organization struct {
 	UpdatedAt  int64   `db:"updated_at"`
 }
 
+// IsNamed reports whether text is the id or the external id of the organization.
+func (o Organization) IsNamed(text string) bool {
+	return text == o.ID || o.ExternalID != nil && text == *o.ExternalID
+}
+
 // OrganizationChange is a partial update; nil leaves a field as it is. An empty ExternalID removes it.
 type OrganizationChange struct {
 	Name       *string

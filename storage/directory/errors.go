@@ -1,6 +1,8 @@
 package directory
 
 import (
+	"database/sql"
+	"errors"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -20,9 +22,22 @@ func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
 	return nil
 }
 
-// alreadyExists refuses values that another thing of the sort has in these fields.
-func alreadyExists(sort string, fields ...string) error {
+// refuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like refuseIf, it
+// comes before the first write of a job. The file has one writer, so nothing can take the value before the write.
+func refuseTaken(t *sqlite.Tx, sort, field, query string, args ...any) error {
+	var existing string
+	if err := t.Get(&existing, query, args...); errors.Is(err, sql.ErrNoRows) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return alreadyExists(sort, existing, field)
+}
+
+// alreadyExists refuses values that another thing of the sort has in these fields. existing is its id, name or key.
+func alreadyExists(sort, existing string, fields ...string) error {
 	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
+	f.Existing = existing
 	for _, name := range fields {
 		f.Fields = append(f.Fields, fault.Field{
 			Field: name, Code: "already_exists", Message: "Another " + sort + " has this value; choose a new one.",

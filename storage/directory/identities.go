@@ -21,8 +21,8 @@ var refusedIdentity = refusals{"token", "token", "The user of this token", "user
 // PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as
 // external id. If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in
 // by e-mail makes the subject the user's external id. So a person who gets the address later does not become this user. The
-// organization is the one that the issuer names; if none, the user's only organization; else the named public id, which may be
-// empty.
+// organization is the one that the issuer names; if none, the user's only organization; else the named one, by its id or its
+// external id, which may be empty.
 //
 // Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
 // does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
@@ -96,6 +96,9 @@ func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, b
 		IsActive   bool    `db:"is_active"`
 		ExternalID *string `db:"external_id"`
 	}
+	if access.LooksLikeID(i.Subject) {
+		return 0, false, unknownUser(errors.New("its sub has the form of an id of Keyhook, so it cannot be an external_id"))
+	}
 	const columns = "SELECT id, is_active, external_id FROM users WHERE "
 	if err = d.get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
 		err = d.get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
@@ -123,9 +126,9 @@ func unknownUser(why error) error {
 func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
 	if i.Organization != "" {
 		err := d.get(ctx, &row, `
-			SELECT organization_id FROM memberships WHERE user_id = ?2 AND organization_id =
-				coalesce((SELECT id FROM organizations WHERE public_id = ?1), (SELECT id FROM organizations WHERE external_id = ?1))`,
-			i.Organization, user)
+			SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
+				(SELECT id FROM organizations`+whereNamed(access.OrganizationID, i.Organization)+`)`,
+			user, i.Organization)
 		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
@@ -142,8 +145,8 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 			"The user of this token belongs to several organizations.")
 	}
 	err = d.get(ctx, &row, `
-		SELECT m.organization_id FROM memberships m JOIN organizations o ON o.id = m.organization_id
-		WHERE o.public_id = ? AND m.user_id = ?`, named, user)
+		SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
+			(SELECT id FROM organizations`+whereNamed(access.OrganizationID, named)+`)`, user, named)
 	return row, sqlite.Missing(err, "organization")
 }
 

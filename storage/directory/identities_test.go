@@ -67,7 +67,8 @@ func TestIdentities(t *testing.T) {
 		"in the only one, whatever is named":       {access.Identity{Subject: "s-1"}, other.ID, single.ID, one.ID, 0, ""},
 		"in the one named, of several":             {access.Identity{Subject: "d-1"}, two.ID, double.ID, two.ID, 0, ""},
 		"not in one named that is another's":       {access.Identity{Subject: "d-1"}, other.ID, "", "", fault.NotFound, "not_found"},
-		"not in one named by its external id":      {access.Identity{Subject: "d-1"}, "ext-one", "", "", fault.NotFound, "not_found"},
+		"in one named by its external id":          {access.Identity{Subject: "d-1"}, "ext-one", double.ID, one.ID, 0, ""},
+		"not in one named by another external id":  {access.Identity{Subject: "d-1"}, "ext-other", "", "", fault.NotFound, "not_found"},
 		"not without a name, of several":           {access.Identity{Subject: "d-1"}, "", "", "", fault.Malformed, "organization_required"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,9 @@ func (d *Directory) requireRotation(t *sqlite.Tx, organization int64, old access
 // rotatable refuses a key that has a successor, is revoked or has expired.
 func rotatable(k access.Key, now int64) error {
 	if k.RotatedTo != nil {
-		return fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)
+		refused := fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)
+		refused.Existing = *k.RotatedTo
+		return refused
 	}
 	switch k.Status(now) {
 	case access.Revoked:

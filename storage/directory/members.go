@@ -31,10 +31,11 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 // be left.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
-		o, u, err := memberRows(t, organization, user)
+		in, who, err := membership(t, organization, user)
 		if err != nil {
 			return set, err
 		}
+		o, u := in.RowID, who.RowID
 		given, err := roleNamed(t, role)
 		if err != nil {
 			return set, unknownField(err, "role", "role")
@@ -63,7 +64,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if before.Role != "" {
 			details["previous_role"] = before.Role
 		}
-		return set, d.hooks.Audit(t, by, o, access.MemberSet, Target{Type: "user", ID: user}, details)
+		return set, d.hooks.Audit(t, by, o, access.MemberSet, Target{Type: "user", ID: who.ID}, details)
 	})
 }
 
@@ -71,10 +72,11 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 // Faults: NotFound, also if the user is not a member; Conflict for the last active operator.
 func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
-		o, u, err := memberRows(t, organization, user)
+		in, who, err := membership(t, organization, user)
 		if err != nil {
 			return err
 		}
+		o, u := in.RowID, who.RowID
 		before, err := member(t, o, u)
 		if err != nil {
 			return sqlite.Missing(err, "member")
@@ -86,17 +88,17 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 			return err
 		}
 		d.outdatePrincipals(t)
-		return d.hooks.Audit(t, by, o, access.MemberRemoved, Target{Type: "user", ID: user}, map[string]any{"role": before.Role})
+		return d.hooks.Audit(t, by, o, access.MemberRemoved, Target{Type: "user", ID: who.ID}, map[string]any{"role": before.Role})
 	})
 }
 
-// memberRows returns the row ids of an organization and of a user. Faults: NotFound.
-func memberRows(t *sqlite.Tx, organization, user string) (o, u int64, err error) {
-	if o, err = organizationRow(t, organization); err != nil {
-		return 0, 0, err
+// membership returns the organization and the changeableUser of a membership, which need not exist. Faults: NotFound.
+func membership(t *sqlite.Tx, organization, user string) (in access.Organization, who access.User, err error) {
+	if in, err = organizationNamed(t, organization); err != nil {
+		return in, who, err
 	}
-	u, err = userRow(t, user)
-	return o, u, err
+	who, err = changeableUser(t, user)
+	return in, who, err
 }
 
 // member reads a membership. It returns sql.ErrNoRows if there is none.

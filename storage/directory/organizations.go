@@ -22,16 +22,11 @@ func (d *Directory) Organizations(ctx context.Context, before int64, limit int) 
 	return organizations, err
 }
 
-// Organization returns one organization. Faults: NotFound.
+// Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
 	var o access.Organization
-	err := d.get(ctx, &o, selectOrganizations+" WHERE o.public_id = ?", id)
+	err := d.get(ctx, &o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
 	return o, sqlite.Missing(err, "organization")
-}
-
-// OrganizationByID returns the organization in which a request wants to act. Faults: NotFound.
-func (d *Directory) OrganizationByID(ctx context.Context, id string) (access.Organization, error) {
-	return d.Organization(ctx, id)
 }
 
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
@@ -46,9 +41,6 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 			return made, err
 		}
 		row, err := insertOrganization(t, o, plan)
-		if sqlite.IsTaken(err) {
-			return made, alreadyExists("organization", "external_id")
-		}
 		if err != nil {
 			return made, err
 		}
@@ -65,10 +57,11 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
-		row, err := organizationRow(t, id)
+		before, err := organizationNamed(t, id)
 		if err != nil {
 			return changed, err
 		}
+		row := before.RowID
 		var plan *int64
 		if c.Plan != nil {
 			found, err := planRow(t, *c.Plan)
@@ -83,9 +76,7 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 		if _, err := t.Exec(`
 			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); sqlite.IsTaken(err) {
-			return changed, alreadyExists("organization", "external_id")
-		} else if err != nil {
+			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
 			return changed, err
 		}
 		d.outdatePrincipals(t)
@@ -95,7 +86,7 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 		if changed, err = organization(t, row); err != nil {
 			return changed, err
 		}
-		return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: id}, changesOfOrganization(c))
+		return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(c))
 	})
 }
 
@@ -117,10 +108,11 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 // Conflict while the organization has anything else, even revoked or removed, and for the actor's own organization.
 func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
-		row, err := organizationRow(t, id)
+		found, err := organizationNamed(t, id)
 		if err != nil {
 			return err
 		}
+		row := found.RowID
 		if row == by.Organization || row == by.LogOrganization() {
 			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
 		}
@@ -135,7 +127,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		} else if err != nil {
 			return err
 		}
-		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: id}, nil)
+		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: found.ID}, nil)
 	})
 }
 
@@ -161,8 +153,8 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 // requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization
 // that may have it; 0 means none. A nil or empty external id matches nothing.
 func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
-	return refuseIf(t, alreadyExists("organization", "external_id"),
-		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
+	return refuseTaken(t, "organization", "external_id",
+		"SELECT public_id FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 
 // organization reads an organization inside a transaction.
@@ -172,10 +164,11 @@ func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
 	return o, sqlite.Missing(err, "organization")
 }
 
-// organizationRow returns the row id of an organization. Faults: NotFound.
-func organizationRow(t *sqlite.Tx, id string) (row int64, err error) {
-	err = t.Get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
-	return row, sqlite.Missing(err, "organization")
+// organizationNamed returns the organization with an id or an external id. Faults: NotFound.
+func organizationNamed(t *sqlite.Tx, id string) (access.Organization, error) {
+	var o access.Organization
+	err := t.Get(&o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
+	return o, sqlite.Missing(err, "organization")
 }
 
 func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {

@@ -20,7 +20,7 @@ func TestOrganizations(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		made := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
-		if read := must[access.Organization](t)(x.OrganizationByID(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "org_") || made.Plan != "free" {
+		if read := must[access.Organization](t)(x.Organization(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "org_") || made.Plan != "free" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
 		changed := must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Plan: new("growth")}))

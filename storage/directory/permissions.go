@@ -42,14 +42,10 @@ func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) 
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn = false
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
-		exists := alreadyExists("permission", "key")
-		if err := refuseIf(t, exists, "SELECT 1 FROM permissions WHERE key = ?", p.Key); err != nil {
+		if err := refuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
 		row, err := insertPermission(t, p)
-		if sqlite.IsTaken(err) {
-			return made, exists
-		}
 		if err != nil {
 			return made, err
 		}

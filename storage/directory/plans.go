@@ -27,14 +27,10 @@ func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) 
 // CreatePlan creates a plan. Faults: Conflict if the name is taken.
 func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
-		exists := alreadyExists("plan", "name")
-		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
+		if err := refuseTaken(t, "plan", "name", "SELECT name FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
 		}
 		row, err := insertPlan(t, p)
-		if sqlite.IsTaken(err) {
-			return made, exists
-		}
 		if err != nil {
 			return made, err
 		}

@@ -52,8 +52,7 @@ func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) 
 // unknown; Forbidden if the role has more permissions than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
-		exists := alreadyExists("role", "name")
-		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
+		if err := refuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
 		}
 		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
@@ -63,9 +62,6 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
-		if sqlite.IsTaken(err) {
-			return made, exists
-		}
 		if err != nil {
 			return made, err
 		}

@@ -31,8 +31,13 @@ func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit
 // Token returns an access token of a user. Faults: NotFound.
 func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessToken, error) {
 	var a access.AccessToken
-	err := d.get(ctx, &a, selectTokens+" WHERE a.public_id = ? AND u.public_id = ?", id, user)
+	err := d.get(ctx, &a, selectTokens+" WHERE a.public_id = ? AND a.user_id = "+userNamed(user), id, user)
 	return a, sqlite.Missing(err, "access token")
+}
+
+// userNamed is the row id of the user with an id or an external id, in a statement about something else.
+func userNamed(id string) string {
+	return "(SELECT id FROM users" + whereNamed(access.UserID, id) + ")"
 }
 
 // CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
@@ -40,14 +45,15 @@ func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessTo
 // would have more permissions than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
-		u, err := userRow(t, user)
+		holder, err := changeableUser(t, user)
 		if err != nil {
 			return made, err
 		}
-		o, err := organizationRow(t, organization)
+		in, err := organizationNamed(t, organization)
 		if err != nil {
 			return made, unknownField(err, "organization_id", "organization")
 		}
+		o, u := in.RowID, holder.RowID
 		granted, err := grantedTo(t, u, o)
 		if errors.Is(err, sql.ErrNoRows) {
 			return made, notMember("The user")
@@ -103,7 +109,7 @@ const selectTokenToRevoke = `
 func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		var found tokenToRevoke
-		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
+		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND a.user_id = "+userNamed(user), id, user); err != nil {
 			return sqlite.Missing(err, "access token")
 		}
 		if found.Revoked {

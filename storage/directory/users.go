@@ -20,10 +20,10 @@ func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]acces
 	return users, err
 }
 
-// User returns one user. Faults: NotFound.
+// User returns the user with an id or an external id. Faults: NotFound.
 func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
 	var u access.User
-	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id)
+	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users"+whereNamed(access.UserID, id), id)
 	return u, sqlite.Missing(err, "user")
 }
 
@@ -34,9 +34,6 @@ func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.Us
 			return made, err
 		}
 		row, err := insertUser(t, u)
-		if sqlite.IsTaken(err) {
-			return made, alreadyExists("user", "email", "external_id")
-		}
 		if err != nil {
 			return made, err
 		}
@@ -77,13 +74,11 @@ func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, 
 			UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
 				is_active = coalesce(?4, is_active), updated_at = ?5
-			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); sqlite.IsTaken(err) {
-			return changed, alreadyExists("user", "email", "external_id")
-		} else if err != nil {
+			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
 			return changed, err
 		}
 		d.outdatePrincipals(t)
-		return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: id}, changesOfUser(c))
+		return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
 	})
 }
 
@@ -107,10 +102,11 @@ func changesOfUser(c access.UserChange) map[string]any {
 // DeleteUser deletes a user. Faults: NotFound; Conflict while the user has a membership or a credential, even a revoked one.
 func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
-		row, err := userRow(t, id)
+		user, err := changeableUser(t, id)
 		if err != nil {
 			return err
 		}
+		row := user.RowID
 		found := []string{}
 		if err := t.List(&found, `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
@@ -126,24 +122,31 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 		} else if err != nil {
 			return err
 		}
-		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: id}, nil)
+		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: user.ID}, nil)
 	})
 }
 
 // requireUniqueUser refuses values that another user has. except is the row id of a user who may have them; 0 means none. The
-// refusal names all fields that clash.
+// refusal names all fields that clash, and the user with the external id, or else the user with the e-mail address.
 func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) error {
-	clashing := []string{}
+	clashing := []struct {
+		Field string `db:"field"`
+		ID    string `db:"public_id"`
+	}{}
 	if err := t.List(&clashing, `
-		SELECT 'email' WHERE EXISTS (SELECT 1 FROM users WHERE email = ?1 AND id <> ?3)
-		UNION ALL SELECT 'external_id' WHERE EXISTS (SELECT 1 FROM users WHERE external_id = ?2 AND id <> ?3)`,
+		SELECT 'email' AS field, public_id FROM users WHERE email = ?1 AND id <> ?3
+		UNION ALL SELECT 'external_id', public_id FROM users WHERE external_id = ?2 AND id <> ?3`,
 		email, externalID, except); err != nil {
 		return err
 	}
-	if len(clashing) > 0 {
-		return alreadyExists("user", clashing...)
+	fields := []string{}
+	for _, c := range clashing {
+		fields = append(fields, c.Field)
 	}
-	return nil
+	if len(fields) == 0 {
+		return nil
+	}
+	return alreadyExists("user", clashing[len(clashing)-1].ID, fields...)
 }
 
 // requireAnotherOperator refuses to end a user's memberships if no active operator would be left. An organization of 0 means
@@ -166,21 +169,15 @@ func user(t *sqlite.Tx, row int64) (access.User, error) {
 	return u, sqlite.Missing(err, "user")
 }
 
-// changeableUser returns a user for a change. Faults: NotFound; Conflict for the built-in user.
+// changeableUser returns the user with an id or an external id, for a change. Faults: NotFound; Conflict for the built-in user.
 func changeableUser(t *sqlite.Tx, id string) (found access.User, err error) {
-	if err := t.Get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
+	if err := t.Get(&found, "SELECT "+userColumns+" FROM users"+whereNamed(access.UserID, id), id); err != nil {
 		return found, sqlite.Missing(err, "user")
 	}
 	if found.BuiltIn {
 		return found, errBuiltIn("user", found.Name)
 	}
 	return found, nil
-}
-
-// userRow returns the row id of a changeableUser.
-func userRow(t *sqlite.Tx, id string) (int64, error) {
-	found, err := changeableUser(t, id)
-	return found.RowID, err
 }
 
 func insertUser(t *sqlite.Tx, u access.User) (int64, error) {

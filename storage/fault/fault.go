@@ -41,11 +41,12 @@ type Field struct {
 
 // Error is a failure that a caller may see. Message and Fields are public; the cause that Unwrap returns is not.
 type Error struct {
-	Kind    Kind
-	Code    string // stable, snake_case: clients depend on it
-	Message string // what happened, and what to do if that is not in a table of mends
-	Fields  []Field
-	cause   error
+	Kind     Kind
+	Code     string // stable, snake_case: clients depend on it
+	Message  string // what happened, and what to do if that is not in a table of mends
+	Fields   []Field
+	Existing string // of a Conflict with something that exists: its id, name or key
+	cause    error
 }
 
 // New makes a fault. The message is formatted with args. It is public, so it must not have secrets or internal facts.

@@ -16,8 +16,6 @@ const (
 	sqliteError      = 1
 	sqliteFull       = 13
 	sqliteForeignKey = 787
-	sqliteUnique     = 2067
-	sqlitePrimaryKey = 1555
 	primaryMask      = 0xff
 	sqliteBusy       = 5
 	sqliteReadOnly   = 8
@@ -46,12 +44,6 @@ func code(err error) int {
 func isFull(err error) bool {
 	c := code(err)
 	return c&primaryMask == sqliteFull || c == sqliteIndexSize
-}
-
-// IsTaken reports whether err says that a unique value exists already.
-func IsTaken(err error) bool {
-	c := code(err)
-	return c == sqliteUnique || c == sqlitePrimaryKey
 }
 
 // IsReferenced reports whether err says that something still refers to the row.

@@ -19,7 +19,7 @@ import (
 type Client struct {
 	Base          string // the URL of the server, without a slash at the end
 	Authorization string // the header; empty sends none
-	Organization  string // the id of the organization to act in; empty means the organization of the credential
+	Organization  string // the id or external id of the organization to act in; empty means the organization of the credential
 
 	transport http.RoundTripper // nil means the common one
 	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
