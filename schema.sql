@@ -30,6 +30,7 @@ CREATE TABLE permissions (
     key         TEXT    NOT NULL UNIQUE,
     description TEXT    NOT NULL,
     built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)),
+    internal    INTEGER NOT NULL CHECK (internal IN (0, 1)), -- 1: no built-in role grants it, except operator
     created_at  INTEGER NOT NULL
 ) STRICT;
 
@@ -74,9 +75,10 @@ CREATE INDEX storage_days_by_day ON storage_days (day);
 CREATE TABLE users (
     id          INTEGER PRIMARY KEY,
     public_id   TEXT    NOT NULL UNIQUE,
-    email       TEXT    NOT NULL COLLATE NOCASE UNIQUE,
+    email       TEXT COLLATE NOCASE UNIQUE,
     name        TEXT    NOT NULL,
     external_id TEXT UNIQUE,
+    service_of  INTEGER UNIQUE REFERENCES organizations (id), -- the organization whose service account this is
     is_active   INTEGER NOT NULL CHECK (is_active IN (0, 1)),
     built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)), -- 1: the operator behind the local socket
     created_at  INTEGER NOT NULL,

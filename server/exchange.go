@@ -172,6 +172,19 @@ func (x *exchange) pathReference(param, sort string) (string, error) {
 	return text, nil
 }
 
+// putReference is pathReference for a request that creates what does not exist. A text that cannot be an external id is a problem of
+// the field external_id; an id of the type itself may exist.
+func (x *exchange) putReference(f *form.Form, t access.IDType, sort string) (string, error) {
+	text := x.params.ByName("id")
+	switch {
+	case text == "":
+		return "", fault.Missing(sort)
+	case !t.Valid(text):
+		f.PathExternalID("external_id", text)
+	}
+	return text, nil
+}
+
 // pathName is the same for plans and roles, which have a name in the path.
 func (x *exchange) pathName(sort string) (string, error) {
 	name := x.params.ByName("name")
@@ -195,6 +208,16 @@ func exists[T any](find func(*exchange) (T, error)) func(*exchange) error {
 	return func(x *exchange) error {
 		_, err := find(x)
 		return err
+	}
+}
+
+// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
+func ifID(t access.IDType, check func(*exchange) error) func(*exchange) error {
+	return func(x *exchange) error {
+		if !t.Valid(x.params.ByName("id")) {
+			return nil
+		}
+		return check(x)
 	}
 }
 

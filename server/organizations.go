@@ -13,6 +13,8 @@ type organizationStore interface {
 	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
 	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
+	// PutOrganization creates or changes the organization with an external id.
+	PutOrganization(ctx context.Context, actor access.Actor, id, name, plan string) (access.Put[access.Organization], error)
 	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
@@ -92,6 +94,28 @@ func (h organizations) update(x *exchange) error {
 	return x.ok(newOrganizationBody(organization))
 }
 
+// put creates or changes the organization with the external id in the path. A change by the id works too.
+func (h organizations) put(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	id, err := x.putReference(f, organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	f.Require("name", "plan")
+	name, plan := f.Label("name"), h.lookup.Plan(x.request.Context(), f, "plan")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	organization, err := h.store.PutOrganization(x.request.Context(), x.actor(), id, *name, *plan)
+	if err != nil {
+		return err
+	}
+	return x.put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
+}
+
 func (h organizations) remove(x *exchange) error {
 	id, err := x.pathReference("id", anOrg)
 	if err != nil {
@@ -121,14 +145,15 @@ type members struct {
 }
 
 type memberBody struct {
-	UserID string `json:"user_id"`
-	Email  string `json:"email"`
-	Name   string `json:"name"`
-	Role   string `json:"role"`
+	UserID string  `json:"user_id"`
+	Email  *string `json:"email"`
+	Name   string  `json:"name"`
+	Role   string  `json:"role"`
+	Kind   string  `json:"kind"`
 }
 
 func newMemberBody(m access.Member) memberBody {
-	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+	return memberBody{m.UserID, nullIfEmpty(m.Email), m.Name, m.Role, kindOf(m.IsService)}
 }
 
 func (h members) list(x *exchange) error {

@@ -113,7 +113,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		ok("users can be activated again", "PATCH "+users+"{user}/", `{"is_active":true}`, 200, `"is_active":true`),
 
 		bad("tokens are for members", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "not_a_member", "PUT /api/v1/organizations/"),
-		ok("members are set", "PUT "+orgs+"{org}/members/{user}/", `{"role":"member"}`, 200, `{"user_id":"{user}","email":"ada@example.com","name":"Ada L.","role":"member"}`),
+		ok("members are set", "PUT "+orgs+"{org}/members/{user}/", `{"role":"member"}`, 200, `{"user_id":"{user}","email":"ada@example.com","name":"Ada L.","role":"member","kind":"person"}`),
 		ok("members are set again", "PUT "+orgs+"{org}/members/{user}", `{"role":"owner"}`, 200, `"role":"owner"`),
 		bad("members have a role that exists", "PUT "+orgs+"{org}/members/{user}/", `{"role":"king"}`, 422, "", `"field":"role","code":"unknown_role"`),
 		bad("members are existing users", "PUT "+orgs+"{org}/members/usr_01h455vb4pex5vsknk084sn02q/", `{"role":"owner"}`, 404, "not_found"),

@@ -68,6 +68,14 @@ func (x *exchange) created(path string, v any) error {
 	return x.write(http.StatusCreated, "application/json", v)
 }
 
+// put responds with a resource at its path that was created or changed.
+func (x *exchange) put(path string, created bool, v any) error {
+	if created {
+		return x.created(path, v)
+	}
+	return x.ok(v)
+}
+
 func (x *exchange) noContent() error {
 	x.WriteHeader(http.StatusNoContent)
 	return nil

@@ -99,6 +99,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages(),
 		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
+		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
@@ -109,6 +110,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages(),
 		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
+		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
 		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
 

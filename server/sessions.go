@@ -117,9 +117,10 @@ type whoamiBody struct {
 }
 
 type whoamiUser struct {
-	ID    string `json:"id"`
-	Email string `json:"email"`
-	Name  string `json:"name"`
+	ID    string  `json:"id"`
+	Email *string `json:"email"`
+	Name  string  `json:"name"`
+	Kind  string  `json:"kind"`
 }
 
 type whoamiOrganization struct {
@@ -148,7 +149,7 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 		return whoamiBody{}, err
 	}
 	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
+		User:         whoamiUser{p.User.ID, nullIfEmpty(p.User.Email), p.User.Name, kindOf(p.User.IsService())},
 		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
 		Plan:         newPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),

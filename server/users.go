@@ -14,6 +14,8 @@ type userStore interface {
 	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
+	// PutUser creates or changes the user with an external id. A nil email changes none.
+	PutUser(ctx context.Context, actor access.Actor, id, name string, email *string) (access.Put[access.User], error)
 	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
@@ -25,14 +27,23 @@ type users struct {
 
 type userBody struct {
 	ID         string  `json:"id"`
-	Email      string  `json:"email"`
+	Email      *string `json:"email"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"external_id"`
 	IsActive   bool    `json:"is_active"`
+	Kind       string  `json:"kind"`
 }
 
 func newUserBody(u access.User) userBody {
-	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
+	return userBody{u.ID, nullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService())}
+}
+
+// kindOf is the kind of a user.
+func kindOf(isService bool) string {
+	if isService {
+		return "service"
+	}
+	return "person"
 }
 
 // create uses the e-mail address as the name if there is none, so that the audit log always has a name.
@@ -100,6 +111,28 @@ func (h users) update(x *exchange) error {
 		return err
 	}
 	return x.ok(newUserBody(user))
+}
+
+// put creates or changes the user with the external id in the path. A change by the id works too.
+func (h users) put(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	id, err := x.putReference(f, userID, aUser)
+	if err != nil {
+		return err
+	}
+	f.Require("name")
+	name, email := f.Label("name"), f.Email("email")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	user, err := h.store.PutUser(x.request.Context(), x.actor(), id, *name, email)
+	if err != nil {
+		return err
+	}
+	return x.put("/api/v1/users/"+user.Is.ID+"/", user.Created, newUserBody(user.Is))
 }
 
 func (h users) remove(x *exchange) error {

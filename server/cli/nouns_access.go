@@ -85,6 +85,15 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		},
 	},
 	{
+		use: "put EXTERNAL-ID", short: "Create the organization with an external id, or change it",
+		long:    "The same command again changes nothing. So a script can repeat it.",
+		example: "put acme-17 --name Acme --plan growth",
+		method:  "PUT", path: pathOrganizations + "{}/", arguments: []argument{{name: "EXTERNAL-ID", value: idOrExternalID(organizationID)}}, body: []field{
+			{member: "name", usage: "the name of the organization", value: someText, required: true},
+			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
+		},
+	},
+	{
 		use: "update ORGANIZATION", short: "Change an organization", long: "A new plan applies from the next request.",
 		example: "update org_01h455vb4pex5vsknk084sn02q --plan business",
 		method:  "PATCH", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, body: []field{
@@ -99,7 +108,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	},
 	{
 		use: "members ORGANIZATION", short: "List the members of an organization", example: "members org_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathOrganizations + "{}/members/", arguments: []argument{organizationArgument}, columns: "user_id email name role", id: "user_id",
+		method: "GET", path: pathOrganizations + "{}/members/", arguments: []argument{organizationArgument}, columns: "user_id kind email name role", id: "user_id",
 	},
 	{
 		use: "add-member ORGANIZATION USER", short: "Add a user to an organization, or change the role of a member",
@@ -118,7 +127,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 var userNoun = noun{name: "users", short: "Users: people and machines that are members of organizations", verbs: []action{
 	{
 		use: "list", short: "List the users", example: "list --all",
-		method: "GET", path: pathUsers, columns: "id email name external_id is_active",
+		method: "GET", path: pathUsers, columns: "id kind email name external_id is_active",
 	},
 	{
 		use: "get USER", short: "Show a user", example: "get usr_01h455vb4pex5vsknk084sn02q",
@@ -131,6 +140,15 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 			{member: "name", usage: "the name of the user (default: the e-mail address)", value: someText},
 			externalIDField,
 			{member: "is_active", usage: "whether the credentials of the user work (default true)", value: boolean},
+		},
+	},
+	{
+		use: "put EXTERNAL-ID", short: "Create the user with an external id, or change it",
+		long:    "The same command again changes nothing. So a script can repeat it. Without --email, a present e-mail address stays.",
+		example: "put ada-9 --name Ada --email ada@acme.example",
+		method:  "PUT", path: pathUsers + "{}/", arguments: []argument{{name: "EXTERNAL-ID", value: idOrExternalID(userID)}}, body: []field{
+			{member: "name", usage: "the name of the user", value: someText, required: true},
+			{member: "email", usage: "the e-mail address of the user", value: someText},
 		},
 	},
 	{

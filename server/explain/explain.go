@@ -145,12 +145,12 @@ func (r *Request) creatorFacts() (value, passed, failed string) {
 	switch {
 	case !s.User.IsActive:
 		failed = fmt.Sprintf("The creator, %s, is not active. Activate the user: PATCH /api/v1/users/%s/ {\"is_active\": true}. "+
-			"Or let another member create a key.", s.User.Email, s.User.ID)
+			"Or let another member create a key.", s.User.Label(), s.User.ID)
 	case !s.Member:
 		failed = fmt.Sprintf("The creator, %s, is no longer a member of the organization. Add the user again: "+
-			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}. Or let a member create a key.", s.User.Email, s.Home.ID, s.User.ID)
+			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}. Or let a member create a key.", s.User.Label(), s.Home.ID, s.User.ID)
 	}
-	return s.User.ID, fmt.Sprintf("The creator, %s, is active and a member with the role %s.", s.User.Email, s.Role), failed
+	return s.User.ID, fmt.Sprintf("The creator, %s, is active and a member with the role %s.", s.User.Label(), s.Role), failed
 }
 
 func (r *Request) planFacts() (value, passed, failed string) {

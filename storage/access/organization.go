@@ -1,5 +1,7 @@
 package access
 
+import "cmp"
+
 // Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
 // since the epoch, UTC, in this whole package.
 type Organization struct {
@@ -28,14 +30,21 @@ type OrganizationChange struct {
 type User struct {
 	RowID      int64   `db:"id"`
 	ID         string  `db:"public_id"`
-	Email      string  `db:"email"` // unique without regard to case
+	Email      string  `db:"email"` // unique without regard to case; empty for none
 	Name       string  `db:"name"`
 	ExternalID *string `db:"external_id"` // the identity provider's "sub", unique
+	ServiceOf  *int64  `db:"service_of"`  // row id of the organization whose service account this is; nil for a person
 	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
 	BuiltIn    bool    `db:"built_in"`    // the user of the local socket: operator of every organization, never changed
 	CreatedAt  int64   `db:"created_at"`
 	UpdatedAt  int64   `db:"updated_at"`
 }
+
+// IsService reports whether the user is the service account of an organization. Nobody signs in as a service account.
+func (u User) IsService() bool { return u.ServiceOf != nil }
+
+// Label is the e-mail address, or the name of a user without one.
+func (u User) Label() string { return cmp.Or(u.Email, u.Name) }
 
 // UserChange is a partial update; nil leaves a field as it is. An empty ExternalID removes it.
 type UserChange struct {
@@ -49,10 +58,17 @@ type UserChange struct {
 type Member struct {
 	UserRow   int64  `db:"user_id"` // orders the list
 	UserID    string `db:"user_public_id"`
-	Email     string `db:"email"`
+	Email     string `db:"email"` // empty for none
 	Name      string `db:"name"`
+	IsService bool   `db:"is_service"` // see User.IsService
 	Role      string `db:"role"`
 	CreatedAt int64  `db:"created_at"`
+}
+
+// Put is what a put by an external id leaves.
+type Put[T any] struct {
+	Is      T
+	Created bool // otherwise it was there
 }
 
 // AllOrganizations stands for the row id of an organization, where a list can have the rows of all of them.

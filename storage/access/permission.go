@@ -31,6 +31,7 @@ type Permission struct {
 	Key         string `db:"key"`
 	Description string `db:"description"`
 	BuiltIn     bool   `db:"built_in"` // cannot be deleted
+	Internal    bool   `db:"internal"` // no built-in role grants it, except operator
 	CreatedAt   int64  `db:"created_at"`
 }
 
@@ -44,9 +45,9 @@ func BuiltInPermissions() []Permission {
 		{Key: EventsRead, Description: "List and read events", BuiltIn: true},
 		{Key: EventsWrite, Description: "Publish events", BuiltIn: true},
 		{Key: AuditRead, Description: "Read the audit log", BuiltIn: true},
-		{Key: PlatformRead, Description: "Read plans, roles, organizations and users", BuiltIn: true},
-		{Key: PlatformWrite, Description: "Change plans, roles, organizations and users", BuiltIn: true},
-		{Key: PlatformActAs, Description: "Act in an organization other than one's own", BuiltIn: true},
+		{Key: PlatformRead, Description: "Read plans, roles, organizations and users", BuiltIn: true, Internal: true},
+		{Key: PlatformWrite, Description: "Change plans, roles, organizations and users", BuiltIn: true, Internal: true},
+		{Key: PlatformActAs, Description: "Act in an organization other than one's own", BuiltIn: true, Internal: true},
 	}
 }
 

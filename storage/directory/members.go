@@ -11,7 +11,8 @@ import (
 )
 
 const selectMembers = `
-	SELECT m.user_id, u.public_id AS user_public_id, u.email, u.name, r.name AS role, m.created_at
+	SELECT m.user_id, u.public_id AS user_public_id, coalesce(u.email, '') AS email, u.name, u.service_of IS NOT NULL AS is_service,
+	       r.name AS role, m.created_at
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN roles r ON r.id = m.role_id`
 
 // Members lists the members of an organization, newest user first. Faults: NotFound.

@@ -32,62 +32,97 @@ func (d *Directory) Organization(ctx context.Context, id string) (access.Organiz
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
 // the external id is taken.
 func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Organization, err error) {
-		plan, err := planRow(t, o.Plan)
-		if err != nil {
-			return made, unknownField(err, "plan", "plan")
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
+		return d.createOrganization(t, by, o)
+	})
+}
+
+func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.Organization) (made access.Organization, err error) {
+	plan, err := planRow(t, o.Plan)
+	if err != nil {
+		return made, unknownField(err, "plan", "plan")
+	}
+	if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
+		return made, err
+	}
+	row, err := insertOrganization(t, o, plan)
+	if err != nil {
+		return made, err
+	}
+	if made, err = organization(t, row); err != nil {
+		return made, err
+	}
+	return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
+		"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
+	})
+}
+
+// PutOrganization gives the organization with an external id this name and plan, and creates the organization if there is none. It
+// changes an organization by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no organization;
+// Invalid if the plan is unknown.
+func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, name, plan string) (access.Put[access.Organization], error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
+		before, err := organizationNamed(t, id)
+		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
+			put.Created = true
+			put.Is, err = d.createOrganization(t, by, access.Organization{Name: name, Plan: plan, ExternalID: &id})
+			return put, err
 		}
-		if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
-			return made, err
+		put.Is = before
+		if err != nil || before.Name == name && before.Plan == plan {
+			return put, err
 		}
-		row, err := insertOrganization(t, o, plan)
-		if err != nil {
-			return made, err
+		var change access.OrganizationChange
+		if name != before.Name {
+			change.Name = &name
 		}
-		if made, err = organization(t, row); err != nil {
-			return made, err
+		if plan != before.Plan {
+			change.Plan = &plan
 		}
-		return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
-			"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
-		})
+		put.Is, err = d.updateOrganization(t, by, before, change)
+		return put, err
 	})
 }
 
 // UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
 		before, err := organizationNamed(t, id)
 		if err != nil {
-			return changed, err
+			return before, err
 		}
-		row := before.RowID
-		var plan *int64
-		if c.Plan != nil {
-			found, err := planRow(t, *c.Plan)
-			if err != nil {
-				return changed, unknownField(err, "plan", "plan")
-			}
-			plan = &found
-		}
-		if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
-			return changed, err
-		}
-		if _, err := t.Exec(`
-			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
-				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
-			return changed, err
-		}
-		d.outdatePrincipals(t)
-		if c.Plan != nil {
-			d.hooks.PlanChanged(t, true)
-		}
-		if changed, err = organization(t, row); err != nil {
-			return changed, err
-		}
-		return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(c))
+		return d.updateOrganization(t, by, before, c)
 	})
+}
+
+func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before access.Organization, c access.OrganizationChange) (changed access.Organization, err error) {
+	row := before.RowID
+	var plan *int64
+	if c.Plan != nil {
+		found, err := planRow(t, *c.Plan)
+		if err != nil {
+			return changed, unknownField(err, "plan", "plan")
+		}
+		plan = &found
+	}
+	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
+		return changed, err
+	}
+	if _, err := t.Exec(`
+		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
+			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
+		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
+		return changed, err
+	}
+	d.outdatePrincipals(t)
+	if c.Plan != nil {
+		d.hooks.PlanChanged(t, true)
+	}
+	if changed, err = organization(t, row); err != nil {
+		return changed, err
+	}
+	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(c))
 }
 
 func changesOfOrganization(c access.OrganizationChange) map[string]any {

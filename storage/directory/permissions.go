@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const permissionColumns = "id, key, description, built_in, created_at"
+const permissionColumns = "id, key, description, built_in, internal, created_at"
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
@@ -111,8 +111,8 @@ func permission(t *sqlite.Tx, key string) (access.Permission, error) {
 }
 
 func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {
-	return t.Insert("INSERT INTO permissions (key, description, built_in, created_at) VALUES (?, ?, ?, ?)",
-		p.Key, p.Description, p.BuiltIn, t.Now())
+	return t.Insert("INSERT INTO permissions (key, description, built_in, internal, created_at) VALUES (?, ?, ?, ?, ?)",
+		p.Key, p.Description, p.BuiltIn, p.Internal, t.Now())
 }
 
 // knownPermissions refuses a field with unknown permissions, and names each of them.

@@ -128,8 +128,8 @@ const actingRole = `
 // come in between.
 const (
 	principalColumns = `
-	u.id AS "user.id", u.public_id AS "user.public_id", u.email AS "user.email", u.name AS "user.name",
-	u.external_id AS "user.external_id", u.is_active AS "user.is_active", u.built_in AS "user.built_in", u.created_at AS "user.created_at", u.updated_at AS "user.updated_at",
+	u.id AS "user.id", u.public_id AS "user.public_id", coalesce(u.email, '') AS "user.email", u.name AS "user.name",
+	u.external_id AS "user.external_id", u.service_of AS "user.service_of", u.is_active AS "user.is_active", u.built_in AS "user.built_in", u.created_at AS "user.created_at", u.updated_at AS "user.updated_at",
 	o.id AS "home.id", o.public_id AS "home.public_id", o.name AS "home.name", p.name AS "home.plan",
 	o.external_id AS "home.external_id", o.created_at AS "home.created_at", o.updated_at AS "home.updated_at",
 	p.id AS "plan.id", p.name AS "plan.name", p.api_keys AS "plan.api_keys", p.webhooks AS "plan.webhooks",

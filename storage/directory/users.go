@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
+const userColumns = "id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, created_at, updated_at"
 
 // Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
@@ -29,21 +29,56 @@ func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
 
 // CreateUser creates a user. Faults: Conflict if the e-mail address, in any case, or the external id is taken.
 func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.User, err error) {
-		if err := requireUniqueUser(t, 0, &u.Email, u.ExternalID); err != nil {
-			return made, err
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
+		return d.createUser(t, by, u)
+	})
+}
+
+func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (made access.User, err error) {
+	if err := requireUniqueUser(t, 0, &u.Email, u.ExternalID); err != nil {
+		return made, err
+	}
+	row, err := insertUser(t, u)
+	if err != nil {
+		return made, err
+	}
+	if made, err = user(t, row); err != nil {
+		return made, err
+	}
+	// No cached principal changes: only a user that is bound to its subject is cached, and refusals are not.
+	return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
+		"email": nullIfEmpty(made.Email), "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
+	})
+}
+
+// PutUser gives the user with an external id this name, and this e-mail address unless it is nil. It creates the user if there is
+// none. It changes a user by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no user; otherwise
+// those of CreateUser and UpdateUser.
+func (d *Directory) PutUser(ctx context.Context, by access.Actor, id, name string, email *string) (access.Put[access.User], error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
+		before, err := changeableUser(t, id)
+		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
+			created := access.User{Name: name, ExternalID: &id, IsActive: true}
+			if email != nil {
+				created.Email = *email
+			}
+			put.Created = true
+			put.Is, err = d.createUser(t, by, created)
+			return put, err
 		}
-		row, err := insertUser(t, u)
-		if err != nil {
-			return made, err
+		put.Is = before
+		var change access.UserChange
+		if name != before.Name {
+			change.Name = &name
 		}
-		if made, err = user(t, row); err != nil {
-			return made, err
+		if email != nil && *email != before.Email {
+			change.Email = email
 		}
-		// No cached principal changes: only a user that is bound to its subject is cached, and refusals are not.
-		return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
-			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
-		})
+		if err != nil || change == (access.UserChange{}) {
+			return put, err
+		}
+		put.Is, err = d.updateUser(t, by, before, change)
+		return put, err
 	})
 }
 
@@ -51,35 +86,39 @@ func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.Us
 // Conflict if the e-mail address or the external id is taken, and for the last active operator; Forbidden if the change lets
 // somebody else act as the user, and the user has more permissions than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.User, err error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
 		before, err := changeableUser(t, id)
 		if err != nil {
-			return changed, err
+			return before, err
 		}
-		row := before.RowID
-		if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
-			return changed, err
-		}
-		if changesWhoSignsIn(before, c) {
-			if err := mayActAs(t, by, row); err != nil {
-				return changed, err
-			}
-		}
-		if c.IsActive != nil && !*c.IsActive {
-			if err := requireAnotherOperator(t, row, 0); err != nil {
-				return changed, err
-			}
-		}
-		if err := t.ExecGet(&changed, `
-			UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
-				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
-				is_active = coalesce(?4, is_active), updated_at = ?5
-			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
-			return changed, err
-		}
-		d.outdatePrincipals(t)
-		return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
+		return d.updateUser(t, by, before, c)
 	})
+}
+
+func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User, c access.UserChange) (changed access.User, err error) {
+	row := before.RowID
+	if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
+		return changed, err
+	}
+	if changesWhoSignsIn(before, c) {
+		if err := mayActAs(t, by, row); err != nil {
+			return changed, err
+		}
+	}
+	if c.IsActive != nil && !*c.IsActive {
+		if err := requireAnotherOperator(t, row, 0); err != nil {
+			return changed, err
+		}
+	}
+	if err := t.ExecGet(&changed, `
+		UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
+			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
+			is_active = coalesce(?4, is_active), updated_at = ?5
+		WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
+		return changed, err
+	}
+	d.outdatePrincipals(t)
+	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
 }
 
 func changesOfUser(c access.UserChange) map[string]any {
@@ -162,6 +201,14 @@ func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
 		user, organization, access.RoleOperator)
 }
 
+// nullIfEmpty returns s, or null if it is empty.
+func nullIfEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
 // user reads a user inside a transaction.
 func user(t *sqlite.Tx, row int64) (access.User, error) {
 	var u access.User
@@ -182,6 +229,7 @@ func changeableUser(t *sqlite.Tx, id string) (found access.User, err error) {
 
 func insertUser(t *sqlite.Tx, u access.User) (int64, error) {
 	return t.Insert(`
-		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, publicid.New(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
+		INSERT INTO users (public_id, email, name, external_id, service_of, is_active, built_in, created_at, updated_at)
+		VALUES (?1, nullif(?2, ''), ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?8)`,
+		publicid.New(access.UserID), u.Email, u.Name, u.ExternalID, u.ServiceOf, u.IsActive, u.BuiltIn, t.Now())
 }
