@@ -49,7 +49,7 @@ func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, orga
 		if err != nil {
 			return made, err
 		}
-		in, err := organizationNamed(t, organization)
+		in, err := openOrganization(t, organization)
 		if err != nil {
 			return made, unknownField(err, "organization_id", "organization")
 		}
