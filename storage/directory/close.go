@@ -68,7 +68,7 @@ func (d *Directory) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (o 
 // OrganizationsToClean lists some closed organizations that may have data.
 func (d *Directory) OrganizationsToClean(ctx context.Context, limit int) ([]access.Organization, error) {
 	organizations := []access.Organization{}
-	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL ORDER BY o.id LIMIT ?", limit)
+	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > 0 ORDER BY o.id LIMIT ?", limit)
 	return organizations, err
 }
 
