@@ -19,7 +19,7 @@ func TestBackups(t *testing.T) {
 		ok("without a body it gets a dated name", "POST /api/v1/backups/", "", 201,
 			`{"file":"keyhook-20`, `"bytes":`, `"sha256":"`, `"duration_ms":`, `"encryption_key_id":"`, `"created_at":"20`, `"events":1`, `"removed":[]`),
 		ok("it may be named", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 201, `"file":"nightly.db"`),
-		bad("the name of a copy is used once", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 409, "already_exists"),
+		bad("the name of a copy is used once", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 409, "already_exists", `"conflicting_id":"nightly.db"`),
 		bad("the name of a copy has no directory", "POST /api/v1/backups/", `{"file":"../elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),
 		bad("the name of a copy is no absolute path", "POST /api/v1/backups/", `{"file":"/tmp/elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),
 		bad("only dated copies are counted", "POST /api/v1/backups/", `{"file":"a.db","keep":1}`, 422, "validation_failed", `"field":"keep"`),

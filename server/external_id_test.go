@@ -131,6 +131,14 @@ func TestConflictsNameWhatExists(t *testing.T) {
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
 	other := f.do(t, call{"POST " + orgs, operator, `{"name":"Other","plan":"growth"}`, nil}).want(t, 201, "").field("id")
+	rotated := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "").field("id")
+	heir := f.do(t, call{"POST /api/v1/api-keys/" + rotated + "/rotate/", operator, "", nil}).want(t, 201, "").field("id")
+	t.Run("a rotated key", func(t *testing.T) {
+		again := f.do(t, call{"POST /api/v1/api-keys/" + rotated + "/rotate/", operator, "", nil}).want(t, 409, "already_rotated")
+		if again.field("conflicting_id") != heir {
+			t.Error(again.body)
+		}
+	})
 	for name, c := range map[string]struct{ line, body, want string }{
 		"a new organization":                    {"POST " + orgs, `{"name":"B","plan":"growth","external_id":"acme"}`, org},
 		"a change of an organization":           {"PATCH " + orgs + other + "/", `{"external_id":"acme"}`, org},

@@ -10,7 +10,8 @@ import (
 
 // keyStore is the part of the store that the API key endpoints use.
 type keyStore interface {
-	// CreateKey stores a key of creator. Its scope is reduced to the permissions of creator.
+	// CreateKey stores a key of creator, of the service account, or of the user that k names. Its scope is reduced to the
+	// permissions of that user and of creator.
 	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
 	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
 	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
@@ -68,12 +69,13 @@ func (h keys) create(x *exchange) error {
 	}
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.request.Context(), f, "scope"), f.Expiry("expires_at")
+	owner := f.Line("user_id", access.MaxExternalID)
 	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
 	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
-		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
+		Credential: credential, User: orEmpty(owner), Name: *name, Scope: scope, ExpiresAt: expires,
 	})
 	if err != nil {
 		return err

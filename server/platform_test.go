@@ -53,7 +53,11 @@ func TestPermissionsAndRoles(t *testing.T) {
 	f.run(t, map[string]string{"as": operator}, []scenario{
 		ok("built-in permissions exist from the start", "GET "+permissions, "", 200, `"key":"platform:act_as"`, `"key":"api_keys:read"`, `"built_in":true`),
 		ok("permissions are created", "POST "+permissions, `{"key":"orders:line_items:read","description":"Read orders"}`, 201,
-			`{"key":"orders:line_items:read","description":"Read orders","built_in":false}`, "Location: /api/v1/permissions/orders:line_items:read/"),
+			`{"key":"orders:line_items:read","description":"Read orders","built_in":false,"internal":false,"roles":["operator","owner","member"]}`, "Location: /api/v1/permissions/orders:line_items:read/"),
+		ok("permissions of your own staff are created", "POST "+permissions, `{"key":"refunds:read","internal":true}`, 201, `"internal":true,"roles":["operator"]`),
+		bad("permissions are internal or not", "POST "+permissions, `{"key":"a:b","internal":"yes"}`, 422, "validation_failed", `"field":"internal","code":"wrong_type"`),
+		bad("permissions stay internal", "PATCH "+permissions+"refunds:read/", `{"description":"","internal":false}`, 422, "validation_failed", `"field":"internal","code":"unknown_field"`),
+		ok("permissions show their roles in the list", "GET "+permissions, "", 200, `"key":"refunds:read","description":"","built_in":false,"internal":true,"roles":["operator"]`),
 		bad("permissions are created once", "POST "+permissions, `{"key":"orders:line_items:read"}`, 409, "already_exists"),
 		bad("permissions are words with colons", "POST "+permissions, `{"key":"orders"}`, 422, "validation_failed", `"field":"key","code":"invalid"`),
 		bad("permissions have a bounded key", "POST "+permissions, `{"key":"orders:`+strings.Repeat("a", 100)+`"}`, 422, "validation_failed", `"field":"key","code":"too_long"`),

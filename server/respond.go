@@ -164,6 +164,14 @@ func (i timestamp) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
+// orEmpty returns a text, or the empty one if it is null.
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 // nullIfEmpty returns s, or null if it is empty.
 func nullIfEmpty(s string) *string {
 	if s == "" {

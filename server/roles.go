@@ -110,13 +110,15 @@ type permissions struct {
 }
 
 type permissionBody struct {
-	Key         string `json:"key"`
-	Description string `json:"description"`
-	BuiltIn     bool   `json:"built_in"`
+	Key         string   `json:"key"`
+	Description string   `json:"description"`
+	BuiltIn     bool     `json:"built_in"`
+	Internal    bool     `json:"internal"`
+	Roles       []string `json:"roles"` // that grant it now
 }
 
 func newPermissionBody(p access.Permission) permissionBody {
-	return permissionBody{p.Key, p.Description, p.BuiltIn}
+	return permissionBody{p.Key, p.Description, p.BuiltIn, p.Internal, p.Roles}
 }
 
 func (h permissions) create(x *exchange) error {
@@ -125,14 +127,14 @@ func (h permissions) create(x *exchange) error {
 		return err
 	}
 	f.Require("key")
-	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
+	key, description, internal := f.Text("key", access.MaxPermissionKey), f.Multiline("description"), f.Bool("internal")
 	if key != nil && !access.ValidPermissionKey(*key) {
 		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
 	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	created := access.Permission{Key: *key}
+	created := access.Permission{Key: *key, Internal: internal != nil && *internal}
 	if description != nil {
 		created.Description = *description
 	}

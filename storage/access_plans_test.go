@@ -58,6 +58,12 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.Key(ctx, org.RowID, key.ID))
 	check(x.RotateKey(ctx, owner, x.by, key.ID, access.Mint("svc"), time.Hour))
 	check(x.RotateKey(ctx, owner, x.by, must[access.Key](t)(x.create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))
+	service, _ := storagetest.Key(t, x.Store, x.operator.In(org), access.EventsRead)
+	check(x.RotateKey(ctx, owner, x.by, service.ID, access.Mint("svc"), 0))
+	check(x.CreateKey(ctx, x.operator.In(org), x.by, access.NewKey{Credential: access.Mint("svc"), User: "b", Scope: access.NewScope(access.EventsRead)}))
+	if x.RemoveMember(ctx, x.by, org.ID, service.CreatedBy) == nil {
+		t.Error("a service account with keys is removed")
+	}
 	session := access.MintSession()
 	check(x.CreateSession(ctx, owner, x.by, session))
 	check(nil, func() error {

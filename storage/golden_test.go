@@ -67,6 +67,7 @@ func fill(t *testing.T, store *storage.Store) {
 	ctx := t.Context()
 	x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("192.0.2.1", "req")}
 	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read", Description: "Read orders"}))
+	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "refunds:write", Internal: true}))
 	must[access.Role](t)(x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
 	must[access.Plan](t)(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
 	owner, _ := storagetest.Organization(t, store, "acme", "pro", access.RoleOwner)
@@ -74,6 +75,7 @@ func fill(t *testing.T, store *storage.Store) {
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
 	made := must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
 	must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
+	storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,

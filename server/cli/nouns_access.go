@@ -27,12 +27,15 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	},
 	{
 		use: "create", short: "Create an API key and show it once",
-		long:    "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.",
-		example: "create --name backend --scope events:write\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
+		long: "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.\n\n" +
+			"With --organization, a key in the organization of a customer belongs to the service account of the organization. So it\n" +
+			"does not end when a person leaves. With --user, it belongs to that member.",
+		example: "create --name backend --scope events:write\ncreate --name backend --scope events:write --organization acme-17\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
 		method:  "POST", path: pathKeys, secret: "key",
 		body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
+			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID(userID)},
 		}, expiryFields...),
 	},
 	{

@@ -36,17 +36,21 @@ var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: [
 var permissionNoun = noun{name: "permissions", short: "Permissions: what a role or an API key may do", verbs: []action{
 	{
 		use: "list", short: "List the permissions", example: "list --all",
-		method: "GET", path: pathPermissions, columns: "key built_in description", id: "key",
+		method: "GET", path: pathPermissions, columns: "key built_in internal roles description", id: "key",
 	},
 	{
 		use: "get KEY", short: "Show a permission", example: "get events:write",
 		method: "GET", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
 	},
 	{
-		use: "create", short: "Create a permission for your own product", example: "create --key orders:read --description \"Read orders\"",
-		method: "POST", path: pathPermissions, id: "key", body: []field{
+		use: "create", short: "Create a permission for your own product",
+		long: "The roles operator and owner get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
+			"With --internal, only operator gets it, and you can give it to roles of your own.",
+		example: "create --key orders:read --description \"Read orders\"\ncreate --key refunds:write --internal",
+		method:  "POST", path: pathPermissions, id: "key", body: []field{
 			{member: "key", usage: "words with colons between them, such as orders:read", value: permission, required: true},
 			{member: "description", usage: "what the permission allows", value: anyText},
+			{member: "internal", usage: "whether the permission is for your own staff only", value: boolean},
 		},
 	},
 	{

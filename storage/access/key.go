@@ -64,6 +64,8 @@ func status(revokedAt, expiresAt *int64, now int64) Status {
 // same transaction.
 type NewKey struct {
 	Credential Credential
+	User       string // the id or external id of the member to whom it belongs; empty lets the store decide
+	Owner      int64  // row id of that user; the store sets it
 	Name       string
 	Scope      Scope
 	ExpiresAt  *int64

@@ -47,6 +47,11 @@ type User struct {
 // IsService reports whether the user is the service account of an organization. Nobody signs in as a service account.
 func (u User) IsService() bool { return u.ServiceOf != nil }
 
+// IsNamed reports whether text is the id or the external id of the user.
+func (u User) IsNamed(text string) bool {
+	return text == u.ID || u.ExternalID != nil && text == *u.ExternalID
+}
+
 // Label is the e-mail address, or the name of a user without one.
 func (u User) Label() string { return cmp.Or(u.Email, u.Name) }
 

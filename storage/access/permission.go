@@ -27,12 +27,13 @@ const MaxPermissionKey = 100
 
 // Permission is a permission key with its description.
 type Permission struct {
-	RowID       int64  `db:"id"`
-	Key         string `db:"key"`
-	Description string `db:"description"`
-	BuiltIn     bool   `db:"built_in"` // cannot be deleted
-	Internal    bool   `db:"internal"` // no built-in role grants it, except operator
-	CreatedAt   int64  `db:"created_at"`
+	RowID       int64     `db:"id"`
+	Key         string    `db:"key"`
+	Description string    `db:"description"`
+	BuiltIn     bool      `db:"built_in"` // cannot be deleted
+	Internal    bool      `db:"internal"` // no built-in role grants it, except operator
+	CreatedAt   int64     `db:"created_at"`
+	Roles       RoleNames `db:"roles"` // the roles that grant it now: the built-in ones, then the others by name
 }
 
 // BuiltInPermissions lists the permissions that every instance has, in the order in which they are seeded.
@@ -58,5 +59,5 @@ func ValidPermissionKey(s string) bool {
 	return len(s) <= MaxPermissionKey && permissionKey.MatchString(s)
 }
 
-// isPlatform reports whether only operators have the permission.
-func isPlatform(key string) bool { return strings.HasPrefix(key, "platform:") }
+// IsPlatform reports whether a permission is about the whole instance, so that only operators have it.
+func IsPlatform(key string) bool { return strings.HasPrefix(key, "platform:") }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -21,6 +22,19 @@ type Role struct {
 	CreatedAt   int64  `db:"created_at"`
 }
 
+// RoleNames are names of roles. In the database they are a text with spaces between the names.
+type RoleNames []string
+
+// Scan reads the text of the database.
+func (n *RoleNames) Scan(value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("the names of roles are a %T", value)
+	}
+	*n = strings.Fields(text)
+	return nil
+}
+
 // RoleChange is a partial update of a role; nil leaves a field as it is.
 type RoleChange struct {
 	Permissions *Scope
@@ -33,10 +47,10 @@ func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
 	case RoleOperator:
 		return all, true
 	case RoleOwner:
-		return all.filter(func(key string) bool { return !isPlatform(key) }), true
+		return all.filter(func(key string) bool { return !IsPlatform(key) }), true
 	case RoleMember:
 		return all.filter(func(key string) bool {
-			return !isPlatform(key) && strings.HasSuffix(key, ":read")
+			return !IsPlatform(key) && strings.HasSuffix(key, ":read")
 		}), true
 	}
 	return Scope{}, false

@@ -12,7 +12,8 @@ import (
 // RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window and the expiry
 // of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
-// The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. Its
+// The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. But a key of the
+// service account stays one; see ownerAfter. The new
 // scope is the old scope, narrowed to the permissions of that user's role and of by's credential. So a rotation never grants
 // more than a creation by the same caller, and a key that rotates itself keeps its scope.
 //
@@ -25,7 +26,11 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, sqlite.Missing(err, "API key")
 		}
-		held, err := grantableBy(t, by)
+		owner, err := ownerAfter(t, by, old)
+		if err != nil {
+			return rotated, err
+		}
+		held, err := grantableBy(t, by, owner)
 		if err != nil {
 			return rotated, err
 		}
@@ -38,6 +43,9 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
 		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt}
+		if wanted.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
+			return rotated, err
+		}
 		row, err := insertKey(t, by, wanted, granted, predecessor{&old.RowID, &old.Window})
 		if err != nil {
 			return rotated, err
@@ -49,10 +57,12 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return rotated, err
 		}
-		return rotated, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyRotated, Target{Type: "api_key", ID: id}, map[string]any{
+		details := map[string]any{
 			"name": old.Name, "new_key_id": rotated.ID, "grace_seconds": int64(grace / time.Second),
 			"scope": granted.String(), "scope_not_granted": rotated.NotGranted.String(), "expires_at": timeText(rotated.ExpiresAt),
-		})
+		}
+		nameOwner(details, by, rotated.Key)
+		return rotated, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyRotated, Target{Type: "api_key", ID: id}, details)
 	})
 }
 

@@ -203,7 +203,8 @@ func TestRefusedRotation(t *testing.T) {
 		plan := func(name string) {
 			must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 		}
-		stranger := x.operator.In(owner.Home)
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+		stranger := other.In(owner.Home) // it may not act elsewhere
 		plan("free")
 		_, _, err := x.rotate(t, self, "key_none", 0)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")

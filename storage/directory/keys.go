@@ -63,13 +63,18 @@ func (d *Directory) Key(ctx context.Context, organization int64, id string) (acc
 	return k, sqlite.Missing(err, "API key")
 }
 
-// CreateKey creates an API key of by's user in the organization in which by acts. Its scope is the requested scope, narrowed to
-// the permissions of the user's role there and of by's credential. Faults: Forbidden if the plan lacks API keys; Conflict if the
-// user is not a member, or the plan allows no more keys; Invalid if the scope names unknown permissions, or nothing of it can be
-// granted; Unauthenticated if by's own credential was refused meanwhile.
+// CreateKey creates an API key in the organization in which by acts. It belongs to by's user, to the service account or to the user
+// that k names; see ownerOf. Its scope is the requested scope, narrowed to the permissions of the owner's role there and of by's
+// credential. Faults: Forbidden if the plan lacks API keys, or if by may not name another user; Conflict if the owner is not a member
+// or not active, or the plan allows no more keys; Invalid if the scope names unknown permissions, or nothing of it can be granted,
+// or the named user is not a member; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
 	return returning(ctx, d, workFor(by.Organization.RowID), func(t *sqlite.Tx) (made access.Key, err error) {
-		granted, err := grantable(t, by, k.Scope)
+		owner, err := ownerOf(t, by, k.User)
+		if err != nil {
+			return made, err
+		}
+		granted, err := grantable(t, by, owner, k.Scope)
 		if err != nil {
 			return made, err
 		}
@@ -79,6 +84,9 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err := d.hooks.RequireStorage(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
+		if k.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
+			return made, err
+		}
 		row, err := insertKey(t, by, k, granted, predecessor{})
 		if err != nil {
 			return made, err
@@ -86,16 +94,18 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return made, err
 		}
-		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, map[string]any{
+		details := map[string]any{
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
-		})
+		}
+		nameOwner(details, by, made)
+		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, details)
 	})
 }
 
 // grantable returns the part of the requested scope that by may grant to a new key. It is not empty.
-func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (access.Scope, error) {
-	own, err := grantableBy(t, by)
+func grantable(t *sqlite.Tx, by access.Principal, owner keyOwner, requested access.Scope) (access.Scope, error) {
+	own, err := grantableBy(t, by, owner)
 	if err != nil {
 		return access.Scope{}, err
 	}
@@ -105,22 +115,18 @@ func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (acces
 	return intersect(requested, own)
 }
 
-// grantableBy returns the most that by may grant to a new key: the permissions of the user's role in the organization acted in
+// grantableBy returns the most that by may grant to a new key: the permissions of the owner's role in the organization acted in
 // that by's credential has too. A narrow credential of one organization must not create a wide key of another.
-func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
-	creator, err := creatorOf(t, by)
-	if err != nil {
-		return access.Scope{}, err
-	}
-	if !creator.Plan {
+func grantableBy(t *sqlite.Tx, by access.Principal, owner keyOwner) (access.Scope, error) {
+	if !owner.Plan {
 		return access.Scope{}, fault.New(fault.Forbidden, "plan_capability_required",
 			"The organization's plan does not include API keys; an operator can change the plan.")
 	}
-	if !creator.Member {
+	if !owner.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
 	caller, err := PermissionsOf(t, by.Authority())
-	return effective(creator.Role).Intersect(caller), err
+	return effective(owner.Role).Intersect(caller), err
 }
 
 // intersect narrows a scope, and refuses an empty result.
@@ -135,27 +141,6 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	return granted, nil
 }
 
-// creator is what decides about a new key: the plan of the organization, and the creator's role there.
-type creator struct {
-	Plan   bool        `db:"api_keys"`
-	Member bool        `db:"member"`
-	Role   access.Role `db:"role"`
-}
-
-// creatorOf reads the creator from the file. A credential that was revoked meanwhile must not create another.
-func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
-	if err := notRevoked(t, by.Authority()); err != nil {
-		return c, err
-	}
-	err = t.Get(&c, `
-		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
-		FROM organizations o JOIN plans p ON p.id = o.plan_id
-		LEFT JOIN users u ON u.id = ?2
-		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
-		WHERE o.id = ?1`, by.Organization.RowID, by.User.RowID)
-	return c, sqlite.Missing(err, "organization")
-}
-
 // predecessor is the key that a new key replaces: its row id and its rate window. The zero value means no predecessor: the new
 // key starts its own window, named by its row id.
 type predecessor struct{ row, window *int64 }
@@ -167,7 +152,7 @@ func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted acces
 		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
 		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		publicid.New(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
+		publicid.New(access.KeyID), by.Organization.RowID, k.Owner, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
 		from.window, from.row)
 }
 

@@ -102,10 +102,11 @@ func TestRefusedCreateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for name, by := range map[string]access.Principal{
-			"the operator":          x.operator.In(owner.Home),
-			"one without a user":    {Organization: owner.Home, Home: owner.Home, Permissions: x.operator.Permissions},
-			"a user of another row": {Organization: owner.Home, User: access.User{RowID: 1 << 40}},
+			"one who may not act elsewhere": other.In(owner.Home),
+			"one without a user":            {Organization: owner.Home, Home: owner.Home, Permissions: x.operator.Permissions},
+			"a user of another row":         {Organization: owner.Home, Home: owner.Home, User: access.User{RowID: 1 << 40}},
 		} {
 			_, err := x.create(t, by, access.EventsRead)
 			if f, ok := fault.As(err); !ok || f.Code != "not_a_member" || f.Kind != fault.Conflict {

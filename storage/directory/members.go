@@ -29,7 +29,7 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 
 // SetMember gives a user a role in an organization, or replaces the role there. It applies from the next request on. Faults:
 // NotFound; Invalid if the role is unknown; Forbidden if the role has more permissions than by; Conflict if no active operator would
-// be left.
+// be left, and for a service account, which keeps its role.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
 		in, who, err := membership(t, organization, user)
@@ -47,6 +47,9 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		}
 		if before.Role == role {
 			return before, nil
+		}
+		if err := mayBeMember(who, o, role); err != nil {
+			return set, err
 		}
 		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
 			return set, err
@@ -70,7 +73,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 }
 
 // RemoveMember removes a user from an organization. The user's credentials there are refused from the next request on.
-// Faults: NotFound, also if the user is not a member; Conflict for the last active operator.
+// Faults: NotFound, also if the user is not a member; Conflict for the last active operator, and for a service account with
+// live keys.
 func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		in, who, err := membership(t, organization, user)
@@ -83,6 +87,9 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 			return sqlite.Missing(err, "member")
 		}
 		if err := requireAnotherOperator(t, u, o); err != nil {
+			return err
+		}
+		if err := mayLeave(t, who); err != nil {
 			return err
 		}
 		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {

@@ -140,7 +140,7 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 }
 
 // DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
-// Conflict while the organization has anything else, even revoked or removed, and for the actor's own organization.
+// Conflict while the organization has anything but its service account, even revoked or removed, and for the actor's own organization.
 func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		found, err := organizationNamed(t, id)
@@ -157,6 +157,9 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		if err := d.hooks.ForgetOrganization(t, row, by.LogOrganization()); err != nil {
 			return err
 		}
+		if err := deleteService(t, row); err != nil {
+			return err
+		}
 		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return errInUse("organization", "something still depends on it")
 		} else if err != nil {
@@ -166,11 +169,21 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 	})
 }
 
+// deleteService deletes the service account of an organization that has no keys.
+func deleteService(t *sqlite.Tx, organization int64) error {
+	if _, err := t.Exec("DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", organization); err != nil {
+		return err
+	}
+	_, err := t.Exec("DELETE FROM users WHERE service_of = ?", organization)
+	return err
+}
+
 // refuseDependents refuses to delete an organization that is not empty, and names what it has.
 func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 	found := []string{}
 	if err := t.List(&found, `
-		SELECT 'members' WHERE EXISTS (SELECT 1 FROM memberships WHERE organization_id = ?1)
+		SELECT 'members' WHERE EXISTS (
+			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
 		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization); err != nil {
 		return err

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -9,20 +10,54 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const permissionColumns = "id, key, description, built_in, internal, created_at"
+// selectPermissions reads permissions with the roles that an operator made; addBuiltInRoles adds the others.
+const selectPermissions = `
+	SELECT v.id, v.key, v.description, v.built_in, v.internal, v.created_at,
+	       coalesce((SELECT group_concat(r.name, ' ') FROM role_permissions g JOIN roles r ON r.id = g.role_id WHERE g.permission_id = v.id), '') AS roles
+	FROM permissions v`
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
 	permissions := []access.Permission{}
-	err := d.list(ctx, &permissions, "SELECT "+permissionColumns+" FROM permissions WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+	if err := d.list(ctx, &permissions, selectPermissions+" WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit); err != nil {
+		return nil, err
+	}
+	builtIn := []access.Role{}
+	err := d.list(ctx, &builtIn, selectBuiltInRoles)
+	addBuiltInRoles(permissions, builtIn)
 	return permissions, err
 }
 
 // Permission returns the permission of that key. Faults: NotFound.
 func (d *Directory) Permission(ctx context.Context, key string) (access.Permission, error) {
-	var p access.Permission
-	err := d.get(ctx, &p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
-	return p, sqlite.Missing(err, "permission")
+	found := make([]access.Permission, 1)
+	if err := d.get(ctx, &found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
+		return found[0], sqlite.Missing(err, "permission")
+	}
+	builtIn := []access.Role{}
+	err := d.list(ctx, &builtIn, selectBuiltInRoles)
+	addBuiltInRoles(found, builtIn)
+	return found[0], err
+}
+
+const selectBuiltInRoles = "SELECT " + roleColumns + " FROM roles r WHERE r.built_in = 1 ORDER BY r.id"
+
+// addBuiltInRoles adds to each permission the built-in roles that grant it, before the other roles.
+func addBuiltInRoles(permissions []access.Permission, builtIn []access.Role) {
+	for i := range builtIn {
+		builtIn[i].Permissions = effective(builtIn[i])
+	}
+	for i := range permissions {
+		p := &permissions[i]
+		slices.Sort(p.Roles)
+		granting := access.RoleNames{}
+		for _, r := range builtIn {
+			if r.Permissions.Has(p.Key) {
+				granting = append(granting, r.Name)
+			}
+		}
+		p.Roles = append(granting, p.Roles...)
+	}
 }
 
 // allPermissions reads the keys of all permissions as a scope.
@@ -37,24 +72,24 @@ func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) 
 	return named.Minus(known), nil
 }
 
-// CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on.
+// CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on; an
+// internal permission only the role operator, and likewise a platform: permission.
 // Faults: Conflict if the key is taken.
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
-	p.BuiltIn = false
+	p.BuiltIn, p.Internal = false, p.Internal || access.IsPlatform(p.Key)
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
 		if err := refuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
-		row, err := insertPermission(t, p)
-		if err != nil {
+		if _, err := insertPermission(t, p); err != nil {
 			return made, err
 		}
-		if err := t.Get(&made, "SELECT "+permissionColumns+" FROM permissions WHERE id = ?", row); err != nil {
+		if made, err = permission(t, p.Key); err != nil {
 			return made, err
 		}
 		d.outdatePrincipals(t)
 		return made, d.hooks.Audit(t, by, 0, access.PermissionCreated, Target{Type: "permission", ID: p.Key},
-			map[string]any{"description": p.Description})
+			map[string]any{"description": p.Description, "internal": p.Internal})
 	})
 }
 
@@ -104,10 +139,16 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 	})
 }
 
+// permission reads a permission inside a transaction.
 func permission(t *sqlite.Tx, key string) (access.Permission, error) {
-	var p access.Permission
-	err := t.Get(&p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
-	return p, sqlite.Missing(err, "permission")
+	found := make([]access.Permission, 1)
+	if err := t.Get(&found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
+		return found[0], sqlite.Missing(err, "permission")
+	}
+	builtIn := []access.Role{}
+	err := t.List(&builtIn, selectBuiltInRoles)
+	addBuiltInRoles(found, builtIn)
+	return found[0], err
 }
 
 func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {

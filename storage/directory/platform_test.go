@@ -114,11 +114,11 @@ func TestPermissions(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		made := must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))
-		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); made != read || made.BuiltIn {
+		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); !cmp.Equal(made, read) || made.BuiltIn {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
 		changed := must[access.Permission](t)(x.UpdatePermission(t.Context(), x.by, "orders:read", "Read orders"))
-		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); changed != read || read.Description != "Read orders" {
+		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); !cmp.Equal(changed, read) || read.Description != "Read orders" {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
 		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
@@ -129,7 +129,47 @@ func TestPermissions(t *testing.T) {
 		x.expectLog(t, x.operator.Home.RowID,
 			told{"permission_deleted", "permission orders:read", map[string]any{}},
 			told{"permission_updated", "permission orders:read", map[string]any{"description": "Read orders"}},
-			told{"permission_created", "permission orders:read", map[string]any{"description": "Read"}})
+			told{"permission_created", "permission orders:read", map[string]any{"description": "Read", "internal": false}})
+	})
+	t.Run("names the roles that grant it", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		for key, want := range map[string]struct {
+			internal bool
+			roles    access.RoleNames
+		}{
+			"orders:read":    {false, access.RoleNames{"operator", "owner", "member"}},
+			"orders:write":   {false, access.RoleNames{"operator", "owner"}},
+			"refunds:read":   {true, access.RoleNames{"operator"}},
+			"platform:debug": {true, access.RoleNames{"operator"}},
+		} {
+			internal := want.internal && !access.IsPlatform(key) // a platform permission is internal by itself
+			made := must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: key, Internal: internal}))
+			if d := cmp.Diff(want.roles, made.Roles); d != "" || made.Internal != want.internal {
+				t.Errorf("%s: internal %v, roles (-want +got):\n%s", key, made.Internal, d)
+			}
+		}
+		for _, name := range []string{"staff", "desk"} {
+			must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: name, Permissions: access.NewScope("refunds:read", access.EventsRead)}))
+		}
+		for _, p := range must[[]access.Permission](t)(x.Permissions(t.Context(), 0, 100)) {
+			if p.Key == "refunds:read" && !cmp.Equal(p.Roles, access.RoleNames{"operator", "desk", "staff"}) {
+				t.Errorf("%+v", p)
+			}
+			if p.BuiltIn && access.IsPlatform(p.Key) && (!p.Internal || !cmp.Equal(p.Roles, access.RoleNames{"operator"})) {
+				t.Errorf("%+v", p)
+			}
+		}
+		if role := must[access.Role](t)(x.Role(t.Context(), access.RoleOwner)); role.Permissions.Has("refunds:read") || !role.Permissions.Has("orders:write") {
+			t.Errorf("the owner has %s", role.Permissions)
+		}
+		_, err := x.createOf(t, owner, "", "refunds:read")
+		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+		now := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+		if !now.Can("refunds:read") {
+			t.Error("the operator does not have an internal permission")
+		}
 	})
 	t.Run("refuses what cannot be", func(t *testing.T) {
 		t.Parallel()

@@ -9,11 +9,11 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// listedPermissions selects the permissions of a role r, or all permissions for a built-in role: effective computes its part.
-// The result is empty if there is no role.
+// listedPermissions selects the permissions of a role r. For a built-in role these are all permissions, from which effective
+// computes its part; internal ones only for the operator. The result is empty if there is no role.
 const listedPermissions = `
 	coalesce(CASE WHEN r.built_in
-		THEN (SELECT group_concat(v.key, ' ') FROM permissions v)
+		THEN (SELECT group_concat(v.key, ' ') FROM permissions v WHERE v.internal = 0 OR r.name = '` + access.RoleOperator + `')
 		ELSE (SELECT group_concat(v.key, ' ') FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id)
 	END, '')`
 

@@ -46,13 +46,12 @@ func TestSystem(t *testing.T) {
 		}
 	})
 
-	t.Run("creates keys in every organization, and they act as it, narrowed to their scope", func(t *testing.T) {
+	t.Run("creates keys in its organization, and they act as it, narrowed to their scope", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		acme := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
-		key, credential := storagetest.Key(t, x.Store, system.In(acme), access.EventsWrite, access.PlatformRead)
+		key, credential := storagetest.Key(t, x.Store, system, access.EventsWrite, access.PlatformRead)
 		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
-		if p.Home.ID != acme.ID || p.User.ID != system.User.ID || key.CreatedBy != system.User.ID {
+		if p.Home.ID != system.Home.ID || p.User.ID != system.User.ID || key.CreatedBy != system.User.ID {
 			t.Errorf("the key acts as %s in %s", p.User.Name, p.Home.Name)
 		}
 		if d := cmp.Diff([]string{access.EventsWrite, access.PlatformRead}, p.Permissions.Keys()); d != "" {
@@ -60,6 +59,17 @@ func TestSystem(t *testing.T) {
 		}
 		if a := p.Actor("", ""); a.Type != "api_key" || a.ID != key.ID {
 			t.Errorf("with a key, the actor is %+v", a)
+		}
+	})
+
+	t.Run("creates keys of the service account in every other organization", func(t *testing.T) {
+		t.Parallel()
+		x, system := newSystem(t)
+		acme := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+		_, credential := storagetest.Key(t, x.Store, system.In(acme), access.EventsWrite, access.PlatformRead)
+		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		if p.Home.ID != acme.ID || !p.User.IsService() || p.Permissions.String() != access.EventsWrite {
+			t.Errorf("the key acts as %s in %s with %s", p.User.Name, p.Home.Name, p.Permissions)
 		}
 	})
 

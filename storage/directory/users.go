@@ -45,10 +45,14 @@ func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (ma
 	if made, err = user(t, row); err != nil {
 		return made, err
 	}
-	// No cached principal changes: only a user that is bound to its subject is cached, and refusals are not.
-	return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
+	details := map[string]any{
 		"email": nullIfEmpty(made.Email), "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
-	})
+	}
+	if made.IsService() {
+		details["kind"] = "service"
+	}
+	// No cached principal changes: only a user that is bound to its subject is cached, and refusals are not.
+	return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, details)
 }
 
 // PutUser gives the user with an external id this name, and this e-mail address unless it is nil. It creates the user if there is
@@ -83,7 +87,8 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id, name strin
 }
 
 // UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound;
-// Conflict if the e-mail address or the external id is taken, and for the last active operator; Forbidden if the change lets
+// Conflict if the e-mail address or the external id is taken, and for the last active operator; Invalid for an e-mail address or
+// an external id of a service account; Forbidden if the change lets
 // somebody else act as the user, and the user has more permissions than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
@@ -99,6 +104,11 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 	row := before.RowID
 	if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
 		return changed, err
+	}
+	if c.Email != nil || c.ExternalID != nil && *c.ExternalID != "" {
+		if err := maySignIn(before); err != nil {
+			return changed, err
+		}
 	}
 	if changesWhoSignsIn(before, c) {
 		if err := mayActAs(t, by, row); err != nil {

@@ -33,7 +33,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
-		body, err := c.Do(ctx, "GET", u.Path+"?"+query.Encode(), nil)
+		body, err := c.Do(ctx, "GET", u.EscapedPath()+"?"+query.Encode(), nil)
 		if err != nil {
 			return list, err
 		}

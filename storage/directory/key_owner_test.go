@@ -1,0 +1,260 @@
+package directory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// customer is an organization without members.
+func (x platform) customer(t *testing.T, name string) access.Organization {
+	t.Helper()
+	return must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new(name)}))
+}
+
+// account returns the service account of an organization as its only member.
+func (x platform) account(t *testing.T, o access.Organization) access.Member {
+	t.Helper()
+	members := must[[]access.Member](t)(x.Members(t.Context(), o.ID, 0, 10))
+	if len(members) != 1 || !members[0].IsService || members[0].Role != access.RoleOwner || members[0].Email != "" {
+		t.Fatalf("members are %+v", members)
+	}
+	return members[0]
+}
+
+// createOf creates a key of a named user.
+func (x platform) createOf(t *testing.T, by access.Principal, user string, scope ...string) (access.Key, error) {
+	t.Helper()
+	return x.CreateKey(t.Context(), by, by.Actor("", "req"), access.NewKey{
+		Credential: access.Mint("svc"), Name: "theirs", User: user, Scope: access.NewScope(scope...),
+	})
+}
+
+func TestServiceAccount(t *testing.T) {
+	t.Parallel()
+
+	t.Run("gets the keys of a caller who is no member, and the log names the caller", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		key, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite, access.PlatformRead)
+		account := x.account(t, acme)
+		if key.CreatedBy != account.UserID || key.Scope.String() != access.EventsWrite {
+			t.Errorf("created %+v", key)
+		}
+		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		if p.User.ID != account.UserID || !p.User.IsService() || p.Home.ID != acme.ID {
+			t.Errorf("the key acts as %+v", p.User)
+		}
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
+		if e := page.Events[0]; e.Actor.ID != x.operator.User.ID {
+			t.Errorf("the log names %+v", e.Actor)
+		}
+		again, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		if again.CreatedBy != x.account(t, acme).UserID {
+			t.Errorf("the second key belongs to %s", again.CreatedBy)
+		}
+		if other := x.customer(t, "other"); len(must[[]access.Member](t)(x.Members(t.Context(), other.ID, 0, 10))) != 0 {
+			t.Error("an organization without keys has a service account")
+		}
+	})
+	t.Run("grants no more than the caller has", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		narrow := x.byKey(t, x.operator, access.APIKeysWrite, access.PlatformActAs, access.EventsRead)
+		key := must[access.Key](t)(x.createOf(t, narrow.In(acme), "", access.EventsRead, access.EventsWrite))
+		if key.Scope.String() != access.EventsRead {
+			t.Errorf("granted %q", key.Scope)
+		}
+		_, err := x.createOf(t, narrow.In(acme), "", access.EventsWrite)
+		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+	})
+	t.Run("is not made by a refused creation", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		_, err := x.createOf(t, x.operator.In(acme), "", access.PlatformRead)
+		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+		if members := must[[]access.Member](t)(x.Members(t.Context(), acme.ID, 0, 10)); len(members) != 0 {
+			t.Errorf("members are %+v", members)
+		}
+	})
+	t.Run("does not get the keys of members, also not of members from elsewhere", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		for _, by := range []access.Principal{owner, x.operator.In(owner.Home)} {
+			if key := must[access.Key](t)(x.createOf(t, by, "", access.EventsRead)); key.CreatedBy != by.User.ID {
+				t.Errorf("the key of %s belongs to %s", by.User.Name, key.CreatedBy)
+			}
+		}
+	})
+	t.Run("keeps its key in a rotation by a member, with what the member has", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		theirs := must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		if err := x.RemoveMember(t.Context(), x.by, owner.Home.ID, theirs.UserID); err != nil {
+			t.Fatal(err)
+		}
+		key, _ := storagetest.Key(t, x.Store, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite)
+		reader, _ := storagetest.Member(t, x.Store, owner.Home, "reader", access.RoleMember)
+		made, _ := x.rotated(t, reader, key.ID, 0)
+		if made.CreatedBy != key.CreatedBy || made.Scope.String() != access.EventsRead {
+			t.Errorf("rotated into %+v", made)
+		}
+		again, _ := x.rotated(t, x.operator.In(owner.Home), made.ID, 0)
+		if again.CreatedBy != key.CreatedBy {
+			t.Errorf("rotated into %+v", again)
+		}
+	})
+	t.Run("takes over a key of a member that a caller from elsewhere rotates", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
+		made, _ := x.rotated(t, x.operator.In(owner.Home), key.ID, 0)
+		user := must[access.User](t)(x.User(t.Context(), made.CreatedBy))
+		if !user.IsService() || *user.ServiceOf != owner.Home.RowID {
+			t.Errorf("rotated into a key of %+v", user)
+		}
+	})
+}
+
+func TestServiceAccountStays(t *testing.T) {
+	t.Parallel()
+
+	t.Run("while it has live keys, and comes back when it is needed", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		key, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		account := x.account(t, acme)
+		storagetest.ExpectFault(t, x.RemoveMember(t.Context(), x.by, acme.ID, account.UserID), fault.Conflict, "in_use")
+		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		if err := x.RevokeKey(t.Context(), x.by, acme.RowID, key.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.RemoveMember(t.Context(), x.by, acme.ID, account.UserID); err != nil {
+			t.Fatal(err)
+		}
+		again, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		if again.CreatedBy != account.UserID || x.account(t, acme).UserID != account.UserID {
+			t.Errorf("the key belongs to %s", again.CreatedBy)
+		}
+	})
+	t.Run("what it is: nobody signs in as it, and its membership does not change", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme, other := x.customer(t, "acme"), x.customer(t, "other")
+		storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		id := x.account(t, acme).UserID
+		_, err := x.CreateToken(t.Context(), x.by, id, acme.ID, access.Mint(access.TokenPrefix), "", nil)
+		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
+		for _, c := range []access.UserChange{{Email: new("a@example.com")}, {ExternalID: new("sub")}} {
+			_, err := x.UpdateUser(t.Context(), x.by, id, c)
+			storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
+		}
+		_, err = x.PutUser(t.Context(), x.by, id, "Service account", new("a@example.com"))
+		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
+		_, err = x.SetMember(t.Context(), x.by, acme.ID, id, access.RoleMember)
+		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
+		_, err = x.SetMember(t.Context(), x.by, other.ID, id, access.RoleOwner)
+		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
+		must[access.Member](t)(x.SetMember(t.Context(), x.by, acme.ID, id, access.RoleOwner))
+	})
+	t.Run("refused when it is inactive", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		_, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.account(t, acme).UserID, access.UserChange{IsActive: new(false)}))
+		_, err := x.PrincipalByKey(t.Context(), credential.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "creator_inactive")
+		_, err = x.createOf(t, x.operator.In(acme), "", access.EventsWrite)
+		storagetest.ExpectFault(t, err, fault.Conflict, "user_inactive")
+	})
+	t.Run("until its organization is deleted", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		acme := x.customer(t, "acme")
+		key, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		id := x.account(t, acme).UserID
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
+		if err := x.RunStatement(t.Context(), "DELETE FROM api_keys WHERE public_id = ?", key.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.User(t.Context(), id)
+		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+	})
+}
+
+func TestKeyOfANamedUser(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+	reader, _ := storagetest.Member(t, x.Store, owner.Home, "reader", access.RoleMember)
+	must[access.User](t)(x.UpdateUser(t.Context(), x.by, reader.User.ID, access.UserChange{ExternalID: new("reader-1")}))
+	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+	elsewhere := x.operator.In(owner.Home)
+	service, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsRead)
+	foreign, _ := storagetest.Key(t, x.Store, x.operator.In(other.Home), access.EventsRead)
+	system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+
+	for name, tt := range map[string]struct {
+		by          access.Principal
+		user, owner string
+		scope       string
+	}{
+		"belongs to the member, with what the member has": {elsewhere, reader.User.ID, reader.User.ID, access.EventsRead},
+		"is named by the external id":                     {elsewhere, "reader-1", reader.User.ID, access.EventsRead},
+		"may be the service account":                      {elsewhere, service.CreatedBy, service.CreatedBy, access.EventsRead + " " + access.EventsWrite},
+		"may be one's own, without platform:act_as":       {owner, owner.User.ID, owner.User.ID, access.EventsRead + " " + access.EventsWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := must[access.Key](t)(x.createOf(t, tt.by, tt.user, access.EventsRead, access.EventsWrite, access.PlatformRead))
+			if key.CreatedBy != tt.owner || key.Scope.String() != tt.scope {
+				t.Errorf("created %+v", key)
+			}
+		})
+	}
+	for name, tt := range map[string]struct {
+		by     access.Principal
+		user   string
+		kind   fault.Kind
+		code   string
+		fields []string
+	}{
+		"is refused without platform:act_as":                   {owner, reader.User.ID, fault.Forbidden, "permission_denied", nil},
+		"is refused without it whether the user exists or not": {owner, "nobody", fault.Forbidden, "permission_denied", nil},
+		"is refused for somebody who does not exist":           {elsewhere, "nobody", fault.Invalid, "validation_failed", []string{"user_id unknown_user"}},
+		"is refused for a user of another organization":        {elsewhere, other.User.ID, fault.Invalid, "validation_failed", []string{"user_id not_a_member"}},
+		"is refused for another's service account":             {elsewhere, foreign.CreatedBy, fault.Invalid, "validation_failed", []string{"user_id not_a_member"}},
+		"is refused for the built-in user":                     {elsewhere, system.User.ID, fault.Invalid, "validation_failed", []string{"user_id unknown_user"}},
+		"is refused for oneself without a membership":          {elsewhere, x.operator.User.ID, fault.Conflict, "not_a_member", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := x.createOf(t, tt.by, tt.user, access.EventsRead)
+			storagetest.ExpectFault(t, err, tt.kind, tt.code, tt.fields...)
+		})
+	}
+	t.Run("ends with the member", func(t *testing.T) {
+		credential := access.Mint("svc")
+		must[access.Key](t)(x.CreateKey(t.Context(), elsewhere, x.by, access.NewKey{
+			Credential: credential, Name: "x", User: "reader-1", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
+		}))
+		if err := x.RemoveMember(t.Context(), x.by, owner.Home.ID, reader.User.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.PrincipalByKey(t.Context(), credential.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "creator_inactive")
+	})
+}
