@@ -161,8 +161,9 @@ func TestCloseOrganization(t *testing.T) {
 		_, token := x.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
 		_, member := x.SetMember(ctx, x.by, x.org.ID, x.operator.User.ID, access.RoleOwner)
 		_, changed := x.UpdateOrganization(ctx, x.by, x.org.ID, access.OrganizationChange{Name: new("Initech again")})
+		_, key := x.create(t, x.operator.In(x.org), access.EventsRead)
 		_, replayed := x.Replay(ctx, x.by, x.org.RowID, x.sub.ID, webhook.Replay{})
-		for _, err := range []error{published, subscribed, token, member, changed} {
+		for _, err := range []error{published, subscribed, token, member, changed, key} {
 			storagetest.ExpectFault(t, err, fault.Conflict, directory.ErrClosed.Code)
 		}
 		if replayed == nil {

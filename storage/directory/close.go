@@ -86,7 +86,7 @@ func (d *Directory) EndOrganization(ctx context.Context, organization int64, pau
 		run:  "DELETE FROM memberships WHERE organization_id = ?1 AND user_id > ?2 AND user_id <= ?3 AND ?4 > 0",
 	}, {
 		next: "SELECT coalesce(max(id), 0) FROM users WHERE service_of = ?1 AND id > ?2 AND ?3 > 0",
-		run:  "UPDATE users SET is_active = 0, name = '" + access.ErasedUserName + "', updated_at = ?4 WHERE service_of = ?1 AND id > ?2 AND id <= ?3",
+		run:  "UPDATE users SET is_active = 0, updated_at = ?4 WHERE service_of = ?1 AND id > ?2 AND id <= ?3",
 	}})
 }
 
