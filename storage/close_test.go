@@ -127,6 +127,10 @@ func TestCloseOrganization(t *testing.T) {
 			t.Errorf("the database: %q", found)
 		}
 	})
+}
+
+func TestClosedOrganization(t *testing.T) {
+	t.Parallel()
 
 	t.Run("nothing is sent and no credential works, from the answer on", func(t *testing.T) {
 		t.Parallel()

@@ -231,6 +231,10 @@ func TestEraseUser(t *testing.T) {
 			t.Errorf("the log of the operator has %+v", lines.Events)
 		}
 	})
+}
+
+func TestErasedUser(t *testing.T) {
+	t.Parallel()
 
 	t.Run("an erased user can do nothing, from the answer on", func(t *testing.T) {
 		t.Parallel()
