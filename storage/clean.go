@@ -21,8 +21,10 @@ func (s *Store) cleanAfter(t *sqlite.Tx) {
 	})
 }
 
-// cleanRetry is the pause after a failure, and while attempts of a closed organization are in progress.
-const cleanRetry = time.Second
+const (
+	cleanAgain = time.Second      // the pause while attempts of a closed organization are in progress
+	cleanRetry = 10 * time.Second // the pause after a failure
+)
 
 // cleaningsPerPass is how many users or organizations one pass cleans.
 const cleaningsPerPass = 20
@@ -41,11 +43,12 @@ func (s *Store) clean(ctx context.Context) {
 			if complete, err = s.cleanMarked(ctx); ctx.Err() != nil {
 				return
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				s.log.Error("cannot remove the data of an erased user or a closed organization", "error", err)
-			}
-			if !complete {
-				_ = s.rest(ctx, cleanRetry)
+				_ = s.rest(ctx, cleanRetry) // the loop ends with ctx
+			case !complete:
+				_ = s.rest(ctx, cleanAgain)
 			}
 		}
 	}

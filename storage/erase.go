@@ -22,11 +22,14 @@ const erasedText = "erased"
 // pausedBy is how the last error of a subscription begins that a user has deactivated; see webhook.Health.Deactivate.
 const pausedBy = "deactivated by "
 
-// userErased is called in the transaction that erases a user with this name.
-func (s *Store) userErased(t *tx, name string) error {
+// userErased is called in the transaction that erases a user, while the memberships are still there. It removes the name from the
+// subscriptions that are paused. For other organizations and earlier names, the audit log says which these are; see cleanPaused.
+func (s *Store) userErased(t *tx, was access.User) error {
 	s.cleanAfter(t.Tx)
-	n, err := t.Affected("UPDATE subscriptions INDEXED BY subscriptions_paused SET last_error = ?1 WHERE paused = 1 AND last_error = ?2",
-		pausedBy+access.ErasedUserName, pausedBy+name)
+	n, err := t.Affected(`
+		UPDATE subscriptions INDEXED BY subscriptions_paused SET last_error = ?1
+		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3)`,
+		pausedBy+access.ErasedUserName, pausedBy+was.Name, was.RowID)
 	if err == nil && n > 0 {
 		s.announceChange(t)
 	}

@@ -274,6 +274,23 @@ func TestErasedUser(t *testing.T) {
 		}
 	})
 
+	t.Run("a namesake in another organization keeps the name", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		namesake, _ := storagetest.Member(t, x.Store, other, "Ada Lovelace", access.RoleOwner)
+		sub, _ := storagetest.Subscription(t, x.Store, namesake, "https://example.com/")
+		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		x.erase(t)
+		if sub := must[webhook.Subscription](t)(x.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
+			t.Errorf("the subscription says %q", sub.LastError)
+		}
+		log := must[access.AuditPage](t)(x.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actor: namesake.User.ID}))
+		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
+			t.Errorf("the log has %+v", log.Events)
+		}
+	})
+
 	t.Run("nobody erases the last operator or the built-in user", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)

@@ -160,7 +160,7 @@ func (s *Store) directoryHooks() directory.Hooks {
 				s.announceChange(s.with(t))
 			}
 		},
-		UserErased: func(t *sqlite.Tx, name string) error { return s.userErased(s.with(t), name) },
+		UserErased: func(t *sqlite.Tx, was access.User) error { return s.userErased(s.with(t), was) },
 		OrganizationClosed: func(t *sqlite.Tx) {
 			s.with(t).quotas.forget()
 			s.announceChange(s.with(t))

@@ -115,7 +115,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	{
 		use: "close ORGANIZATION", short: "Close an organization that leaves: end its credentials, and remove its data",
 		long: "From the answer on, nothing is sent for the organization, and it takes nothing new. The server then removes its data.\n" +
-			"Repeat the command to see whether that is complete. Its users stay: first erase those who leave with it.",
+			"Repeat the command with the id to see whether that is complete. Its users stay: first erase those who leave with it.",
 		example: "close org_01h455vb4pex5vsknk084sn02q --dry-run\nclose org_01h455vb4pex5vsknk084sn02q --yes",
 		method:  "POST", path: pathOrganizations + "{}/close/", arguments: []argument{organizationArgument},
 		body:    dryRunField,
@@ -185,8 +185,8 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		use: "erase USER", short: "Erase a person who leaves: remove the name, the e-mail address and the external id",
 		long: "The user's credentials and memberships end. API keys that belong to the user end, too; those of service accounts go on.\n" +
-			"The audit log keeps the id. The server then removes the copies of the data. Repeat the command to see whether that is\n" +
-			"complete.",
+			"The audit log keeps the id. The server then removes the copies of the data. Repeat the command with the id to see\n" +
+			"whether that is complete.",
 		example: "erase usr_01h455vb4pex5vsknk084sn02q --dry-run\nerase usr_01h455vb4pex5vsknk084sn02q --yes",
 		method:  "POST", path: pathUsers + "{}/erase/", arguments: []argument{userArgument},
 		body:     dryRunField,

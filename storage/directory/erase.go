@@ -25,7 +25,7 @@ func (d *Directory) EraseUser(ctx context.Context, by access.Actor, id string) (
 		}
 		e.ErasedAt = new(t.Now())
 		d.outdatePrincipals(t)
-		if err := d.hooks.UserErased(t, u.Name); err != nil {
+		if err := d.hooks.UserErased(t, u); err != nil {
 			return e, err
 		}
 		return e, d.hooks.Audit(t, by, 0, access.UserErased, Target{Type: "user", ID: u.ID}, map[string]any{
