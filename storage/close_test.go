@@ -84,9 +84,7 @@ func (x *customer) end(t *testing.T) {
 // close closes the organization and waits until that is complete.
 func (x *customer) close(t *testing.T) {
 	t.Helper()
-	for c := must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)); !c.Complete; c = must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, func() bool { return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete })
 }
 
 func TestCloseOrganization(t *testing.T) {
@@ -154,6 +152,41 @@ func TestClosedOrganization(t *testing.T) {
 		_, err = x.create(t, x.owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 	})
+
+	t.Run("its credentials count as revoked before they are", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		x.stop()
+		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
+		store := must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, nothing is cleaned
+		defer store.Close()
+		_, err := store.PrincipalByKey(t.Context(), x.key.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+		_, err = store.PrincipalByToken(t.Context(), x.token.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+	})
+
+	t.Run("later lines of its log have no details", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		session := access.MintSession()
+		must[access.Session](t)(x.CreateSession(t.Context(), x.owner, x.owner.Actor("192.0.2.9", ""), session))
+		p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), session.Digest()))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		x.end(t)
+		x.close(t)
+		if err := x.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
+			t.Fatal(err)
+		}
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
+		if e := page.Events[0]; e.Type != access.SessionEnded || e.Details != "{}" || e.IP != "" || e.Name != "erased" {
+			t.Errorf("the log has %+v", e)
+		}
+	})
+}
+
+func TestChangeOfClosedOrganization(t *testing.T) {
+	t.Parallel()
 
 	t.Run("a closed organization takes nothing new", func(t *testing.T) {
 		t.Parallel()

@@ -108,8 +108,16 @@ func (x *leaver) echo(t *testing.T) {
 // erase erases the member and waits until that is complete.
 func (x *leaver) erase(t *testing.T) {
 	t.Helper()
-	for e := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); !e.Complete; e = must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)) {
-		time.Sleep(10 * time.Millisecond)
+	eventually(t, func() bool { return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete })
+}
+
+// eventually waits until a request says that it is complete.
+func eventually(t *testing.T, complete func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !complete(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not complete after a minute")
+		}
 	}
 }
 
@@ -262,6 +270,15 @@ func TestErasedUser(t *testing.T) {
 		x.erase(t)
 		if sub := must[webhook.Subscription](t)(x.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
 			t.Errorf("the subscription says %q", sub.LastError)
+		}
+		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
+		log := must[access.AuditPage](t)(x.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
+		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
+			t.Errorf("the log has a later line of the user: %+v", e)
+		}
+		key := must[access.CredentialState](t)(x.KeyState(ctx, x.key.Digest()))
+		if key.Principal.Key.RevokedAt == nil {
+			t.Error("the key is not revoked")
 		}
 		members := must[[]access.Member](t)(x.Members(ctx, org.ID, 0, 10))
 		tokens := must[[]access.AccessToken](t)(x.Tokens(ctx, id, 0, 10))
