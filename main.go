@@ -196,7 +196,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	c := a.settings
 	o := server.Options{
 		Store:  a.store,
-		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders,
+		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
 		CheckURL:  guard.CheckURL,
 		Limiter:   limiter.New(time.Minute),
 		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, TrustedProxies: c.Server.TrustedProxies,

@@ -147,7 +147,8 @@ CREATE TABLE api_keys (
     expires_at      INTEGER,
     last_used_at    INTEGER,
     revoked_at      INTEGER,
-    replaces        INTEGER UNIQUE REFERENCES api_keys (id) -- the key that this key replaced in a rotation
+    replaces        INTEGER UNIQUE REFERENCES api_keys (id), -- the key that this key replaced in a rotation
+    metadata        TEXT    NOT NULL -- a JSON object of the organization's own; never changes
 ) STRICT;
 
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
@@ -202,7 +203,8 @@ CREATE TABLE subscriptions (
     told_disabled_at      INTEGER, -- the disabled_at of which an alert has told the operator
     last_success_at       INTEGER,
     last_failure_at       INTEGER,
-    deleted_at            INTEGER
+    deleted_at            INTEGER,
+    external_id           TEXT CHECK (external_id IS NULL OR deleted_at IS NULL) -- the organization's own; a removal frees it
 ) STRICT;
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
@@ -210,8 +212,18 @@ CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE pr
 CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
+CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (organization_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 CREATE INDEX subscriptions_paused ON subscriptions (last_error) WHERE paused = 1; -- last_error names a user
+
+-- The own request headers of subscriptions. They stand apart from the subscriptions, because they may be long, and each
+-- attempt updates its subscription.
+CREATE TABLE subscription_headers (
+    subscription_id INTEGER PRIMARY KEY REFERENCES subscriptions (id),
+    names           TEXT    NOT NULL, -- separated by spaces
+    changed_at      INTEGER NOT NULL,
+    sealed          BLOB    NOT NULL  -- the values: a sealed JSON array of strings, in the order of the names
+) STRICT;
 
 -- The patterns that fan-out uses to find the subscriptions of an event. '*' stands for every type. No pattern of a
 -- subscription covers another one of it, so an event finds each subscription once.

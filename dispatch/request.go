@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +17,7 @@ type preparedTarget struct {
 	request   *http.Request // without headers, body and context
 	current   signers
 	previous  signers
+	headers   http.Header     // the subscription's own
 	sendError webhook.Failure // why nothing can be sent to it; zero if it can
 }
 
@@ -35,7 +37,7 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 
 // prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so the owner sees it.
 func (s *sender) prepare(t webhook.Target) *preparedTarget {
-	prepared := &preparedTarget{Target: t}
+	prepared := &preparedTarget{Target: t, headers: make(http.Header, len(t.Headers))}
 	if t.Unusable != "" {
 		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
 		return prepared
@@ -48,6 +50,12 @@ func (s *sender) prepare(t webhook.Target) *preparedTarget {
 	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
 		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
 		return prepared
+	}
+	for _, h := range t.Headers {
+		// The setting of the prefix may have changed since the header was accepted.
+		if !webhook.ReservedHeader(h.Name, s.names.prefix) {
+			prepared.headers[h.Name] = []string{h.Value.Reveal()}
+		}
 	}
 	prepared.request = &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host,
@@ -69,13 +77,14 @@ func (t *preparedTarget) overlaps(now time.Time) bool {
 
 // headerNames are the names with the prefix, in canonical form.
 type headerNames struct {
+	prefix                                                      string
 	signature, previous, timestamp, eventID, eventType, attempt string
 }
 
 func newHeaderNames(prefix string) headerNames {
 	name := func(rest string) string { return http.CanonicalHeaderKey(prefix + "-" + rest) }
 	return headerNames{
-		name("Signature"), name("Signature-Previous"), name("Timestamp"), name("Event-Id"), name("Event-Type"), name("Attempt"),
+		prefix, name("Signature"), name("Signature-Previous"), name("Timestamp"), name("Event-Id"), name("Event-Type"), name("Attempt"),
 	}
 }
 
@@ -113,7 +122,8 @@ func (s *sender) header(t *preparedTarget, j *webhook.Job, now time.Time) http.H
 		all[:ends[0]], all[ends[0]:ends[1]], all[ends[1]:ends[2]], all[ends[2]:ends[3]], all[ends[3]:ends[4]],
 		j.EventID, j.EventType,
 	}
-	h := make(http.Header, 12)
+	h := make(http.Header, 12+len(t.headers))
+	maps.Copy(h, t.headers)
 	h["Content-Type"], h["User-Agent"] = contentType, userAgent
 	h[s.names.signature] = values[0:1:1]
 	if overlap {

@@ -91,7 +91,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job
 	defer response.Body.Close()
 	status := response.StatusCode
 	result.status = &status
-	result.body, err = readResponse(response)
+	result.body, err = readResponse(response, t.Headers)
 	switch {
 	case status < 200 || status > 299:
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
@@ -145,8 +145,9 @@ func body(b []byte) io.ReadCloser {
 
 var buffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// readResponse reads the part of a response that may be stored. If that is all of it, the connection can be reused.
-func readResponse(r *http.Response) (string, error) {
+// readResponse reads the part of a response that may be stored. If that is all of it, the connection can be reused. The values of
+// the sent headers are masked, because some receivers return the request.
+func readResponse(r *http.Response, sent []webhook.Header) (string, error) {
 	// After 101 the body is the connection, and nobody sends anything on it.
 	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
 		return "", nil
@@ -163,5 +164,5 @@ func readResponse(r *http.Response) (string, error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return webhook.CutBody(buffer[:n]), err
+	return webhook.CutBody(webhook.MaskHeaders(buffer[:n], sent, n == len(buffer) || err != nil)), err
 }

@@ -16,6 +16,7 @@ import (
 
 // deliveryStore is the part of the store that the endpoints of delivery attempts use.
 type deliveryStore interface {
+	subscriptionNames
 	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
 	// SentAttempt returns one attempt with its request.
@@ -69,7 +70,7 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 }
 
 func (h deliveries) test(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (h deliveries) test(x *exchange) error {
 }
 
 func (h deliveries) list(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -119,14 +120,14 @@ type sentAttemptBody struct {
 // requestBody is the request of an attempt, as far as the caller may know it.
 type requestBody struct {
 	Method  string            `json:"method"`
-	URL     *string           `json:"url"` // without its query; null if the subscription has got another URL since
-	Headers map[string]string `json:"headers"`
-	Body    *string           `json:"body"` // null without the permission to read the event
+	URL     *string           `json:"url"`     // without its query; null if the subscription has got another URL since
+	Headers map[string]string `json:"headers"` // own headers of the subscription only if they have not changed since
+	Body    *string           `json:"body"`    // null without the permission to read the event
 }
 
 // find returns the attempt in the path.
 func (h deliveries) find(x *exchange) (found webhook.SentAttempt, err error) {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return found, err
 	}
@@ -147,6 +148,11 @@ func (h deliveries) read(x *exchange) error {
 		return err
 	}
 	request := requestBody{Method: http.MethodPost, Headers: map[string]string{}}
+	if sent.HeadersAt <= sent.AttemptedAt {
+		for _, name := range sent.HeaderNames {
+			request.Headers[name] = webhook.Masked
+		}
+	}
 	for name, values := range h.headers(sent.Attempt) {
 		request.Headers[name] = strings.Join(values, ", ")
 	}
@@ -163,7 +169,7 @@ func (h deliveries) read(x *exchange) error {
 // findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
 func (h deliveries) findLog(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -190,7 +196,7 @@ type redeliveryBody struct {
 }
 
 func (h deliveries) redeliver(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -206,6 +212,7 @@ func (h deliveries) redeliver(x *exchange) error {
 
 // replayStore is the part of the store that the replay endpoint uses.
 type replayStore interface {
+	subscriptionNames
 	// EventRetention is how long events are kept; 0 means for ever.
 	EventRetention() time.Duration
 	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
@@ -222,7 +229,7 @@ const replayLimit = 5 * time.Minute
 type replays struct{ store replayStore }
 
 func (h replays) replay(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}

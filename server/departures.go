@@ -30,7 +30,7 @@ type erasureBody struct {
 }
 
 func (h departures) erase(x *exchange) error {
-	id, dry, err := departing(x, aUser)
+	dry, err := isDryRun(x)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (h departures) erase(x *exchange) error {
 	if dry {
 		do = h.store.CountErasure
 	}
-	e, err := do(x.request.Context(), x.actor(), id)
+	e, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ type closureBody struct {
 }
 
 func (h departures) close(x *exchange) error {
-	id, dry, err := departing(x, anOrg)
+	dry, err := isDryRun(x)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (h departures) close(x *exchange) error {
 	if dry {
 		do = h.store.CountClosure
 	}
-	c, err := do(x.request.Context(), x.actor(), id)
+	c, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
 	if err != nil {
 		return err
 	}
@@ -76,17 +76,14 @@ func (h departures) close(x *exchange) error {
 	})
 }
 
-// departing reads who leaves from the path, and whether the request is a dry run.
-func departing(x *exchange, sort string) (id string, dry bool, err error) {
-	if id, err = x.pathReference("id", sort); err != nil {
-		return "", false, err
-	}
+// isDryRun reports whether the body, which may be empty, asks for a dry run.
+func isDryRun(x *exchange) (bool, error) {
 	f, err := x.optionalForm()
 	if err != nil {
-		return "", false, err
+		return false, err
 	}
-	wanted := f.Bool("dry_run")
-	return id, wanted != nil && *wanted, f.Err()
+	dry := f.Bool("dry_run")
+	return dry != nil && *dry, f.Err()
 }
 
 // departureStatus is 202 while the data is being removed.

@@ -152,7 +152,7 @@ const (
 	aPermission   = "permission"
 )
 
-// pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here,
+// pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here and in pathReference,
 // because httprouter passes on "", "..", NUL and invalid UTF-8.
 func (x *exchange) pathID(param string, t access.IDType, sort string) (string, error) {
 	id := x.params.ByName(param)
@@ -162,20 +162,29 @@ func (x *exchange) pathID(param string, t access.IDType, sort string) (string, e
 	return id, nil
 }
 
-// pathReference returns the id or the external id of an organization or of a user in the path. The store tells them apart. A text
-// that can be neither gets the same 404 as an unknown one.
-func (x *exchange) pathReference(param, sort string) (string, error) {
-	text := x.params.ByName(param)
-	if !access.LooksLikeID(text) && !form.IsExternalID(text) {
-		return "", fault.Missing(sort)
+// pathReference returns the id or the external id of a resource in the path. The store tells them apart, and
+// finds nothing for a text that can be neither.
+func (x *exchange) pathReference(param string) string { return x.params.ByName(param) }
+
+// subscriptionNames is the part of the store that finds a subscription by its external id.
+type subscriptionNames interface {
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+}
+
+// pathSubscription returns the id of the subscription in the path, which may have the external id instead. An id is not looked up
+// here; the handler does that.
+func (x *exchange) pathSubscription(store subscriptionNames) (string, error) {
+	text := x.pathReference("id")
+	if subscriptionID.Valid(text) {
+		return text, nil
 	}
-	return text, nil
+	return store.SubscriptionID(x.request.Context(), x.organization(), text)
 }
 
 // putReference is pathReference for a request that creates what does not exist. A text that cannot be an external id is a problem of
 // the field external_id; an id of the type itself may exist.
 func (x *exchange) putReference(f *form.Form, t access.IDType, sort string) (string, error) {
-	text := x.params.ByName("id")
+	text := x.pathReference("id")
 	switch {
 	case text == "":
 		return "", fault.Missing(sort)
@@ -214,7 +223,7 @@ func exists[T any](find func(*exchange) (T, error)) func(*exchange) error {
 // ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
 func ifID(t access.IDType, check func(*exchange) error) func(*exchange) error {
 	return func(x *exchange) error {
-		if !t.Valid(x.params.ByName("id")) {
+		if !t.Valid(x.pathReference("id")) {
 			return nil
 		}
 		return check(x)

@@ -19,6 +19,8 @@ type explainStore interface {
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	knownPermissions
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
+	// KeyPage finds the keys with a prefix; organization access.AllOrganizations finds those of all organizations.
+	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 }
 
 // explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
@@ -65,6 +67,9 @@ func (h explanation) explain(x *exchange) error {
 	}
 	m.path = requested.EscapedPath()
 	h.readNeeds(m, requested, asked)
+	if *key, err = h.resolvePrefix(x, *key); err != nil {
+		return err
+	}
 	if err := h.checkKey(x, m, *key); err != nil {
 		return err
 	}
@@ -112,6 +117,37 @@ func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Sc
 		needed = neededPermissions(words)
 	}
 	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
+}
+
+// resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;
+// Invalid if several keys have the prefix.
+func (h explanation) resolvePrefix(x *exchange, key string) (string, error) {
+	prefix, ok := access.ParseDisplay(key)
+	if !ok {
+		return key, nil
+	}
+	organization := x.organization()
+	if x.Principal.Can(access.PlatformActAs) {
+		organization = access.AllOrganizations
+	}
+	const shown = 3
+	page, err := h.store.KeyPage(x.request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
+	if err != nil {
+		return "", err
+	}
+	switch len(page.Keys) {
+	case 0:
+		return "", fault.New(fault.NotFound, "not_found", "There is no API key with this prefix in an organization that you may read.")
+	case 1:
+		return page.Keys[0].ID, nil
+	}
+	ids := make([]string, len(page.Keys))
+	for i, k := range page.Keys {
+		ids[i] = k.ID
+	}
+	return "", fault.Fields([]fault.Field{{
+		Field: "key", Code: "ambiguous", Message: "Several API keys have this prefix, such as " + strings.Join(ids, ", ") + "; send the id of one.",
+	}})
 }
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the

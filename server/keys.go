@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/keyhook/keyhook/server/form"
@@ -30,19 +31,20 @@ type keys struct {
 }
 
 type keyBody struct {
-	ID             string     `json:"id"`
-	Name           string     `json:"name"`
-	Scope          string     `json:"scope"`
-	KeyPrefix      string     `json:"key_prefix"`
-	Status         string     `json:"status"`
-	OrganizationID string     `json:"organization_id"`
-	CreatedBy      string     `json:"created_by"`
-	CreatedAt      timestamp  `json:"created_at"`
-	ExpiresAt      *timestamp `json:"expires_at"`
-	LastUsedAt     *timestamp `json:"last_used_at"`
-	RevokedAt      *timestamp `json:"revoked_at"`
-	Replaces       *string    `json:"replaces"`   // the key that was rotated into this one
-	RotatedTo      *string    `json:"rotated_to"` // the key that this one was rotated into
+	ID             string          `json:"id"`
+	Name           string          `json:"name"`
+	Scope          string          `json:"scope"`
+	KeyPrefix      string          `json:"key_prefix"`
+	Status         string          `json:"status"`
+	OrganizationID string          `json:"organization_id"`
+	CreatedBy      string          `json:"created_by"`
+	CreatedAt      timestamp       `json:"created_at"`
+	ExpiresAt      *timestamp      `json:"expires_at"`
+	LastUsedAt     *timestamp      `json:"last_used_at"`
+	RevokedAt      *timestamp      `json:"revoked_at"`
+	Metadata       json.RawMessage `json:"metadata"`   // the organization's own
+	Replaces       *string         `json:"replaces"`   // the key that was rotated into this one
+	RotatedTo      *string         `json:"rotated_to"` // the key that this one was rotated into
 }
 
 // createdKeyBody is the response to creating or rotating a key. No other response shows a raw key.
@@ -58,7 +60,7 @@ func newKeyBody(k access.Key) keyBody {
 		Status:         string(k.Status(time.Now().UnixMilli())),
 		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: timestamp(k.CreatedAt),
 		ExpiresAt: (*timestamp)(k.ExpiresAt), LastUsedAt: (*timestamp)(k.LastUsedAt), RevokedAt: (*timestamp)(k.RevokedAt),
-		Replaces: k.Replaces, RotatedTo: k.RotatedTo,
+		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
@@ -69,13 +71,14 @@ func (h keys) create(x *exchange) error {
 	}
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.request.Context(), f, "scope"), f.Expiry("expires_at")
+	metadata := f.Object("metadata", access.MaxMetadata)
 	owner := f.Line("user_id", access.MaxExternalID)
 	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
 	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
-		Credential: credential, User: orEmpty(owner), Name: *name, Scope: scope, ExpiresAt: expires,
+		Credential: credential, User: orEmpty(owner), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
 	})
 	if err != nil {
 		return err

@@ -64,20 +64,13 @@ func (h organizations) list(x *exchange) error {
 
 // find returns the organization in the path.
 func (h organizations) find(x *exchange) (found access.Organization, err error) {
-	id, err := x.pathReference("id", anOrg)
-	if err != nil {
-		return found, err
-	}
-	return h.store.Organization(x.request.Context(), id)
+	return h.store.Organization(x.request.Context(), x.pathReference("id"))
 }
 
 func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
 
 func (h organizations) update(x *exchange) error {
-	id, err := x.pathReference("id", anOrg)
-	if err != nil {
-		return err
-	}
+	id := x.pathReference("id")
 	f, err := x.form()
 	if err != nil {
 		return err
@@ -118,10 +111,7 @@ func (h organizations) put(x *exchange) error {
 }
 
 func (h organizations) remove(x *exchange) error {
-	id, err := x.pathReference("id", anOrg)
-	if err != nil {
-		return err
-	}
+	id := x.pathReference("id")
 	if err := h.store.DeleteOrganization(x.request.Context(), x.actor(), id); err != nil {
 		return err
 	}
@@ -158,10 +148,7 @@ func newMemberBody(m access.Member) memberBody {
 }
 
 func (h members) list(x *exchange) error {
-	id, err := x.pathReference("id", anOrg)
-	if err != nil {
-		return err
-	}
+	id := x.pathReference("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
 		return h.store.Members(ctx, id, before, limit)
 	}
@@ -169,10 +156,7 @@ func (h members) list(x *exchange) error {
 }
 
 func (h members) set(x *exchange) error {
-	id, user, err := memberIDs(x)
-	if err != nil {
-		return err
-	}
+	id, user := memberIDs(x)
 	f, err := x.form()
 	if err != nil {
 		return err
@@ -190,10 +174,7 @@ func (h members) set(x *exchange) error {
 }
 
 func (h members) remove(x *exchange) error {
-	id, user, err := memberIDs(x)
-	if err != nil {
-		return err
-	}
+	id, user := memberIDs(x)
 	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
 		return err
 	}
@@ -202,22 +183,15 @@ func (h members) remove(x *exchange) error {
 
 // find checks that the organization and the user exist. The user need not be a member.
 func (h members) find(x *exchange) error {
-	id, user, err := memberIDs(x)
-	if err != nil {
-		return err
-	}
+	id, user := memberIDs(x)
 	if _, err := h.store.Organization(x.request.Context(), id); err != nil {
 		return err
 	}
-	_, err = h.store.User(x.request.Context(), user)
+	_, err := h.store.User(x.request.Context(), user)
 	return err
 }
 
 // memberIDs reads the organization and the user of a member from the path.
-func memberIDs(x *exchange) (organization, user string, err error) {
-	if organization, err = x.pathReference("id", anOrg); err != nil {
-		return "", "", err
-	}
-	user, err = x.pathReference("user_id", aUser)
-	return organization, user, err
+func memberIDs(x *exchange) (organization, user string) {
+	return x.pathReference("id"), x.pathReference("user_id")
 }

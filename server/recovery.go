@@ -12,6 +12,7 @@ import (
 
 // recoveryStore is the part of the store that the endpoints after an outage use.
 type recoveryStore interface {
+	subscriptionNames
 	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time; 0 is the start of the
 	// outage.
 	Recover(ctx context.Context, actor access.Actor, organization int64, id string, since int64) (webhook.Recovery, error)
@@ -31,7 +32,7 @@ type recoveryBody struct {
 }
 
 func (h recoveries) recover(x *exchange) error {
-	id, f, err := x.subscriptionForm()
+	id, f, err := x.subscriptionForm(h.store)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (h recoveries) recover(x *exchange) error {
 }
 
 func (h recoveries) discard(x *exchange) error {
-	id, f, err := x.subscriptionForm()
+	id, f, err := x.subscriptionForm(h.store)
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func (h recoveries) discard(x *exchange) error {
 }
 
 // subscriptionForm returns the id of the subscription in the path, and the body, which may be empty.
-func (x *exchange) subscriptionForm() (id string, f *form.Form, err error) {
-	if id, err = x.pathID("id", subscriptionID, aSubscription); err != nil {
+func (x *exchange) subscriptionForm(store subscriptionNames) (id string, f *form.Form, err error) {
+	if id, err = x.pathSubscription(store); err != nil {
 		return "", nil, err
 	}
 	f, err = x.optionalForm()

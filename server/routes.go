@@ -281,7 +281,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		verification:  verification{auth.checker, lookup},
 		explanation:   explanation{auth.checker, router, o.Store, lookup},
 		keys:          keys{o.Store, lookup, o.KeyPrefix},
-		subscriptions: subscriptions{o.Store, o.CheckURL},
+		subscriptions: subscriptions{o.Store, o.CheckURL, o.HeaderPrefix},
 		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
 		replays:       replays{o.Store},
 		recoveries:    recoveries{o.Store},

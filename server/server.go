@@ -65,8 +65,10 @@ type Options struct {
 	Tester Tester
 	// SentHeaders returns the headers of an attempt's request, with masked signatures; nil shows none.
 	SentHeaders func(webhook.Attempt) http.Header
-	Issuer      check.Issuer                                   // nil accepts no tokens of an identity provider
-	CheckURL    func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
+	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it. Default X-Service.
+	HeaderPrefix string
+	Issuer       check.Issuer                                   // nil accepts no tokens of an identity provider
+	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
 	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
@@ -160,6 +162,7 @@ func (o *Options) normalize() (base string, err error) {
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
+	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, "X-Service")
 	if o.SentHeaders == nil {
 		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
 	}

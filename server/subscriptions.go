@@ -14,6 +14,7 @@ import (
 
 // subscriptionStore is the part of the store that the subscription endpoints use.
 type subscriptionStore interface {
+	subscriptionNames
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
 	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
 	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
@@ -35,28 +36,31 @@ const (
 type subscriptions struct {
 	store    subscriptionStore
 	checkURL func(string) (string, error)
+	prefix   string // of Keyhook's headers
 }
 
 type subscriptionBody struct {
-	ID                  string     `json:"id"`
-	URL                 string     `json:"url"`
-	EventTypes          []string   `json:"event_types"`
-	AuditEvents         bool       `json:"audit_events"`
-	IsActive            bool       `json:"is_active"`
-	Status              string     `json:"status"`
-	ConsecutiveFailures int        `json:"consecutive_failures"`
-	FailingSince        *timestamp `json:"failing_since"` // the first of these failures; null if there is none
-	LastError           *string    `json:"last_error"`
-	BlockedBy           *string    `json:"blocked_by"` // why nothing is sent; null if something is
-	Description         string     `json:"description"`
-	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
-	PendingDeliveries   int64      `json:"pending_deliveries"`
-	OrganizationID      string     `json:"organization_id"`
-	CreatedAt           timestamp  `json:"created_at"`
-	UpdatedAt           timestamp  `json:"updated_at"`
-	DisabledAt          *timestamp `json:"disabled_at"`
-	LastSuccessAt       *timestamp `json:"last_success_at"`
-	LastFailureAt       *timestamp `json:"last_failure_at"`
+	ID                  string             `json:"id"`
+	URL                 string             `json:"url"`
+	EventTypes          []string           `json:"event_types"`
+	AuditEvents         bool               `json:"audit_events"`
+	IsActive            bool               `json:"is_active"`
+	Status              string             `json:"status"`
+	ConsecutiveFailures int                `json:"consecutive_failures"`
+	FailingSince        *timestamp         `json:"failing_since"` // the first of these failures; null if there is none
+	LastError           *string            `json:"last_error"`
+	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
+	Description         string             `json:"description"`
+	ExternalID          *string            `json:"external_id"`           // the organization\'s own id
+	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
+	Headers             map[string]*string `json:"headers"`               // the names; every value is null
+	PendingDeliveries   int64              `json:"pending_deliveries"`
+	OrganizationID      string             `json:"organization_id"`
+	CreatedAt           timestamp          `json:"created_at"`
+	UpdatedAt           timestamp          `json:"updated_at"`
+	DisabledAt          *timestamp         `json:"disabled_at"`
+	LastSuccessAt       *timestamp         `json:"last_success_at"`
+	LastFailureAt       *timestamp         `json:"last_failure_at"`
 }
 
 // secretBody is the response to create and rotate-secret. No other response shows a secret.
@@ -68,11 +72,20 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
-		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
+		RateLimitPerSecond: s.RateLimitPerSecond, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
+}
+
+// namesOnly shows the names of headers. No response shows a value.
+func namesOnly(names []string) map[string]*string {
+	shown := make(map[string]*string, len(names))
+	for _, name := range names {
+		shown[name] = nil
+	}
+	return shown
 }
 
 // timeOrNull returns nil for no time.
@@ -89,16 +102,18 @@ func (h subscriptions) create(x *exchange) error {
 		return err
 	}
 	f.Require("url")
+	secret := f.Secret("secret")
 	change, err := h.change(f)
 	if err != nil {
 		return err
 	}
-	sub, secret, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
+	change.Secret = secret
+	sub, created, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
 	if err != nil {
 		return err
 	}
 	x.noStore()
-	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
 }
 
 // change reads the fields of a subscription that a caller may set.
@@ -106,6 +121,7 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
 		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
+		Headers: f.Headers("headers", h.prefix), ExternalID: f.ExternalID("external_id"),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.Err()
@@ -122,7 +138,7 @@ func (h subscriptions) list(x *exchange) error {
 
 // find returns the subscription in the path.
 func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error) {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return found, err
 	}
@@ -132,7 +148,7 @@ func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error)
 func (h subscriptions) read(x *exchange) error { return show(x, h.find, newSubscriptionBody) }
 
 func (h subscriptions) update(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -152,7 +168,7 @@ func (h subscriptions) update(x *exchange) error {
 }
 
 func (h subscriptions) remove(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -163,7 +179,7 @@ func (h subscriptions) remove(x *exchange) error {
 }
 
 func (h subscriptions) rotate(x *exchange) error {
-	id, err := x.pathID("id", subscriptionID, aSubscription)
+	id, err := x.pathSubscription(h.store)
 	if err != nil {
 		return err
 	}
@@ -171,11 +187,11 @@ func (h subscriptions) rotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	overlap, force := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force")
+	overlap, force, imported := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force"), f.Secret("secret")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force}
+	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force, Secret: imported}
 	if overlap != nil {
 		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}

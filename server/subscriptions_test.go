@@ -48,7 +48,7 @@ func TestSubscriptions(t *testing.T) {
 		bad("keep the old secret for at most a week", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":604801}`, 422, "validation_failed", `"field":"overlap_seconds","code":"out_of_range"`),
 		bad("do not accept a negative overlap", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":-1}`, 422, "validation_failed", "out_of_range"),
 		bad("keep the old secret for whole seconds", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":1.5}`, 422, "validation_failed", "wrong_type"),
-		bad("have no other field to rotate by", "POST "+path+"{last}/rotate-secret/", `{"secret":"mine"}`, 422, "validation_failed", "unknown_field"),
+		bad("have no other field to rotate by", "POST "+path+"{last}/rotate-secret/", `{"key":"mine"}`, 422, "validation_failed", "unknown_field"),
 		ok("are removed", "DELETE "+path+"{last}/", "", 204),
 		bad("are not found after that", "GET "+path+"{last}/", "", 404, "not_found"),
 		bad("are not removed again", "DELETE "+path+"{last}/", "", 404, "not_found"),

@@ -85,20 +85,13 @@ func (h users) list(x *exchange) error {
 
 // find returns the user in the path.
 func (h users) find(x *exchange) (found access.User, err error) {
-	id, err := x.pathReference("id", aUser)
-	if err != nil {
-		return found, err
-	}
-	return h.store.User(x.request.Context(), id)
+	return h.store.User(x.request.Context(), x.pathReference("id"))
 }
 
 func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
 
 func (h users) update(x *exchange) error {
-	id, err := x.pathReference("id", aUser)
-	if err != nil {
-		return err
-	}
+	id := x.pathReference("id")
 	f, err := x.form()
 	if err != nil {
 		return err
@@ -137,10 +130,7 @@ func (h users) put(x *exchange) error {
 }
 
 func (h users) remove(x *exchange) error {
-	id, err := x.pathReference("id", aUser)
-	if err != nil {
-		return err
-	}
+	id := x.pathReference("id")
 	if err := h.store.DeleteUser(x.request.Context(), x.actor(), id); err != nil {
 		return err
 	}
@@ -190,10 +180,7 @@ func newTokenBody(t access.AccessToken) tokenBody {
 }
 
 func (h tokens) create(x *exchange) error {
-	user, err := x.pathReference("id", aUser)
-	if err != nil {
-		return err
-	}
+	user := x.pathReference("id")
 	f, err := x.form()
 	if err != nil {
 		return err
@@ -216,10 +203,7 @@ func (h tokens) create(x *exchange) error {
 }
 
 func (h tokens) list(x *exchange) error {
-	user, err := x.pathReference("id", aUser)
-	if err != nil {
-		return err
-	}
+	user := x.pathReference("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
 		return h.store.Tokens(ctx, user, before, limit)
 	}
@@ -250,9 +234,6 @@ func (h tokens) revoke(x *exchange) error {
 
 // tokenIDs reads the user and the id of a token from the path.
 func tokenIDs(x *exchange) (user, token string, err error) {
-	if user, err = x.pathReference("id", aUser); err != nil {
-		return "", "", err
-	}
 	token, err = x.pathID("token_id", tokenID, aToken)
-	return user, token, err
+	return x.pathReference("id"), token, err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
@@ -29,6 +30,7 @@ type verifyBody struct {
 	OrganizationID *string         `json:"organization_id"`
 	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
 	Plan           *string         `json:"plan"`
+	Metadata       json.RawMessage `json:"metadata"`   // what the key was created with
 	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
 
@@ -80,7 +82,7 @@ func (h verification) check(x *exchange, raw string, needed access.Scope) (verif
 	p := run.Principal
 	scope := p.Permissions.String()
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
-	body.Scope, body.Plan = &scope, &p.Plan.Name
+	body.Scope, body.Plan, body.Metadata = &scope, &p.Plan.Name, json.RawMessage(p.Key.Metadata)
 	if run.Windowed && run.At >= access.CheckRateLimit {
 		body.RateLimit = newRateWindowBody(run.Window)
 	}

@@ -342,6 +342,7 @@ func TestPersonalData(t *testing.T) {
 		"access_tokens.public_id": fixed, "access_tokens.name": both, "access_tokens.digest": fixed, "access_tokens.token_prefix": fixed,
 		"sessions.public_id": fixed, "sessions.digest": fixed,
 		"api_keys.public_id": fixed, "api_keys.name": free, "api_keys.scope": product, "api_keys.digest": fixed, "api_keys.key_prefix": fixed,
+		"api_keys.metadata": free, "subscriptions.external_id": closed, "subscription_headers.names": closed, "subscription_headers.sealed": closed,
 		"audit_events.type": fixed, "audit_events.actor_type": fixed, "audit_events.actor_id": fixed, "audit_events.actor_name": both,
 		"audit_events.target_type": fixed, "audit_events.target_id": fixed, "audit_events.ip": both, "audit_events.request_id": fixed, "audit_events.details": both,
 		"subscriptions.public_id": fixed, "subscriptions.url": closed, "subscriptions.event_types": closed, "subscriptions.description": free,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -79,7 +80,10 @@ func fill(t *testing.T, store *storage.Store) {
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
-		webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it")}))
+		webhook.SubscriptionChange{
+			SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it"),
+			Headers: &[]webhook.Header{{Name: "Authorization", Value: redact.New("Bearer golden-token")}},
+		}))
 	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")
 	if _, _, err := store.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
 		t.Fatal(err)
@@ -153,8 +157,10 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		for _, sub := range subs {
 			at := must[webhook.Target](t)(store.Target(ctx, sub.RowID))
 			read["target of "+sub.ID] = at
-			for name, secret := range map[string]webhook.Secret{"secret of ": at.Secret, "previous secret of ": at.Previous} {
-				digest := sha256.Sum256([]byte(secret.Reveal()))
+			for name, secret := range map[string]string{
+				"secret of ": at.Secret.Reveal(), "previous secret of ": at.Previous.Reveal(), "header of ": headerValue(at),
+			} {
+				digest := sha256.Sum256([]byte(secret))
 				read[name+sub.ID] = hex.EncodeToString(digest[:])
 			}
 			read["attempts of "+sub.ID] = must[[]webhook.Attempt](t)(store.Attempts(ctx, o.RowID, sub.ID, webhook.AttemptFilter{Limit: all}))

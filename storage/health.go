@@ -67,7 +67,11 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	details := map[string]any{"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError, "mend": h.Mend(id)}
+	organizationID, err := t.organizationID(organization)
+	if err != nil {
+		return err
+	}
+	details := map[string]any{"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError, "mend": h.Mend(organizationID, id)}
 	if h.FailingSince != 0 {
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}

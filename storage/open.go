@@ -151,8 +151,12 @@ func (s *Store) directoryHooks() directory.Hooks {
 		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
 			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
-		RequireStorage: func(t *sqlite.Tx, organization int64) error {
-			return requireStorage(s.with(t), organization, storedPerChange)
+		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
+			if err := requireStorage(s.with(t), organization, storedPerChange+bytes); err != nil {
+				return err
+			}
+			s.with(t).countStored(organization, bytes)
+			return nil
 		},
 		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
 			s.with(t).quotas.forget()

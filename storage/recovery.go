@@ -149,7 +149,7 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 			return err
 		}
 		if sub.Status != webhook.Healthy {
-			if err := s.applyChange(t, by, &sub, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
+			if err := s.applyChange(t, by, organization, &sub, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
 				return err
 			}
 		}
@@ -178,14 +178,16 @@ func (s *Store) recoverMarked(ctx context.Context) (err error) {
 		}
 	}()
 	var marked []struct {
-		RowID        int64  `db:"id"`
-		ID           string `db:"public_id"`
-		Organization int64  `db:"organization_id"`
-		Since        int64  `db:"recover_since"`
+		RowID          int64  `db:"id"`
+		ID             string `db:"public_id"`
+		Organization   int64  `db:"organization_id"`
+		OrganizationID string `db:"organization_public_id"`
+		Since          int64  `db:"recover_since"`
 	}
 	if err := s.list(ctx, &marked, `
-		SELECT id, public_id, organization_id, recover_since FROM subscriptions INDEXED BY subscriptions_to_recover
-		WHERE recover_since IS NOT NULL ORDER BY id LIMIT ?`, recoveriesPerPass); err != nil {
+		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since
+		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
+		WHERE s.recover_since IS NOT NULL ORDER BY s.id LIMIT ?`, recoveriesPerPass); err != nil {
 		return err
 	}
 	if len(marked) == recoveriesPerPass {
@@ -198,7 +200,7 @@ func (s *Store) recoverMarked(ctx context.Context) (err error) {
 		}
 		if err != nil {
 			s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
-				"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
+				"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.OrganizationID, m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
 		}
 		if err := s.change(ctx, func(t *tx) error {
 			_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND recover_since = ?", m.RowID, m.Since)

@@ -236,7 +236,7 @@ func TestNewsOfAnOutage(t *testing.T) {
 		}
 		got = append(got, line.Type)
 		bad := line.Type != access.SubscriptionRecovered
-		if bad != strings.Contains(line.Details, webhook.RecoverCommand(x.sub.ID)) || bad != strings.Contains(line.Details, "failing_since") {
+		if bad != strings.Contains(line.Details, webhook.RecoverCommand(x.sub.OrganizationID, x.sub.ID)) || bad != strings.Contains(line.Details, "failing_since") {
 			t.Errorf("%s says %s", line.Type, line.Details)
 		}
 	}

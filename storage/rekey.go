@@ -27,14 +27,17 @@ type Rekeyed struct {
 	PreviousKeyID string   // id of the key before; empty if it is the same
 	Secrets       int      // number of secrets that were sealed with the new key
 	Unreadable    []string // ids of subscriptions with a secret that none of the keys opens; their secrets must be rotated
-	KeyFile       string   // path of the key file; empty if the operator configured the key
-	OldKeys       []string // files to which the old keys of the key file were moved
+	Headers       int      // number of subscriptions whose own headers were sealed with the new key
+	// UnreadableHeaders are the ids of subscriptions with own headers that none of the keys opens; they must be set again.
+	UnreadableHeaders []string
+	KeyFile           string   // path of the key file; empty if the operator configured the key
+	OldKeys           []string // files to which the old keys of the key file were moved
 }
 
 // ErrNoDatabase means that the file does not exist or is empty.
 var ErrNoDatabase = errors.New("there is no database")
 
-// Rekey seals every signing secret with another encryption key, in one transaction. If the file has an owner, it
+// Rekey seals every signing secret and every own header of a subscription with another encryption key, in one transaction. If the file has an owner, it
 // returns ErrInUse. It does not change a secret that none of the keys opens.
 //
 // Before the transaction, Rekey adds the new key to the key file. Afterwards it removes the old one. The database says
@@ -118,7 +121,7 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	return encryptionKeys{c.allKeys, c.file}, nil
 }
 
-// sealSecrets seals the canary and every signing secret with the new key.
+// sealSecrets seals the canary, every signing secret and all own headers with the new key.
 func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) error {
 	if c.inFile {
 		others := slices.DeleteFunc(slices.Clone(c.fileKeys), func(k seal.Key) bool { return k.ID() == c.newKey.ID() })
@@ -151,45 +154,55 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) 
 }
 
 // rekeyBatch is how many subscriptions Rekey reads at a time.
-const rekeyBatch = 1000
+const rekeyBatch = 200
 
-// sealedRow is a subscription with its sealed secrets.
+// sealedRow is a subscription with its sealed secrets and headers.
 type sealedRow struct {
 	Row      int64  `db:"id"`
 	ID       string `db:"public_id"`
 	Deleted  bool   `db:"deleted"`
 	Secret   []byte `db:"secret"`
 	Previous []byte `db:"previous_secret"`
+	Headers  []byte `db:"headers"`
 }
 
 func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
 	err = t.List(&rows, `
-		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret
+		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret,
+		       (SELECT sealed FROM subscription_headers WHERE subscription_id = subscriptions.id) AS headers
 		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, rekeyBatch)
 	return rows, err
 }
 
-// sealWith seals the secrets of a subscription with the active key of ring. It does not change a secret that no key of
+// sealWith seals the secrets and the headers of a subscription with the active key of ring. It does not change a secret that no key of
 // the ring opens.
 func (r sealedRow) sealWith(t *tx, ring *seal.Ring, result *Rekeyed) error {
-	readable, err := r.sealSecret(t, ring, r.Secret, "UPDATE subscriptions SET secret = ? WHERE id = ?", result)
+	readable, err := r.seal(t, ring, r.Secret, r.ID, "UPDATE subscriptions SET secret = ? WHERE id = ?", &result.Secrets)
 	if err == nil && len(r.Previous) > 0 {
 		var previous bool
-		previous, err = r.sealSecret(t, ring, r.Previous, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", result)
+		previous, err = r.seal(t, ring, r.Previous, r.ID, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", &result.Secrets)
 		readable = readable && previous
 	}
 	if !readable && !r.Deleted {
 		result.Unreadable = append(result.Unreadable, r.ID)
 	}
+	if err != nil || len(r.Headers) == 0 {
+		return err
+	}
+	readable, err = r.seal(t, ring, r.Headers, headersOwner(r.ID), "UPDATE subscription_headers SET sealed = ? WHERE subscription_id = ?", &result.Headers)
+	if !readable {
+		result.UnreadableHeaders = append(result.UnreadableHeaders, r.ID)
+	}
 	return err
 }
 
-func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update string, result *Rekeyed) (readable bool, err error) {
-	plain, err := ring.Open(secret, r.ID)
+// seal seals one text of a subscription again, and counts it.
+func (r sealedRow) seal(t *tx, ring *seal.Ring, sealed []byte, owner, update string, count *int) (readable bool, err error) {
+	plain, err := ring.Open(sealed, owner)
 	if err != nil {
 		return false, nil
 	}
-	result.Secrets++
-	_, err = t.Exec(update, ring.Seal(plain, r.ID), r.Row)
+	*count++
+	_, err = t.Exec(update, ring.Seal(plain, owner), r.Row)
 	return true, err
 }

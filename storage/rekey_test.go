@@ -18,6 +18,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -32,31 +33,37 @@ var (
 // sealedFile is a closed file, with its secrets.
 type sealedFile struct {
 	o       storage.Options
-	secrets map[int64][2]string // by row id: the secret, and the previous one during an overlap
+	secrets map[int64][3]string // by row id: the secret, the previous one during an overlap, and the value of a header
 }
 
-// newSealed creates a file with n subscriptions. Every third one is in an overlap, and every seventh is deleted, with its secrets.
+// newSealed creates a file with n subscriptions. Every third one is in an overlap, every fifth has a header, and every seventh is
+// deleted, with its secrets.
 func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 	t.Helper()
-	x := sealedFile{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
+	x := sealedFile{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][3]string{}}
 	x.o.EncryptionKey = encryptionKey
 	store, stop := storagetest.OpenWith(t, x.o)
 	operator := storagetest.Operator(t, store)
 	for i := range n {
 		sub, secret := storagetest.Subscription(t, store, operator, "https://example.com/", "order.*")
-		x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
+		x.secrets[sub.RowID] = [3]string{secret.Reveal()}
 		if i%3 == 0 {
 			_, next, err := store.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, webhook.Rotation{Overlap: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
-			x.secrets[sub.RowID] = [2]string{next.Reveal(), secret.Reveal()}
+			x.secrets[sub.RowID] = [3]string{next.Reveal(), secret.Reveal(), ""}
+		}
+		if kept := x.secrets[sub.RowID]; i%5 == 0 && i%7 > 0 {
+			kept[2] = "Bearer " + sub.ID
+			setHeaders(t, store, operator, sub.ID, webhook.Header{Name: "Authorization", Value: redact.New(kept[2])})
+			x.secrets[sub.RowID] = kept
 		}
 		if i%7 == 0 {
 			if err := store.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, sub.ID); err != nil {
 				t.Fatal(err)
 			}
-			x.secrets[sub.RowID] = [2]string{}
+			x.secrets[sub.RowID] = [3]string{}
 		}
 	}
 	stop()
@@ -74,13 +81,13 @@ func (x sealedFile) requireSameSecrets(t *testing.T) {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, x.o)
 	defer stop()
-	got := map[int64][2]string{}
+	got := map[int64][3]string{}
 	for row := range x.secrets {
 		at := must[webhook.Target](t)(store.Target(t.Context(), row))
 		if at.Unusable != "" {
 			t.Errorf("subscription %d: %s", row, at.Unusable)
 		}
-		got[row] = [2]string{at.Secret.Reveal(), at.Previous.Reveal()}
+		got[row] = [3]string{at.Secret.Reveal(), at.Previous.Reveal(), headerValue(at)}
 	}
 	if !maps.Equal(got, x.secrets) {
 		t.Error("the secrets are not what they were")
@@ -254,7 +261,7 @@ func TestInterruptedRekey(t *testing.T) {
 			refused(t, x.with(second).o, storage.ErrKey, "needs the key")
 			store, stop := storagetest.OpenWith(t, x.o) // a server runs in between and seals with the old key
 			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
-			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
+			x.secrets[sub.RowID] = [3]string{secret.Reveal()}
 			stop()
 		}
 		x.with(first).requireSameSecrets(t)

@@ -57,7 +57,8 @@ func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt
 		return sent, fault.Missing("attempt")
 	}
 	if err := s.get(ctx, &sent, `
-		SELECT e.body, s.url, s.url_at FROM subscriptions s CROSS JOIN events e ON e.id = ?
+		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
+		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
 		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
 		return sent, sqlite.Missing(err, "attempt")
 	}

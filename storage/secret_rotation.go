@@ -10,12 +10,12 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// RotateSecret gives a subscription a new secret and returns it only this once. Every attempt that begins later signs
+// RotateSecret gives a subscription a new secret, or the one of r, and returns it only this once. Every attempt that begins later signs
 // with it. During the overlap, the old secret signs too.
 //
 // Faults: NotFound; Conflict if the overlap of the last rotation is not over and r.Force is false.
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
-	secret := webhook.NewSecret()
+	secret := r.Secret.OrNew()
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	rotated, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
@@ -42,9 +42,11 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, map[string]any{
-			"overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0,
-		})
+		details := map[string]any{"overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0}
+		if !r.Secret.IsZero() {
+			details["secret_imported"] = true
+		}
+		return sub, s.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
 	})
 	if err != nil {
 		return rotated, webhook.Secret{}, err

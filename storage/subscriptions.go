@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/url"
 
@@ -15,7 +16,8 @@ import (
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks`
+	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
+	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // subscriptionJoins are the tables of subscriptionColumns.
 const subscriptionJoins = `
@@ -39,6 +41,9 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 // completeSubscription sets what the table does not have.
 func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
 	sub.PendingDeliveries, sub.QueueHeld = s.pending.of(sub.RowID), hold != nil
+	if s.policy.ProbesDisabled(sub.Health) {
+		sub.ProbedEvery = s.policy.ProbeDisabled
+	}
 }
 
 // subscription is Subscription inside a transaction.
@@ -66,12 +71,12 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 	return row, sqlite.Missing(err, "subscription")
 }
 
-// CreateSubscription creates a subscription and its secret. It returns the secret only this once.
+// CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once.
 //
 // Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
-// Conflict if the plan allows no more subscriptions.
+// Conflict if the plan allows no more subscriptions, or another subscription has the external id; Invalid if a header has no value.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
-	secret := webhook.NewSecret()
+	secret := c.Secret.OrNew()
 	id := publicid.New(access.SubscriptionID)
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
@@ -90,6 +95,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return sub, err
 		}
+		if err := s.checkNew(t, organization, c); err != nil {
+			return sub, err
+		}
 		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
 				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
@@ -100,7 +108,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		s.countSubscription(t, sub.Health, 1)
-		if err := s.applyChange(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
@@ -109,6 +117,23 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		return created, webhook.Secret{}, err
 	}
 	return created, secret, nil
+}
+
+// checkNew refuses values of a new subscription before the first write. So a refusal does not roll back the other writes of the
+// batch.
+func (s *Store) checkNew(t *tx, organization int64, c webhook.SubscriptionChange) error {
+	var sub webhook.Subscription
+	if c.ExternalID != nil {
+		if err := setExternalID(t, organization, &sub, *c.ExternalID); err != nil {
+			return err
+		}
+	}
+	if c.Headers != nil {
+		if _, err := s.keepHeaders(t, &sub, *c.Headers); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
@@ -131,7 +156,8 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 // receiving audit events loses the pending ones.
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
-// too many deliveries are pending to search them for audit events.
+// too many deliveries are pending to search them for audit events, or another subscription has the external id; those of
+// setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -149,7 +175,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.applyChange(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -161,8 +187,8 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// changedFields lists the fields of a change for the audit log. Of a URL it has only the host. The rest is often a
-// secret of the receiver, and the log has other readers.
+// changedFields lists the fields of a change for the audit log. Of a URL it has only the host, and of headers only the names. The
+// rest is often a secret of the receiver, and the log has other readers.
 func changedFields(c webhook.SubscriptionChange) map[string]any {
 	details := map[string]any{}
 	if c.URL != nil {
@@ -180,6 +206,19 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
 	}
+	if c.ExternalID != nil {
+		details["external_id"] = *c.ExternalID
+	}
+	if !c.Secret.IsZero() {
+		details["secret_imported"] = true
+	}
+	if c.Headers != nil {
+		names := []string{}
+		for _, h := range *c.Headers {
+			names = append(names, h.Name)
+		}
+		details["headers"] = names
+	}
 	if c.SetRateLimit {
 		details["rate_limit_per_second"] = c.RateLimitPerSecond
 	}
@@ -195,17 +234,17 @@ func hostOf(address string) string {
 }
 
 // applyChange writes a change to the table and to sub.
-func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	before := sub.Health
-	if err := s.setFields(t, by, sub, c); err != nil {
+	if err := s.setFields(t, by, organization, sub, c); err != nil {
 		return err
 	}
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
-			description = ?4, rate_limit_per_second = ?5, updated_at = ?6
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8
 		WHERE id = ?7`,
-		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
+		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
@@ -226,7 +265,18 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 
 // setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
 // events that it no longer receives.
-func (s *Store) setFields(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	// These two come first, because they refuse a change before they write anything.
+	if c.ExternalID != nil {
+		if err := setExternalID(t, organization, sub, *c.ExternalID); err != nil {
+			return err
+		}
+	}
+	if c.Headers != nil {
+		if err := s.setHeaders(t, organization, sub, *c.Headers); err != nil {
+			return err
+		}
+	}
 	receivedBefore := receivesAudit(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
@@ -296,14 +346,14 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// removeSubscription deletes a subscription with its secrets. The URL stays, because the log of its attempts shows it.
+// removeSubscription deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
 func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) error {
 	if _, err := t.Exec(`
-		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
+		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
 		WHERE id = ?2`, t.Now(), row); err != nil {
 		return err
 	}
-	if err := dropPatterns(t, row); err != nil {
+	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
 		return err
 	}
 	s.countSubscription(t, health, -1)
@@ -351,8 +401,8 @@ const (
 	orphansPerPass = 100
 )
 
-// Target returns where and how to send the deliveries of a subscription now. If a secret cannot be decrypted, Unusable
-// says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
+// Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
+// decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
 func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
 	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
 }
@@ -365,11 +415,13 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Sealed        []byte `db:"secret"`
 		Previous      []byte `db:"previous_secret"`
 		PreviousUntil int64  `db:"previous_until"`
+		Headers       []byte `db:"headers"`
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
 		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
-		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted
+		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted,
+		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
 		FROM subscriptions s`+subscriptionJoins+`
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
@@ -389,6 +441,11 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))
+	if target.Headers, err = (sealedHeaders{row.HeaderNames, row.Headers}).open(s.keyRing, row.ID); err != nil {
+		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
+		s.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
+		return target, nil
+	}
 	if len(row.Previous) > 0 {
 		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
 			target.Previous = webhook.KnownSecret(string(text))

@@ -98,7 +98,7 @@ type state struct {
 type window struct {
 	dueSince time.Time // since when there is something to tell; zero: nothing
 	opensAt  time.Time // no message before
-	flight   *flight   // the message that is being sent, or nil
+	flight   *flight   // the message that no channel has sent yet, or nil
 }
 
 // flight is a message on its way through all channels.
@@ -125,7 +125,7 @@ func New(o Options) (*Alerter, error) {
 	a := &Alerter{
 		options: o, log: o.Logger, windows: map[Kind]*window{}, told: map[int64]webhook.Untold{},
 		state:    state{Sent: map[Kind]int64{}, Told: map[Kind]int64{}},
-		outcomes: make(chan outcome, len(channels)*len(Kinds())),
+		outcomes: make(chan outcome, len(channels)*(maxQueued+1)),
 	}
 	a.conditions = a.options.conditions()
 	for _, c := range channels {
@@ -315,18 +315,21 @@ func (a *Alerter) tell(m message, f *flight) {
 	w := a.windows[m.kind]
 	w.flight, w.opensAt, w.dueSince = f, f.at.Add(a.options.Interval), time.Time{}
 	f.waiting = len(a.workers)
+	m.flight = f
 	for _, worker := range a.workers {
-		worker.queue <- m
+		if !worker.enqueue(m) {
+			a.finish(outcome{m.kind, f, false})
+		}
 	}
 }
 
-// finish notes how a message ended at one channel. The operator is told as soon as one channel has sent it. If no channel
-// could send it, the next interval tells what is true then.
+// finish notes how a message ended at one channel. The operator is told as soon as one channel has sent it, so a dead channel does
+// not delay the next message. If no channel could send it, the next interval tells what is true then.
 func (a *Alerter) finish(end outcome) {
 	a.options.OnEnd(end.kind, end.sent)
 	w := a.windows[end.kind]
-	f := w.flight
-	if f.waiting--; f.waiting == 0 {
+	f := end.flight
+	if f.waiting--; w.flight == f && (f.waiting == 0 || end.sent) {
 		w.flight = nil
 	}
 	if !end.sent || f.told {

@@ -23,12 +23,13 @@ const (
 type message struct {
 	kind        Kind
 	title, body string
+	flight      *flight // set by Alerter.tell; a worker returns it with the outcome
 }
 
 // newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
 func newMessage(kind Kind, title, from string, paragraphs ...string) message {
 	body := strings.ToUpper(title[:1]) + title[1:] + ".\n\n" + strings.Join(paragraphs, "\n\n") + "\n\n" + signature(from)
-	return message{kind, "Keyhook: " + title, body}
+	return message{kind: kind, title: "Keyhook: " + title, body: body}
 }
 
 // signature says which server sends the message.
@@ -95,18 +96,21 @@ func subscriptionText(kind Kind, s webhook.AlertSubject) string {
 		lines = append(lines, fmt.Sprintf("Status: %s. Deliveries that wait: %d", s.Status, s.PendingDeliveries))
 		return strings.Join(lines, "\n")
 	}
-	since, last := "unknown", "never"
+	since, first, last := "unknown", "unknown", "never"
 	if s.DisabledAt != nil {
 		since = utc(time.UnixMilli(*s.DisabledAt))
+	}
+	if s.FailingSince != 0 {
+		first = utc(time.UnixMilli(s.FailingSince))
 	}
 	if s.LastSuccessAt != nil {
 		last = utc(time.UnixMilli(*s.LastSuccessAt))
 	}
 	lines = append(lines,
-		fmt.Sprintf("Disabled since %s. Last success: %s", since, last),
+		fmt.Sprintf("Disabled since %s. First failure: %s. Last success: %s", since, first, last),
 		"Last error: "+clean(s.LastError, maxError),
 		fmt.Sprintf("Deliveries that wait: %d", s.PendingDeliveries),
-		"When the receiver works again, run: "+webhook.RecoverCommand(s.ID))
+		"When the receiver works again, run: "+webhook.RecoverCommand(s.OrganizationID, s.ID))
 	return strings.Join(lines, "\n")
 }
 

@@ -76,7 +76,7 @@ func (c *Channel) check() error {
 	case err != nil || u.Scheme == "":
 		return advise("the text is not a URL", formsMend)
 	case !known:
-		return advise("the service is unknown", "begin the URL with one of: "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
+		return advise("the service is unknown", "begin the URL with one of: https://, "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
 	case u.Host == "":
 		return advise("the URL of "+c.service+" has no host after ://", formsMend)
 	case c.service == generic.Scheme && ownForms[u.Hostname()] != "":

@@ -15,7 +15,8 @@ func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
 		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0.example", "Last error: timeout: no response",
-			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID, "https://keys.example.com", "Disabled since 2000-01-01 00:00:0")
+			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID+" --organization "+subs[0].OrganizationID, "https://keys.example.com",
+			"Disabled since 2000-01-01 00:00:0", "First failure: 2000-01-01 00:00:0", "Last success: never")
 		for _, secret := range []string{"secretpath", "secretquery", "whsec_"} {
 			if strings.Contains(m.title+m.body, secret) {
 				t.Errorf("the message shows %q:\n%s", secret, m.body)
@@ -201,6 +202,44 @@ func TestADeadChannelDelaysNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestADeadChannelDelaysNoMessageOfAShortInterval has a dead channel that takes longer for a message than the interval.
+func TestADeadChannelDelaysNoMessageOfAShortInterval(t *testing.T) {
+	inVirtualTime(t, twoChannels, func(t *testing.T, x *fixture) {
+		x.options.Interval = time.Minute
+		x.restart(t)
+		x.breaks("gotify 2", func() error { return errBroken })
+		owner, subs := x.subscribe(t, "acme", 40)
+		for _, sub := range subs {
+			x.disable(t, owner, sub)
+			x.one(t, 75*time.Second, sub.ID)
+		}
+		x.take(20 * alert.RetryFor)
+		if x.ends["subscription_disabled true"] != len(subs) || x.ends["subscription_disabled false"] != len(subs) {
+			t.Errorf("ends: %v", x.ends)
+		}
+	})
+}
+
+func TestAStopBeginsNoMessage(t *testing.T) {
+	inVirtualTime(t, twoChannels, func(t *testing.T, x *fixture) {
+		x.options.Interval = 20 * time.Second
+		x.restart(t)
+		ended := make(chan struct{})
+		defer close(ended)
+		x.breaks("gotify 2", func() error { <-ended; return errBroken })
+		owner, subs := x.subscribe(t, "acme", 2)
+		for _, sub := range subs { // the second message waits for the dead channel
+			x.disable(t, owner, sub)
+			x.one(t, 25*time.Second, sub.ID)
+		}
+		before := time.Now()
+		x.restart(t)
+		if took := time.Since(before); took > 3*time.Second {
+			t.Errorf("the restart took %s", took)
+		}
+	})
 }
 
 func TestADeletedSubscriptionIsNotTold(t *testing.T) {

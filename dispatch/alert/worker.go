@@ -13,6 +13,7 @@ const (
 	sendLimit  = time.Minute     // wait for the library
 	retryFirst = 5 * time.Second // delay before the second try; each delay is twice the one before it
 	retryFor   = 5 * time.Minute // then the message is given up, and the next interval has a newer one
+	maxQueued  = 14              // messages that wait for one channel: two of each kind
 	maxHanging = 2               // sends that do not return; more would fill the memory
 	stopGrace  = 2 * time.Second // wait for a send when the server stops
 )
@@ -25,7 +26,7 @@ var (
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
 type worker struct {
 	Channel
-	queue   chan message // has room for a message of each kind, and no kind has two
+	queue   chan message
 	sendNow func(title, body string) error
 	log     *slog.Logger
 	hanging atomic.Int32
@@ -33,27 +34,37 @@ type worker struct {
 }
 
 func newWorker(c Channel, log *slog.Logger) *worker {
-	return &worker{Channel: c, queue: make(chan message, len(Kinds())), sendNow: c.send, log: log}
+	return &worker{Channel: c, queue: make(chan message, maxQueued), sendNow: c.send, log: log}
 }
 
 // outcome is how a message ended at one channel.
 type outcome struct {
-	kind Kind
-	sent bool
+	kind   Kind
+	flight *flight
+	sent   bool
+}
+
+// enqueue gives a message to the worker. It reports false if the channel is dead and too many messages wait for it.
+func (w *worker) enqueue(m message) bool {
+	select {
+	case w.queue <- m:
+		return true
+	default:
+		return false
+	}
 }
 
 // run sends messages until ctx ends. outcomes has room for all of them.
 func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
-	for {
+	for ctx.Err() == nil { // a stop must not begin another message
 		select {
 		case <-ctx.Done():
-			return
 		case m := <-w.queue:
 			err := w.deliver(ctx, m)
 			if ctx.Err() == nil {
 				w.report(m, err)
 			}
-			outcomes <- outcome{m.kind, err == nil}
+			outcomes <- outcome{m.kind, m.flight, err == nil}
 		}
 	}
 }

@@ -39,7 +39,8 @@ type StandardSigner struct {
 	pool macPool
 }
 
-// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64. Any other secret is ErrSecret.
+// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64, or for a text without "whsec_", which is the key
+// itself. Any other secret is ErrSecret.
 func NewStandardSigner(secret string) (*StandardSigner, error) {
 	key, err := standardKey(secret)
 	if err != nil {

@@ -6,10 +6,14 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
@@ -55,12 +59,16 @@ func TestKnownAnswers(t *testing.T) {
 		}
 	})
 
-	t.Run("Standard Webhooks, with and without the prefix", func(t *testing.T) {
+	t.Run("Standard Webhooks, and a verifier whose secret has lost its prefix", func(t *testing.T) {
 		t.Parallel()
-		const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+		const want, id, body = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
+		if got := signStandard(t, testSecret, id, 1614265330, body); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		h := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {want}}
 		for _, secret := range []string{testSecret, strings.TrimPrefix(testSecret, "whsec_")} {
-			if got := signStandard(t, secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, `{"test": 2432232314}`); got != want {
-				t.Errorf("%s, want %s", got, want)
+			if err := signature.VerifyStandard(secret, h, []byte(body), time.Unix(1614265330, 0), 0); err != nil {
+				t.Errorf("with %s: %v", secret, err)
 			}
 		}
 	})
@@ -141,12 +149,29 @@ func TestSigner(t *testing.T) {
 		wg.Wait()
 	})
 
+	t.Run("a secret without the prefix of Standard Webhooks is the key itself, in both schemes", func(t *testing.T) {
+		t.Parallel()
+		const secret, message = "an-imported-secret-of-another-system", "evt_1.1700000000.{}"
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(message))
+		if got, want := signStandard(t, secret, "evt_1", 1700000000, "{}"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+			t.Errorf("standard: %s, want %s", got, want)
+		}
+		h := http.Header{"Webhook-Id": {"evt_1"}, "Webhook-Timestamp": {"1700000000"}, "Webhook-Signature": {signStandard(t, secret, "evt_1", 1700000000, "{}")}}
+		if err := signature.VerifyStandard(secret, h, []byte("{}"), time.Unix(1700000000, 0), 0); err != nil {
+			t.Errorf("the verifier: %v", err)
+		}
+		if err := signature.VerifyStandard(secret+"x", h, []byte("{}"), time.Unix(1700000000, 0), 0); !errors.Is(err, signature.ErrMismatch) {
+			t.Errorf("another secret: %v", err)
+		}
+	})
+
 	t.Run("an unusable secret is refused, and the error does not repeat it", func(t *testing.T) {
 		t.Parallel()
 		if _, err := signature.NewSigner(""); !errors.Is(err, signature.ErrSecret) {
 			t.Errorf("hex, empty: %v", err)
 		}
-		for _, secret := range []string{"", "whsec_", "whsec_hunter2!", "a-subscription-secret", testSecret[:len(testSecret)-1], "whsec_" + testSecret} {
+		for _, secret := range []string{"", "whsec_", "whsec_hunter2!", testSecret[:len(testSecret)-1], "whsec_" + testSecret} {
 			_, err := signature.NewStandardSigner(secret)
 			if !errors.Is(err, signature.ErrSecret) {
 				t.Errorf("standard, %q: %v", secret, err)
@@ -192,5 +217,24 @@ func BenchmarkSigner(b *testing.B) {
 				std.Append(dst, "evt_01jd00000000000000000000", 1800000000, body)
 			}
 		})
+	}
+}
+
+func TestOfficialLibrary(t *testing.T) {
+	t.Parallel()
+	webhook, err := standardwebhooks.NewWebhook(testSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	headers := http.Header{}
+	headers.Set("webhook-id", "evt_1")
+	headers.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	headers.Set("webhook-signature", "v1,b3RoZXI= "+signStandard(t, testSecret, "evt_1", now.Unix(), testBody))
+	if err := webhook.Verify([]byte(testBody), headers); err != nil {
+		t.Errorf("the official library of Standard Webhooks refuses our signature: %v", err)
+	}
+	if err := webhook.Verify([]byte(testBody+" "), headers); err == nil {
+		t.Error("it accepts another body")
 	}
 }

@@ -8,7 +8,8 @@
 //     secret, including "whsec_". X-Service-Timestamp contains the timestamp, in Unix seconds.
 //   - webhook-signature is "v1," and the base64 HMAC-SHA256 over "<id>.<timestamp>.<body>", as Standard Webhooks defines it
 //     (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md). The key is the decoded
-//     text after "whsec_". webhook-id and webhook-timestamp contain the other parts.
+//     text after "whsec_". A secret without "whsec_" is the key itself, which the libraries call a raw secret. webhook-id and
+//     webhook-timestamp contain the other parts.
 //
 // The body is the exact bytes received. Decode the JSON after the check, and never check a body that was encoded again.
 package signature
@@ -46,10 +47,13 @@ func hexKey(secret string) ([]byte, error) {
 	return []byte(secret), nil
 }
 
-// standardKey returns the key of the Standard Webhooks scheme: the padded base64 after the prefix. As in the reference
-// libraries, the prefix may be missing.
+// standardKey returns the key of the Standard Webhooks scheme: the padded base64 after the prefix, or else the whole text.
 func standardKey(secret string) ([]byte, error) {
-	key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	encoded, found := strings.CutPrefix(secret, secretPrefix)
+	if !found {
+		return hexKey(secret)
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil {
 		return nil, fmt.Errorf(`%w: Standard Webhooks wants "whsec_" and padded base64`, ErrSecret)
 	}
@@ -57,4 +61,21 @@ func standardKey(secret string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: it is empty", ErrSecret)
 	}
 	return key, nil
+}
+
+// hexKeys returns the only key of the hex scheme.
+func hexKeys(secret string) ([][]byte, error) {
+	key, err := hexKey(secret)
+	return [][]byte{key}, err
+}
+
+// standardKeys returns the keys with which a signature of Standard Webhooks may be made. A receiver may have lost the prefix of
+// its secret, as the reference libraries allow.
+func standardKeys(secret string) ([][]byte, error) {
+	key, err := standardKey(secret)
+	keys := [][]byte{key}
+	if bare, err := standardKey(secretPrefix + secret); err == nil {
+		keys = append(keys, bare)
+	}
+	return keys, err
 }

@@ -52,7 +52,7 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = v.match(signatures, hexKey, func(key []byte) []byte {
+	err = v.match(signatures, hexKeys, func(key []byte) []byte {
 		s := Signer{macPool{key: key}}
 		return s.AppendHex(nil, stamp, body)
 	})
@@ -82,7 +82,7 @@ func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time)
 	if err != nil {
 		return err
 	}
-	err = v.match(signatures, standardKey, func(key []byte) []byte {
+	err = v.match(signatures, standardKeys, func(key []byte) []byte {
 		s := StandardSigner{macPool{key: key}}
 		return s.Append(nil, id, stamp, body)
 	})
@@ -103,19 +103,21 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 }
 
 // match compares each received signature with the signature by each secret, in constant time.
-func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
+func (v Verifier) match(signatures []string, keys func(string) ([][]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
 		return fmt.Errorf("%w: Secrets is empty; set it", ErrSecret)
 	}
 	matched := false
 	for _, secret := range v.Secrets {
-		k, err := key(secret)
+		possible, err := keys(secret)
 		if err != nil {
 			return err
 		}
-		want := sign(k)
-		for _, signature := range signatures {
-			matched = hmac.Equal(want, []byte(signature)) || matched
+		for _, key := range possible {
+			want := sign(key)
+			for _, signature := range signatures {
+				matched = hmac.Equal(want, []byte(signature)) || matched
+			}
 		}
 	}
 	if !matched {

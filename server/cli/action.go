@@ -25,6 +25,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	a.organization = cmd.Flags().Lookup(client.FlagOrganization).Value.String()
 	c, err := a.connect(cmd)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if found != nil && a.note != nil {
-		out.Note("\n%s", a.note(found, args))
+		out.Note("\n%s", a.note(found, args, a.organization))
 	}
 	return nil
 }
@@ -129,8 +130,14 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		}
 	}
 	for _, f := range a.body {
-		if v := valueOf(cmd, f); v.isSet {
-			members[f.member] = v.value
+		v := valueOf(cmd, f)
+		if !v.isSet {
+			continue
+		}
+		if members[f.member] = v.value; v.inFile {
+			if members[f.member], err = v.readFile(cmd, v.text); err != nil {
+				return "", nil, fmt.Errorf("--%s: %w", f.name(), err)
+			}
 		}
 	}
 	if a.asksForAll(cmd) {

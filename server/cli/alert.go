@@ -48,7 +48,7 @@ func testAlerts(cmd *cobra.Command, c config.Config) error {
 		return err
 	}
 	if len(channels) == 0 {
-		return output.UsageError{Err: fault.Advise(errors.New("alerts.urls is not set, so there is no channel to test"), "set it to the URL of a service, such as ntfy://ntfy.sh/TOPIC")}
+		return output.UsageError{Err: fault.Advise(errors.New("alerts.urls is not set, so there is no channel to test"), "set it to the URL of a service, such as ntfy://ntfy.sh/TOPIC; if the server has it, give this command the same environment and flags")}
 	}
 	results := make([]error, len(channels))
 	var running sync.WaitGroup

@@ -125,6 +125,20 @@ permission  failed   events:write  not in the scope, which is a longer sentence 
 	}
 }
 
+func TestExplainTakesTheValueOfTheHeader(t *testing.T) {
+	t.Parallel()
+	const key = "svc_000000000000000000000000000000000000"
+	s := newStub(t, says(200, jsonType, `{"allowed":true}`))
+	code, _, stderr := run(t, []string{"keys", "explain", "Bearer " + key, "GET", "/orders", "--url", s.URL + "/", "--token", aToken})
+	if code != cli.ExitUsage || !strings.Contains(stderr, "wrong_scheme") || strings.Contains(stderr, key) || len(s.asked) != 0 {
+		t.Errorf("code %d, errors %q, asked %q", code, stderr, s.asked)
+	}
+	_, _, stderr = run(t, []string{"keys", "explain", "apikey " + key, "GET", "/orders", "--url", s.URL + "/", "--token", aToken})
+	if d := cmp.Diff([]string{"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + key + `","method":"GET","path":"/orders"}`}, s.asked); d != "" {
+		t.Errorf("errors %q, asked (-want +got):\n%s", stderr, d)
+	}
+}
+
 func TestListOfAllOrganizations(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(200, jsonType, `{"data":[{"id":"evt_1","type":"a","organization_id":"org_1"}],"has_more":false,"next_cursor":null}`))

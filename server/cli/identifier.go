@@ -108,8 +108,15 @@ var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermi
 	return strings.Join(list.([]string), " "), nil
 }}
 
-// apiKey is an API key. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
+// apiKey is an API key, or the whole value of the header Authorization. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
 var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (any, error) {
+	scheme, key, found := strings.Cut(text, " ")
+	switch {
+	case found && strings.EqualFold(scheme, "ApiKey"):
+		text = key
+	case found && strings.EqualFold(scheme, "Bearer"):
+		return nil, errors.New("must be an API key, and clients must send API keys as \"Authorization: ApiKey svc_…\": with Bearer, the response is 401 wrong_scheme")
+	}
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("must be an API key, svc_…")
 	}
@@ -125,8 +132,11 @@ var keyPrefix = valueType{name: "prefix", parse: func(text string) (any, error) 
 	return display, nil
 }}
 
-// apiKeyOrID is an API key or its id.
-var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+// apiKeyOrID is an API key, its id, or the prefix that lists show.
+var apiKeyOrID = valueType{name: "key|id|prefix", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+	if prefix, ok := access.ParseDisplay(text); ok {
+		return prefix, nil
+	}
 	if strings.HasPrefix(text, string(keyID.prefix)+"_") {
 		return idOf(keyID).parse(text)
 	}

@@ -37,8 +37,9 @@ type action struct {
 	preview   string         // the path of a dry run before the request; its members replace {member} in the question
 	harmless  bool           // the question is asked at a terminal only
 
-	// note returns a remark after the response, about the preview if there is one; empty for none.
-	note func(found object, args []string) string
+	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
+	// organization, unless that is empty.
+	note func(found object, args []string, organization string) string
 
 	columns   string // the response is a list, with these columns
 	notes     string // members of each item, as lines below the table: a text and a command
@@ -50,6 +51,8 @@ type action struct {
 	done      string // what to print for an empty response; each %s is an argument
 	condition string // "member=value": without this member in the response, the command fails after printing
 	failure   string // the error in that case
+
+	organization string // what --organization says; set by run
 }
 
 // argument is one word of the command line after the verb.
@@ -88,6 +91,10 @@ type flagValue struct {
 func (v *flagValue) Set(text string) error {
 	if v.repeatable && v.isSet {
 		text = v.text + "," + text
+	}
+	if v.inFile { // which is read when the command runs
+		v.text, v.isSet = text, true
+		return nil
 	}
 	value, err := v.parse(text)
 	v.text, v.value, v.isSet = text, value, err == nil

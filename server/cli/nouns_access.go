@@ -33,11 +33,12 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		long: "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.\n\n" +
 			"With --organization, a key in the organization of a customer belongs to the service account of the organization. So it\n" +
 			"does not end when a person leaves. With --user, it belongs to that member.",
-		example: "create --name backend --scope events:write\ncreate --name backend --scope events:write --organization acme-17\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
+		example: "create --name backend --scope events:write\ncreate --name backend --scope events:write --organization acme-17\ncreate --name acme-1 --scope orders:read --metadata '{\"customer\": 17}'\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
 		method:  "POST", path: pathKeys, secret: "key",
 		body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
+			{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: jsonObject},
 			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID(userID)},
 		}, expiryFields...),
 	},
@@ -61,14 +62,14 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		id:   "code", condition: "valid=true", failure: "the key is refused",
 	},
 	{
-		use: "explain KEY|ID METHOD PATH", short: "Explain why a request with an API key is allowed or refused",
+		use: "explain KEY|ID|PREFIX METHOD PATH", short: "Explain why a request with an API key is allowed or refused",
 		long: "The command shows the result of each check. It does not count as a request of the key. If KEY is -, the command reads\n" +
-			"the key from the standard input. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
+			"the key from the standard input. PREFIX is the key_prefix that lists show. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
 			"code is 1 if the request would be refused.",
 		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nexplain key_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		method:  "POST", path: "/api/v1/auth/explain/", id: "code", table: "checks: check verdict value detail",
 		condition: "allowed=true", failure: "the request would be refused",
-		arguments: []argument{{name: "KEY|ID", member: "key", value: apiKeyOrID}, {name: "METHOD", member: "method", value: method}, {name: "PATH", member: "path", value: anyPath}},
+		arguments: []argument{{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID}, {name: "METHOD", member: "method", value: method}, {name: "PATH", member: "path", value: anyPath}},
 		body:      []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
 	},
 }}

@@ -2,11 +2,12 @@ package cli
 
 import (
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 var (
-	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOf(subscriptionID)}
+	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOrExternalID(subscriptionID)}
 	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
 	attemptArgument      = argument{name: "ATTEMPT", value: idOf(attemptID)}
 )
@@ -20,7 +21,9 @@ const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server 
 // subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
 	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
+	headers := "file with all own request headers, one \"Name: value\" on a line, or - for the standard input; a name alone keeps its value"
 	if isNew {
+		headers = "file with own request headers, one \"Name: value\" on a line, or - for the standard input"
 		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
 		isActive += " (default true)"
 	}
@@ -31,43 +34,59 @@ func subscriptionFields(isNew bool) []field {
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
 		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},
+		externalIDField,
+		{member: "headers", flag: "headers-file", usage: headers, value: requestHeaders},
 	}
 }
 
 // noteReactivated says what a reactivation sends, and what it does not send. found is the preview of a recovery.
-func noteReactivated(found object, args []string) string {
+func noteReactivated(found object, args []string, organization string) string {
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(args[0]) + " --since " + found.text("since")
+			". To send them, run: " + webhook.RecoverCommand(organization, disk.Quote(args[0])) + " --since " + found.text("since")
 	}
 	return note
 }
 
-// noteUnhealthy says how failing and disabled subscriptions work again.
-func noteUnhealthy(found object, _ []string) string {
-	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(found.text("id"))
+// noteBlocked says how a failing or blocked subscription works again.
+func noteBlocked(found object, _ []string, organization string) string {
+	switch webhook.Block(found.text("blocked_by")) {
+	case webhook.BlockedByPlan:
+		return "The plan has no webhooks. To send again, an operator runs: keyhook organizations update " + found.text("organization_id") + " --plan growth"
+	case webhook.BlockedByHold:
+		return "An operator has stopped all sending. To send again, an operator runs: keyhook queue release"
+	}
+	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(organization, found.text("id"))
 }
+
+// secretField imports a signing secret.
+var secretField = field{member: "secret", flag: "secret-file", usage: "file with a signing secret of your own, or - for the standard input", value: importedSecret}
+
+// filesAreSafer says why some values have no flag of their own.
+const filesAreSafer = "The secret and the headers come from files, because ps shows flags. Keyhook never shows the values of headers again."
 
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status disabled",
 		method: "GET", path: pathSubscriptions, listsAll: true,
-		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteUnhealthy,
+		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteBlocked,
 		query: []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteUnhealthy,
+		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteBlocked,
 	},
 	{
 		use: "create", short: "Create a subscription and show its signing secret once",
-		long:    urlIsReceiver,
-		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created",
-		method:  "POST", path: pathSubscriptions, secret: "secret", body: subscriptionFields(true),
+		long: filesAreSafer + "\n\n" + urlIsReceiver,
+		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created\n" +
+			"create --url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
+		method: "POST", path: pathSubscriptions, secret: "secret", body: append(subscriptionFields(true), secretField),
 	},
 	{
-		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver,
+		use: "update SUBSCRIPTION", short: "Change a subscription",
+		long:    "The headers come from a file, because ps shows flags.\n\n" + urlIsReceiver,
 		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
@@ -82,6 +101,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
+			secretField,
 			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},

@@ -111,7 +111,7 @@ func textOf(value json.RawMessage) string {
 	var text string
 	var list []string
 	switch {
-	case string(value) == "null":
+	case string(value) == "null", string(value) == "{}":
 		return absent
 	case json.Unmarshal(value, &text) == nil:
 		return cmp.Or(output.Escape(text), absent)

@@ -88,6 +88,9 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 		}
 	} else {
 		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. The old key was %s.\n", done.Secrets, done.KeyID, done.PreviousKeyID)
+		if done.Headers > 0 {
+			fmt.Fprintf(out, "Encrypted the request headers of %d subscriptions, too.\n", done.Headers)
+		}
 	}
 	switch {
 	case done.KeyFile != "":
@@ -103,5 +106,8 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 	}
 	if len(done.Unreadable) > 0 {
 		fmt.Fprintf(out, "\nThe secrets of these subscriptions could not be decrypted: %s. Replace each of them with: keyhook subscriptions rotate-secret ID\n", strings.Join(done.Unreadable, ", "))
+	}
+	if len(done.UnreadableHeaders) > 0 {
+		fmt.Fprintf(out, "\nThe request headers of these subscriptions could not be decrypted: %s. Set them again with: keyhook subscriptions update ID --headers-file FILE\n", strings.Join(done.UnreadableHeaders, ", "))
 	}
 }

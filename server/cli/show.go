@@ -51,7 +51,38 @@ func (a action) noteOn(o object) string {
 	if a.note == nil || a.preview != "" {
 		return ""
 	}
-	return a.note(o, nil)
+	organization := a.organization
+	if organization == all {
+		organization = o.text("organization_id")
+	}
+	return a.note(o, nil, organization)
+}
+
+// maxNotes is how many items of a list get a remark.
+const maxNotes = 5
+
+// noteItems prints the remarks about the first items of a list that need one.
+func (a action) noteItems(out output.Printer, list []json.RawMessage) error {
+	noted := 0
+	for _, item := range list {
+		o, err := parseObject(item)
+		if err != nil {
+			return err
+		}
+		note := a.noteOn(o)
+		switch {
+		case note == "":
+			continue
+		case noted == 0:
+			out.Note("")
+		case noted == maxNotes:
+			out.Note("Other items need the same.")
+			return nil
+		}
+		noted++
+		out.Note("%s", note)
+	}
+	return nil
 }
 
 // showList prints a list.
@@ -84,15 +115,8 @@ func (a action) showList(out output.Printer, found client.Page) error {
 	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth) + notes); err != nil {
 		return err
 	}
-	for _, item := range found.Data {
-		o, err := parseObject(item)
-		if err != nil {
-			return err
-		}
-		if note := a.noteOn(o); note != "" {
-			out.Note("\n%s", note) // of the first item only: the others need the same
-			break
-		}
+	if err := a.noteItems(out, found.Data); err != nil {
+		return err
 	}
 	if found.HasMore && found.NextCursor != nil {
 		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))

@@ -30,6 +30,7 @@ type valueType struct {
 	choices    []string                       // for shell completion
 	listPath   string                         // for shell completion: the list of the API with the possible values
 	fromStdin  bool                           // "-" reads the value from the standard input
+	inFile     bool                           // of a flag: the text names a file with the value; "-" is the standard input
 }
 
 // wrong returns the error for a value that parse refused. Values that may come from the standard input may be secret or long, so

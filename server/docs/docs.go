@@ -18,7 +18,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-//go:embed *.md page.html style.css monitoring
+//go:embed *.md page.html style.css keyhook.service monitoring
 var files embed.FS
 
 // Page is one file as it is served.
@@ -36,6 +36,7 @@ type entry struct {
 // attachments are files that documents link to, with their media types.
 var attachments = map[string]string{
 	"style.css":                 "text/css; charset=utf-8",
+	"keyhook.service":           "text/plain; charset=utf-8",
 	"monitoring/alerts.yaml":    "application/yaml",
 	"monitoring/dashboard.json": "application/json",
 }

@@ -21,6 +21,7 @@ const answerWithin = 60 * time.Second
 type caller struct {
 	base          string
 	authorization string
+	organization  string // the organization to act in; empty for that of the credential
 	client        *http.Client
 }
 
@@ -64,6 +65,9 @@ func (c caller) call(ctx context.Context, method, path string, body any) (answer
 	}
 	if c.authorization != "" {
 		req.Header.Set("Authorization", c.authorization)
+	}
+	if c.organization != "" {
+		req.Header.Set("X-Organization-Id", c.organization)
 	}
 	if len(text) > 0 {
 		req.Header.Set("Content-Type", "application/json")

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// untilSubscription waits until a member of the subscription has this value.
-func untilSubscription(tb testing.TB, p *process, sub, member string, want any) {
+// until waits until a member of the subscription has this value.
+func (c caller) until(tb testing.TB, sub, member string, want any) {
 	tb.Helper()
 	var read object
 	for range 200 {
 		read = object{}
-		p.must(tb, "GET", "/api/v1/webhooks/subscriptions/"+sub+"/", nil, &read)
+		c.must(tb, "GET", "/api/v1/webhooks/subscriptions/"+sub+"/", nil, &read)
 		if fmt.Sprint(read[member]) == fmt.Sprint(want) {
 			return
 		}
@@ -38,13 +38,15 @@ func TestOutage(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir, outage...)
 	sub := p.subscribe(t, r.url, "order.created")
-	for range 6 {
+	p.publish(t, "order.created")
+	p.until(t, sub, "pending_deliveries", 0) // so that one delivery is given up
+	for range 5 {
 		p.publish(t, "order.created")
 	}
-	untilSubscription(t, p, sub, "status", "disabled")
+	p.until(t, sub, "status", "disabled")
 	p.end(syscall.SIGKILL)
 	p = start(t, dir, outage...)
-	untilSubscription(t, p, sub, "status", "disabled")
+	p.until(t, sub, "status", "disabled")
 	for range 4 {
 		succeed(t, dir, []string{"events", "publish", "order.created"}, "held        1", "notice      -")
 	}
@@ -60,10 +62,10 @@ func TestOutage(t *testing.T) {
 	}
 	sent := []string{"deliveries  " + strconv.Itoa(preview.Deliveries), "pending     " + strconv.Itoa(preview.Pending)}
 	succeed(t, dir, []string{"subscriptions", "recover", sub, "--dry-run"}, sent...)
-	untilSubscription(t, p, sub, "status", "disabled")
+	p.until(t, sub, "status", "disabled")
 	succeed(t, dir, []string{"subscriptions", "recover", sub, "--yes"}, sent...)
-	untilSubscription(t, p, sub, "pending_deliveries", 0)
-	untilSubscription(t, p, sub, "status", "healthy")
+	p.until(t, sub, "pending_deliveries", 0)
+	p.until(t, sub, "status", "healthy")
 	r.mu.Lock()
 	if len(r.events) != 10 {
 		t.Errorf("%d of 10 events have arrived", len(r.events))
@@ -76,7 +78,7 @@ func TestOutage(t *testing.T) {
 	p.publish(t, "order.created")
 	before := r.requests()
 	succeed(t, dir, []string{"subscriptions", "reactivate", sub}, "Deliveries that waited and are sent now: 1.")
-	untilSubscription(t, p, sub, "pending_deliveries", 0)
+	p.until(t, sub, "pending_deliveries", 0)
 	if n := r.requests() - before; n != 1 {
 		t.Errorf("%d requests after the discard, want 1", n)
 	}

@@ -161,7 +161,7 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	case webhook.BlockedByFault:
 		w.Verdict, w.Advice = HeldDisabled, r.command("recover")
 		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
-			r.since(), r.ConsecutiveFailures, r.LastError)
+			r.since(), r.ConsecutiveFailures, r.LastError) + r.nextProbe(w)
 		if !r.Webhooks { // recover would be refused
 			w.Advice = r.planCommand()
 		}
@@ -179,6 +179,19 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	}
 	w.Detail += r.otherBlocks() + r.lastAttempt()
 	return w
+}
+
+// nextProbe says when Keyhook tries a disabled subscription by itself, after a space.
+func (r *Receiver) nextProbe(w Delivery) string {
+	switch {
+	case !r.GetsProbe():
+		return ""
+	case w.NextAttemptAt != nil:
+		return " Keyhook tries this delivery soon after " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
+	case r.ProbeAt > r.Now:
+		return " Keyhook tries one delivery soon after " + at(r.ProbeAt) + ". A success recovers the subscription."
+	}
+	return " Keyhook tries one delivery soon. A success recovers the subscription."
 }
 
 // open explains a pending delivery of an open subscription.

@@ -100,10 +100,18 @@ func TestDeliveryOf(t *testing.T) {
 		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
 		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 0},
 		"a command names the organization that one acts in":  {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
-		"the next probe has a time":                          {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
-		"what waits for another probe has none":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now - 1) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
-		"the highest pace is not raised further":             {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
-		"a retry with a pace has a time":                     {with(given(pending(later)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(1)) }), explain.Scheduled, "", "", new(later), 0},
+		"a probe of a disabled subscription has a time": {with(given(pending(now)), func(r *explain.Receiver) {
+			disabled(r)
+			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now), time.Hour, later
+		}), explain.HeldDisabled, "Keyhook tries this delivery soon after 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
+		"what waits for the probe of a disabled one has none": {with(given(pending(now)), func(r *explain.Receiver) {
+			disabled(r)
+			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now-1), time.Hour, later
+		}), explain.HeldDisabled, "Keyhook tries one delivery soon after 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
+		"the next probe has a time":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
+		"what waits for another probe has none":  {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now - 1) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
+		"the highest pace is not raised further": {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
+		"a retry with a pace has a time":         {with(given(pending(later)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(1)) }), explain.Scheduled, "", "", new(later), 0},
 
 		"what failed is replayed":                                  {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
 		"what failed at a failing receiver is recovered":           {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},

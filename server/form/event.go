@@ -112,7 +112,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 
 // event reads the fields of an event.
 func (f *Form) event() webhook.NewEvent {
-	e := webhook.NewEvent{Data: f.object("data")}
+	e := webhook.NewEvent{Data: f.Object("data", webhook.MaxEvent)}
 	if eventType := f.Text("type", webhook.MaxEventType); eventType != nil {
 		e.Type = *eventType
 		switch {
@@ -128,8 +128,8 @@ func (f *Form) event() webhook.NewEvent {
 	return e
 }
 
-// object returns a JSON object without white space. Its numbers and strings are unchanged.
-func (f *Form) object(name string) []byte {
+// Object returns a JSON object of at most max bytes, without white space. Its numbers and strings are unchanged.
+func (f *Form) Object(name string, max int) []byte {
 	value := f.take(name)
 	if value == nil {
 		return nil
@@ -143,6 +143,10 @@ func (f *Form) object(name string) []byte {
 			f.Refuse(name, "invalid", "This is not a JSON object.")
 			return nil
 		}
+	}
+	if len(value) > max {
+		f.Refuse(name, "too_long", "This may have at most %d bytes, without white space.", max)
+		return nil
 	}
 	return value
 }

@@ -136,6 +136,11 @@ func (f *Form) text(name string, max int, form string) *string {
 	if value == nil {
 		return nil
 	}
+	return f.textOf(name, value, max, form)
+}
+
+// textOf is text of a value.
+func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *string {
 	if value.Kind() != jsontext.KindString {
 		f.wrongType(name, form)
 		return nil

@@ -128,13 +128,6 @@ func (f *Form) PathExternalID(name, text string) {
 	}
 }
 
-// IsExternalID reports whether text can be an external id.
-func IsExternalID(text string) bool {
-	var f Form
-	f.PathExternalID("", text)
-	return len(f.problems) == 0
-}
-
 // truncate returns at most max characters of a text.
 func truncate(text []byte, max int) string {
 	end := 0

@@ -24,6 +24,7 @@ type Key struct {
 	ExpiresAt      *int64 `db:"expires_at"`
 	LastUsedAt     *int64 `db:"last_used_at"`
 	RevokedAt      *int64 `db:"revoked_at"`
+	Metadata       string `db:"metadata"` // a JSON object; never changes
 
 	// The public ids of the key before and the key after it in a line of rotated keys. A Principal's key has neither.
 	Replaces  *string `db:"replaces"`
@@ -69,7 +70,11 @@ type NewKey struct {
 	Name       string
 	Scope      Scope
 	ExpiresAt  *int64
+	Metadata   string // a JSON object without white space; "" stands for {}
 }
+
+// MaxMetadata is the most bytes of the metadata of a key, without white space between tokens.
+const MaxMetadata = 2048
 
 // RotatedKey is a key that replaces another one. NotGranted is the part of the other key's scope that the new key lacks,
 // because its creator does not have it.

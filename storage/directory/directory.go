@@ -29,8 +29,9 @@ type Directory struct {
 type Hooks struct {
 	// Audit writes an audit event. Organization 0 means a change of the whole instance, see Actor.LogOrganization.
 	Audit func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about Target, details map[string]any) error
-	// RequireStorage refuses a change if the plan of the organization allows no more bytes today. Faults: Limited.
-	RequireStorage func(t *sqlite.Tx, organization int64) error
+	// RequireStorage refuses a change if the plan of the organization allows no more bytes today. It counts the given bytes,
+	// which the change adds besides its line in the audit log. Faults: Limited.
+	RequireStorage func(t *sqlite.Tx, organization int64, bytes int) error
 	// PlanChanged is called after an organization got another plan, or a plan other limits. webhooks says that this may have
 	// switched webhooks on or off.
 	PlanChanged func(t *sqlite.Tx, webhooks bool)

@@ -22,9 +22,9 @@ func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
 	return nil
 }
 
-// refuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like refuseIf, it
+// RefuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like refuseIf, it
 // comes before the first write of a job. The file has one writer, so nothing can take the value before the write.
-func refuseTaken(t *sqlite.Tx, sort, field, query string, args ...any) error {
+func RefuseTaken(t *sqlite.Tx, sort, field, query string, args ...any) error {
 	var existing string
 	if err := t.Get(&existing, query, args...); errors.Is(err, sql.ErrNoRows) {
 		return nil

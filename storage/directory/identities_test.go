@@ -29,6 +29,7 @@ func TestIdentities(t *testing.T) {
 	impostor := org("impostor", new(one.ID)) // its external id is the id of another
 	single, double, plain := user("single", new("s-1"), true), user("double", new("d-1"), true), user("plain", nil, true)
 	user("nowhere", new("n-1"), true)
+	join(one, user("unbound", nil, true), access.RoleMember)
 	asleep := user("asleep", new("a-1"), false)
 	join(one, single, access.RoleOwner)
 	join(one, double, access.RoleMember)
@@ -55,6 +56,7 @@ func TestIdentities(t *testing.T) {
 		"not by a subject of another case":         {access.Identity{Subject: "S-1"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by an address as the subject":         {access.Identity{Subject: plain.Email}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by the id of a user":                  {access.Identity{Subject: single.ID}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not by an id that the address would bind": {access.Identity{Subject: other.ID, Email: "unbound@example.com"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not for one who is inactive":              {access.Identity{Subject: "a-1"}, "", "", "", fault.Unauthenticated, "user_inactive"},
 		"not for one who is nowhere a member":      {access.Identity{Subject: "n-1"}, "", "", "", fault.Unauthenticated, "not_a_member"},
 		"in the organization that is claimed":      {access.Identity{Subject: "d-1", Organization: two.ID}, "", double.ID, two.ID, 0, ""},

@@ -153,7 +153,7 @@ func (d *Directory) joinService(t *sqlite.Tx, by access.Actor, organization, acc
 	if err := upsertMember(t, organization, account, role); err != nil {
 		return err
 	}
-	d.outdatePrincipals(t)
+	// No cached principal changes: while the account was no member, it had no live key.
 	set, err := member(t, organization, account)
 	if err != nil {
 		return err

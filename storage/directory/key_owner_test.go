@@ -108,6 +108,9 @@ func TestServiceAccount(t *testing.T) {
 		if made.CreatedBy != key.CreatedBy || made.Scope.String() != access.EventsRead {
 			t.Errorf("rotated into %+v", made)
 		}
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+		_, _, err := x.rotate(t, other.In(owner.Home), made.ID, 0) // it may not act elsewhere any more
+		storagetest.ExpectFault(t, err, fault.Conflict, "not_a_member")
 		again, _ := x.rotated(t, x.operator.In(owner.Home), made.ID, 0)
 		if again.CreatedBy != key.CreatedBy {
 			t.Errorf("rotated into %+v", again)

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window and the expiry
-// of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
+// RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window, the expiry
+// and the metadata of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
 // The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. But a key of the
 // service account stays one; see ownerAfter. The new
@@ -42,7 +42,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 			return rotated, err
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
-		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt}
+		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata}
 		if wanted.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
 			return rotated, err
 		}
@@ -76,7 +76,7 @@ func (d *Directory) requireRotation(t *sqlite.Tx, organization int64, old access
 			return err
 		}
 	}
-	return d.hooks.RequireStorage(t, organization)
+	return d.hooks.RequireStorage(t, organization, len(old.Metadata))
 }
 
 // rotatable refuses a key that has a successor, is revoked or has expired.

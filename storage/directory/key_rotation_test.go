@@ -40,11 +40,13 @@ func TestRotateKey(t *testing.T) {
 		end := time.Now().Add(time.Hour).UnixMilli()
 		first := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 			Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(access.EventsRead, access.EventsWrite), ExpiresAt: &end,
+			Metadata: `{"customer":17}`,
 		}))
 		made, credential := x.rotated(t, owner, first.ID, time.Minute)
 		want := access.RotatedKey{Key: access.Key{
 			RowID: made.RowID, ID: made.ID, OrganizationID: owner.Home.ID, CreatedBy: owner.User.ID, Name: "ci", Scope: first.Scope,
 			KeyPrefix: credential.Display(), Window: first.Window, CreatedAt: made.CreatedAt, ExpiresAt: &end, Replaces: &first.ID,
+			Metadata: first.Metadata,
 		}}
 		if d := cmp.Diff(want, made); d != "" || made.ID == first.ID || made.RowID == first.RowID {
 			t.Errorf("made (-want +got):\n%s", d)

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -14,7 +15,7 @@ import (
 const (
 	apiKeyColumns = `
 	k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
-	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, before.public_id AS replaces, after.public_id AS rotated_to`
+	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, before.public_id AS replaces, after.public_id AS rotated_to`
 	apiKeyJoins = `
 	CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN users u ON u.id = k.user_id
 	LEFT JOIN api_keys before ON before.id = k.replaces
@@ -81,7 +82,7 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
-		if err := d.hooks.RequireStorage(t, by.Organization.RowID); err != nil {
+		if err := d.hooks.RequireStorage(t, by.Organization.RowID, len(k.Metadata)); err != nil {
 			return made, err
 		}
 		if k.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
@@ -149,11 +150,11 @@ type predecessor struct{ row, window *int64 }
 func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from predecessor) (int64, error) {
 	digest := k.Credential.Digest()
 	return t.Insert(`
-		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
-		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces, metadata)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11, ?12
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
 		publicid.New(access.KeyID), by.Organization.RowID, k.Owner, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
-		from.window, from.row)
+		from.window, from.row, cmp.Or(k.Metadata, "{}"))
 }
 
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.

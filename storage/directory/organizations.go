@@ -201,7 +201,7 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 // requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization
 // that may have it; 0 means none. A nil or empty external id matches nothing.
 func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
-	return refuseTaken(t, "organization", "external_id",
+	return RefuseTaken(t, "organization", "external_id",
 		"SELECT public_id FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 

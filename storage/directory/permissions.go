@@ -78,7 +78,7 @@ func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) 
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn, p.Internal = false, p.Internal || access.IsPlatform(p.Key)
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
-		if err := refuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
+		if err := RefuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
 		if _, err := insertPermission(t, p); err != nil {

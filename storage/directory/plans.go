@@ -27,7 +27,7 @@ func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) 
 // CreatePlan creates a plan. Faults: Conflict if the name is taken.
 func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
-		if err := refuseTaken(t, "plan", "name", "SELECT name FROM plans WHERE name = ?", p.Name); err != nil {
+		if err := RefuseTaken(t, "plan", "name", "SELECT name FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
 		}
 		row, err := insertPlan(t, p)

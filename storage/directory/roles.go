@@ -52,7 +52,7 @@ func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) 
 // unknown; Forbidden if the role has more permissions than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
-		if err := refuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
+		if err := RefuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
 		}
 		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {

@@ -1,5 +1,5 @@
-// Package seal owns the encryption of signing secrets in the database: keys, rings of keys, and the form of a sealed text. It
-// does not know subscriptions or files: the caller passes a name for the owner of a text, and stores the keys.
+// Package seal owns the encryption of signing secrets and request headers in the database: keys, rings of keys, and the form of a
+// sealed text. It does not know subscriptions or files: the caller passes a name for the owner of a text, and stores the keys.
 //
 // A sealed text is ASCII:
 //

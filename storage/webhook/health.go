@@ -67,7 +67,7 @@ func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) He
 	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
 		return h
 	}
-	if h.FailingSince == 0 {
+	if h.FailingSince == 0 || at < h.FailingSince { // earlier if the clock was set back, so that a recovery finds all failures
 		h.FailingSince = at
 	}
 	failures := h.ConsecutiveFailures + 1
@@ -110,20 +110,29 @@ func (h Health) Deactivate(by string) Health {
 	return h
 }
 
-// RecoverCommand is the command that makes a subscription work again after its receiver was mended.
-func RecoverCommand(subscription string) string {
-	return "keyhook subscriptions recover " + subscription
+// RecoverCommand is the command that makes a subscription work again after its receiver was mended. It names the organization,
+// because a command on the machine of the server acts in the first organization otherwise. An organization of "" is left out.
+func RecoverCommand(organization, subscription string) string {
+	return "keyhook subscriptions recover " + subscription + organizationFlag(organization)
 }
 
-// Mend says how the subscription with this public id works again. It is empty if the subscription is Healthy.
-func (h Health) Mend(subscription string) string {
+func organizationFlag(organization string) string {
+	if organization == "" {
+		return ""
+	}
+	return " --organization " + organization
+}
+
+// Mend says how a subscription works again. It is empty if the subscription is Healthy. The parameters are public ids, and
+// organization may be "" as for RecoverCommand.
+func (h Health) Mend(organization, subscription string) string {
 	switch {
 	case h.Status == Healthy:
 		return ""
 	case h.Paused:
-		return "To send again, run: keyhook subscriptions reactivate " + subscription
+		return "To send again, run: keyhook subscriptions reactivate " + subscription + organizationFlag(organization)
 	}
-	return "When the receiver works again, run: " + RecoverCommand(subscription)
+	return "When the receiver works again, run: " + RecoverCommand(organization, subscription)
 }
 
 // Renew returns the same state in a new epoch, so results of earlier attempts no longer count.

@@ -192,3 +192,13 @@ func TestHealthInvariants(t *testing.T) {
 		t.Errorf("the walk saw only %v", seen)
 	}
 }
+
+func TestAnOutageBeginsNotAfterItsFailures(t *testing.T) {
+	t.Parallel()
+	h := fail(fresh(), 5) // from 100 on
+	h = h.Fail(h.Epoch, "after a correction of the clock", 40, 1000, policy)
+	h = h.Fail(h.Epoch, "later", 41, 1000, policy)
+	if h.FailingSince != 40 {
+		t.Errorf("failing since %d, want 40: a recovery leaves out what failed before that", h.FailingSince)
+	}
+}

@@ -10,11 +10,12 @@ type Target struct {
 	Secret         Secret
 	Previous       Secret // also signs until PreviousUntil, in milliseconds; zero if there is none
 	PreviousUntil  int64
+	Headers        []Header // its own request headers
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64
 	Health
 	Open     bool   // active or probed, not deleted, the plan has webhooks, and the queue is not held
-	Unusable string // why the secret cannot be decrypted; empty if it can
+	Unusable string // why the secret or a header cannot be decrypted; empty if both can
 }
 
 // Lane is a subscription with pending deliveries.

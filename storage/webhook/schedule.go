@@ -10,15 +10,18 @@ type Schedule struct {
 // anything but a time after now: for a change of the subscription, its plan or the queue, for the probe of another delivery,
 // or for a free slot.
 func (s Schedule) NextAttempt(due *int64, now int64) *int64 {
-	if due == nil || s.BlockedBy() != NotBlocked {
+	if due == nil || s.BlockedBy() != NotBlocked && !s.GetsProbe() {
 		return nil
 	}
 	at := *due
-	if s.Status == Failing {
+	if s.Status != Healthy {
 		if s.FirstDue == nil || at != *s.FirstDue {
 			return nil
 		}
 		at = max(at, s.ProbeAt)
+	}
+	if s.GetsProbe() && (Policy{ProbeDisabled: s.ProbedEvery}).ProbeIsDue(s.Health, now) {
+		at = *due
 	}
 	if at <= now {
 		return nil
@@ -32,4 +35,7 @@ type SentAttempt struct {
 	Body  []byte `db:"body"`
 	URL   string `db:"url"`    // of the subscription now
 	URLAt int64  `db:"url_at"` // since when the subscription has this URL
+	// HeaderNames are the names of the subscription's own headers now; HeadersAt is since when it has them.
+	HeaderNames HeaderNames `db:"header_names"`
+	HeadersAt   int64       `db:"headers_at"`
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/redact"
@@ -25,8 +26,39 @@ func NewSecret() Secret {
 // KnownSecret wraps a stored secret.
 func KnownSecret(text string) Secret { return Secret{redact.New(text)} }
 
+// The length of an imported secret, in characters.
+const (
+	MinSecret = 24
+	MaxSecret = 256
+)
+
+// ValidSecret reports whether a text of MinSecret to MaxSecret characters can be an imported secret: visible ASCII and, behind
+// SecretPrefix, padded standard base64. The libraries of Standard Webhooks decode that part.
+func ValidSecret(text string) bool {
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	encoded, found := strings.CutPrefix(text, SecretPrefix)
+	if !found {
+		return true
+	}
+	_, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	return err == nil
+}
+
+// OrNew returns the secret, or a new one for the zero value.
+func (s Secret) OrNew() Secret {
+	if s.IsZero() {
+		return NewSecret()
+	}
+	return s
+}
+
 // Rotation says how to replace a signing secret.
 type Rotation struct {
+	Secret  Secret        // an imported secret; the zero value makes one
 	Overlap time.Duration // how long the old secret also signs; may be 0
 	Force   bool          // ends the overlap of the previous rotation, if it has not ended
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limits of a subscription's fields.
@@ -20,24 +21,29 @@ const (
 
 // Subscription is a URL to which a customer wants events sent, with its health.
 type Subscription struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"public_id"`
-	OrganizationID string `db:"organization_public_id"`
-	URL            string `db:"url"`
-	EventTypes     Types  `db:"event_types"`
-	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events of its EventTypes
-	Description    string `db:"description"`
+	RowID          int64   `db:"id"`
+	ID             string  `db:"public_id"`
+	OrganizationID string  `db:"organization_public_id"`
+	URL            string  `db:"url"`
+	EventTypes     Types   `db:"event_types"`
+	AuditEvents    bool    `db:"audit_events"` // whether it receives audit events of its EventTypes
+	Description    string  `db:"description"`
+	ExternalID     *string `db:"external_id"` // the organization's own id, unique in the organization
+	// HeaderNames are the names of its own headers. Their values are only in a Target.
+	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
-	Webhooks          bool   `db:"webhooks"` // whether the plan of its organization has webhooks
-	QueueHeld         bool   `db:"-"`        // whether an operator has stopped all sending
-	PendingDeliveries int64  `db:"-"`        // from a counter in memory
-	CreatedAt         int64  `db:"created_at"`
-	UpdatedAt         int64  `db:"updated_at"`
-	DisabledAt        *int64 `db:"disabled_at"`
-	LastSuccessAt     *int64 `db:"last_success_at"`
-	LastFailureAt     *int64 `db:"last_failure_at"`
+	Webhooks          bool  `db:"webhooks"` // whether the plan of its organization has webhooks
+	QueueHeld         bool  `db:"-"`        // whether an operator has stopped all sending
+	PendingDeliveries int64 `db:"-"`        // from a counter in memory
+	// ProbedEvery is the interval of probes, if failures have disabled the subscription and it gets probes; else 0.
+	ProbedEvery   time.Duration `db:"-"`
+	CreatedAt     int64         `db:"created_at"`
+	UpdatedAt     int64         `db:"updated_at"`
+	DisabledAt    *int64        `db:"disabled_at"`
+	LastSuccessAt *int64        `db:"last_success_at"`
+	LastFailureAt *int64        `db:"last_failure_at"`
 }
 
 // Active reports whether the subscription is not disabled, which the API calls is_active.
@@ -71,14 +77,20 @@ func (s Subscription) BlockedBy() Block {
 	return NotBlocked
 }
 
+// GetsProbe reports whether a subscription that failures have disabled gets probes. Its other deliveries wait.
+func (s Subscription) GetsProbe() bool { return s.ProbedEvery > 0 && s.Webhooks && !s.QueueHeld }
+
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
 type SubscriptionChange struct {
+	Secret      Secret // of a new subscription only: an imported secret; the zero value makes one
 	URL         *string
 	EventTypes  *Types
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
+	Headers     *[]Header // replaces all own headers
+	ExternalID  *string   // empty removes it
 
 	SetRateLimit       bool
 	RateLimitPerSecond *int64

@@ -16,6 +16,10 @@ func (r *report) checkAlerts(c config.Alerts) {
 		r.failure(check, err)
 		return
 	}
+	if len(channels) == 0 && r.serverHasAlerts {
+		r.ok(check, "The server has alerts.urls, which it tells nobody. Test them with: keyhook alert test, with the settings of the server")
+		return
+	}
 	if len(channels) == 0 {
 		r.ok(check, "Doctor found no alerts.urls. Without them, Keyhook tells nobody when a subscription is disabled or the disk is nearly full.")
 		return

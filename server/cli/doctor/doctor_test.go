@@ -251,6 +251,7 @@ func TestDoctorBesideARunningServer(t *testing.T) {
 		{"judges the rest with them", dev, "", "warning", "egress", "http:// URLs"},
 		{"says how they differ", dev, "", "ok", "settings", `egress.allow_http is "true" there and "false" here`},
 		{"judges what it found if the server does not tell", nil, "http://127.0.0.1:9/hook", "problem", "url", "refused"},
+		{"knows that the server has alerts", map[string]string{"alerts.urls": "[redacted]"}, "", "ok", "alerts", "The server has alerts.urls"},
 		{"says that the server does not tell", nil, "", "warning", "settings", "judges the settings that it found"},
 		{"says that it does not understand them", map[string]string{"log.level": "loud"}, "", "warning", "settings", "same version"},
 		{"keeps what the server does not know", map[string]string{"future.setting": "1", "log.level": "debug"}, "", "ok", "settings", `log.level is "debug" there`},

@@ -163,6 +163,7 @@ func (r *report) settingsOf(ready readiness, found config.Config) config.Config 
 		r.warning(check, "run the doctor of the same version as the server", "Doctor does not understand the settings of the server, so it judges the settings that it found: %v", err)
 		return found
 	}
+	r.serverHasAlerts = ready.Settings["alerts.urls"] != ""
 	own := found.Texts()
 	var differ []string
 	for _, name := range config.Differences(own, ready.Settings) {

@@ -25,7 +25,10 @@ type finding struct {
 }
 
 // report is all that doctor found.
-type report struct{ findings []finding }
+type report struct {
+	findings        []finding
+	serverHasAlerts bool // the running server has alerts.urls, which are secret
+}
 
 func (r *report) ok(check, format string, args ...any) { r.add(resultOK, check, "", format, args...) }
 

@@ -116,4 +116,12 @@ func TestPalette(t *testing.T) {
 	if got := output.NewPalette(file).Paint(output.Red, "word"); got != "word" || output.IsTerminal(file) {
 		t.Errorf("a file gets %q", got)
 	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if output.IsTerminal(null) {
+		t.Error(os.DevNull + " is a terminal")
+	}
 }

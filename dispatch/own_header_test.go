@@ -1,0 +1,77 @@
+package dispatch_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/redact"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func ownHeaders(pairs ...string) (list []webhook.Header) {
+	for i := 0; i < len(pairs); i += 2 {
+		list = append(list, webhook.Header{Name: pairs[i], Value: redact.New(pairs[i+1])})
+	}
+	return list
+}
+
+func TestOwnHeaders(t *testing.T) {
+	t.Parallel()
+	t.Run("are sent beside Keyhook's headers, and change none of them", func(t *testing.T) {
+		t.Parallel()
+		plain, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{})
+		l := newOneTestStore("")
+		l.target.Headers = ownHeaders("Authorization", "Bearer abc", "x-tenant", "seven", "x-service-signature", "forged", "User-Agent", "forged")
+		got, _, _ := deliver(t, l, dispatch.Options{})
+		if got.Get("Authorization") != "Bearer abc" || got.Get("X-Tenant") != "seven" {
+			t.Errorf("sent %v", got)
+		}
+		for _, h := range []http.Header{plain, got} {
+			for _, name := range []string{"Authorization", "X-Tenant", "X-Service-Signature", "X-Service-Timestamp", "Webhook-Signature", "Webhook-Timestamp"} {
+				if strings.HasSuffix(name, "-Signature") && len(h.Values(name)) != 1 || strings.Contains(h.Get(name), "forged") {
+					t.Errorf("%s: %q", name, h.Values(name))
+				}
+				h.Del(name) // these differ from one attempt to the next
+			}
+		}
+		if d := cmp.Diff(plain, got); d != "" {
+			t.Errorf("the other headers (-without own headers +with):\n%s", d)
+		}
+	})
+	t.Run("are masked in the stored response of a receiver that returns the request", func(t *testing.T) {
+		t.Parallel()
+		long := strings.Repeat("0123456789abcdef", 256)
+		for name, tt := range map[string]struct{ body, want string }{
+			"whole value": {`{"Authorization":"Bearer secret-token-1","X":"short"}`, `{"Authorization":"Bearer ***","X":"short"}`},
+			"token alone": {`bad token secret-token-1!`, `bad token ***!`},
+			"long value":  {"<" + long + ">", "<***>"},
+			"cut off":     {"<" + long + long + "tail", "<******"},
+		} {
+			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = w.Write([]byte(tt.body))
+			}))
+			l := newOneTestStore(receiver.URL)
+			l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1", "X-Long", long, "X-Short", "short")
+			r := sendOne(t, l, dispatch.Options{Transport: loopback(t)})
+			receiver.Close()
+			if !strings.HasPrefix(r.ResponseBody, tt.want) || strings.Contains(r.ResponseBody, "secret-token-1") || strings.Contains(r.ResponseBody, "0123456789abcdef") {
+				t.Errorf("%s: stored %.100q, want %q", name, r.ResponseBody, tt.want)
+			}
+		}
+	})
+	t.Run("that cannot be decrypted fail the attempt", func(t *testing.T) {
+		t.Parallel()
+		l := newOneTestStore("https://example.com/")
+		l.target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
+		r := sendOne(t, l, dispatch.Options{Transport: loopback(t)})
+		if r.Succeeded || !strings.Contains(r.Failure.String(), "set them again") {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server/cli"
+)
+
+const (
+	ailingSub   = "sub_01h455vb4pex5vsknk084sn02q"
+	ailingOwner = "org_01h455vb4pex5vsknk084sn02q"
+)
+
+// ailing is the record of a subscription that is blocked.
+func ailing(id, blockedBy string) string {
+	return fmt.Sprintf(`{"id":%q,"status":"disabled","blocked_by":%q,"organization_id":%q}`, id, blockedBy, ailingOwner)
+}
+
+func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
+	t.Parallel()
+	page := func(items ...string) string {
+		return `{"data":[` + strings.Join(items, ",") + `],"has_more":false,"next_cursor":null}`
+	}
+	var many []string
+	for i := range 7 {
+		many = append(many, ailing(fmt.Sprintf("%s%d", ailingSub[:len(ailingSub)-1], i), "disabled"))
+	}
+	const recover, reactivate = "When the receiver works again, run: keyhook subscriptions recover ", "To send again, run: keyhook subscriptions reactivate "
+	for name, tt := range map[string]struct {
+		command, body, want string
+	}{
+		"disabled by failures":                {"subscriptions get " + ailingSub, ailing(ailingSub, "disabled"), recover + ailingSub + "\n"},
+		"disabled by hand":                    {"subscriptions get " + ailingSub, ailing(ailingSub, "paused"), reactivate + ailingSub + "\n"},
+		"without webhooks in its plan":        {"subscriptions get " + ailingSub, ailing(ailingSub, "plan"), "an operator runs: keyhook organizations update " + ailingOwner + " --plan growth\n"},
+		"while the queue is held":             {"subscriptions list", page(ailing(ailingSub, "queue_held")), "an operator runs: keyhook queue release\n"},
+		"in the organization that is named":   {"subscriptions get " + ailingSub + " --organization " + ailingOwner, ailing(ailingSub, "disabled"), recover + ailingSub + " --organization " + ailingOwner + "\n"},
+		"in a list of all organizations":      {"subscriptions list --organization all", page(ailing(ailingSub, "disabled")), recover + ailingSub + " --organization " + ailingOwner + "\n"},
+		"in a list, each with its own":        {"subscriptions list", page(ailing(ailingSub, "paused"), ailing(ailingSub, "disabled")), reactivate + ailingSub + "\n" + recover + ailingSub + "\n"},
+		"in a long list, the first few items": {"subscriptions list", page(many...), recover + ailingSub[:len(ailingSub)-1] + "4\nOther items need the same.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, says(200, jsonType, tt.body))
+			code, _, stderr := s.ask(t, aToken, tt.command)
+			if code != cli.ExitOK || !strings.HasSuffix(stderr, tt.want) || strings.Count(stderr, "run: ") > 5 {
+				t.Errorf("code %d, remarks %q, want %q at the end", code, stderr, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package storage
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
+	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// sealedHeaders are the own headers of a subscription as they are stored.
+type sealedHeaders struct {
+	Names  webhook.HeaderNames `db:"header_names"`
+	Sealed []byte              `db:"headers"` // empty: the subscription has none
+}
+
+// headersOwner is the associated data of sealed headers: the subscription, and that the text is its headers. So nobody who can
+// write the file can make a header out of a signing secret.
+func headersOwner(subscription string) string { return subscription + ".headers" }
+
+// sealHeaders seals the values of headers.
+func sealHeaders(ring *seal.Ring, subscription string, headers []webhook.Header) ([]byte, error) {
+	values := make([]string, len(headers))
+	for i, h := range headers {
+		values[i] = h.Value.Reveal()
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("encode headers: %w", err)
+	}
+	return ring.Seal(text, headersOwner(subscription)), nil
+}
+
+// open returns the headers of a subscription.
+func (h sealedHeaders) open(ring *seal.Ring, subscription string) ([]webhook.Header, error) {
+	if len(h.Sealed) == 0 {
+		return nil, nil
+	}
+	text, err := ring.Open(h.Sealed, headersOwner(subscription))
+	if err != nil {
+		return nil, err
+	}
+	var values []string
+	if err := json.Unmarshal(text, &values); err != nil || len(values) != len(h.Names) {
+		return nil, fmt.Errorf("%w: %d values for %d headers", seal.ErrDamaged, len(values), len(h.Names))
+	}
+	headers := make([]webhook.Header, len(values))
+	for i, value := range values {
+		headers[i] = webhook.Header{Name: h.Names[i], Value: redact.New(value)}
+	}
+	return headers, nil
+}
+
+// setHeaders replaces the own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
+// is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today; Conflict if the headers of all subscriptions
+// of the organization take too many bytes.
+func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header) error {
+	headers, err := s.keepHeaders(t, sub, headers)
+	if err != nil {
+		return err
+	}
+	sub.HeaderNames, sub.Health = webhook.HeaderNames{}, sub.Renew()
+	if len(headers) == 0 {
+		return dropHeaders(t, sub.RowID)
+	}
+	for _, h := range headers {
+		sub.HeaderNames = append(sub.HeaderNames, h.Name)
+	}
+	sealed, err := sealHeaders(s.keyRing, sub.ID, headers)
+	if err != nil {
+		return err
+	}
+	if err := requireStorage(t, organization, storedPerChange+len(sealed)); err != nil {
+		return err
+	}
+	if err := requireHeaderBytes(t, organization, sub.RowID, len(sealed)); err != nil {
+		return err
+	}
+	t.countStored(organization, len(sealed))
+	_, err = t.Exec(`
+		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
+		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
+		sub.RowID, sub.HeaderNames, t.Now(), sealed)
+	return err
+}
+
+// maxHeaderBytes is what the sealed headers of all subscriptions of an organization may take. The dispatcher keeps the headers of a
+// subscription in memory while it has deliveries.
+const maxHeaderBytes = 4 << 20
+
+// requireHeaderBytes refuses headers that need too many bytes together with those of the organization's other subscriptions.
+// Faults: Conflict limit_reached.
+func requireHeaderBytes(t *tx, organization, subscription int64, bytes int) error {
+	var others int
+	if err := t.Get(&others, `
+		SELECT coalesce(sum(length(h.sealed)), 0)
+		FROM subscriptions s INDEXED BY subscriptions_live CROSS JOIN subscription_headers h ON h.subscription_id = s.id
+		WHERE s.organization_id = ? AND s.deleted_at IS NULL AND s.id != ?`, organization, subscription); err != nil {
+		return fmt.Errorf("add up the headers of the organization: %w", err)
+	}
+	if others+bytes <= maxHeaderBytes {
+		return nil
+	}
+	return fault.New(fault.Conflict, "limit_reached",
+		"The headers of all subscriptions of the organization may take %d bytes together, encrypted, and these would make %d. Send shorter values, or remove headers of other subscriptions.",
+		maxHeaderBytes, others+bytes)
+}
+
+// keepHeaders returns the headers with the stored values of those that have none.
+func (s *Store) keepHeaders(t *tx, sub *webhook.Subscription, headers []webhook.Header) ([]webhook.Header, error) {
+	keeps := func(h webhook.Header) bool { return h.Value.IsZero() }
+	if !slices.ContainsFunc(headers, keeps) {
+		return headers, nil
+	}
+	var row sealedHeaders
+	if err := t.Get(&row, "SELECT names AS header_names, sealed AS headers FROM subscription_headers WHERE subscription_id = ?", sub.RowID); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	stored, err := row.open(s.keyRing, sub.ID)
+	problem := "This header has no value to keep; send its value."
+	if err != nil {
+		s.log.Error("the request headers of a subscription cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", sub.ID, "error", err)
+		problem = "The value of this header cannot be decrypted; send it again."
+	}
+	headers = slices.Clone(headers)
+	var problems []fault.Field
+	for i, h := range headers {
+		if !keeps(h) {
+			continue
+		}
+		at := slices.IndexFunc(stored, func(o webhook.Header) bool { return strings.EqualFold(o.Name, h.Name) })
+		if at < 0 {
+			problems = append(problems, fault.Field{Field: "headers." + h.Name, Code: "missing", Message: problem})
+			continue
+		}
+		headers[i].Value = stored[at].Value
+	}
+	return headers, fault.Fields(problems)
+}
+
+// dropHeaders deletes the own headers of a subscription.
+func dropHeaders(t *tx, subscription int64) error {
+	_, err := t.Exec("DELETE FROM subscription_headers WHERE subscription_id = ?", subscription)
+	return err
+}
