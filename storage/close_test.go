@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -30,7 +31,7 @@ type customer struct {
 
 // customerTraces are what an organization and its members write.
 var customerTraces = []string{
-	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0",
+	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth",
 }
 
 func newCustomer(t *testing.T) *customer {
@@ -42,9 +43,10 @@ func newCustomer(t *testing.T) *customer {
 	x.owner, x.token = storagetest.Member(t, x.Store, x.org, "member", access.RoleOwner)
 	by := x.owner.Actor("192.0.2.9", "req")
 	x.key = access.Mint("svc")
-	must[access.Key](t)(x.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead)}))
+	must[access.Key](t)(x.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
 	sub, _, err := x.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
-		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"),
+		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"), ExternalID: new("hook-12"),
+		Headers: &[]webhook.Header{{Name: "X-Initech-Auth", Value: redact.New("swordfish")}},
 	})
 	if err != nil {
 		t.Fatal(err)
