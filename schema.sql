@@ -193,6 +193,7 @@ CREATE TABLE subscriptions (
     recover_since         INTEGER, -- a probe brought it back: send again what ended exhausted since then
     paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
+    ordered               INTEGER NOT NULL CHECK (ordered IN (0, 1)), -- 1: one delivery at a time, in the order of publication
     secret                BLOB    NOT NULL, -- sealed
     previous_secret       BLOB,             -- sealed; also signs until previous_until
     previous_until        INTEGER NOT NULL,
@@ -262,11 +263,13 @@ CREATE TABLE deliveries (
     state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- pending, delivered, exhausted, dropped, sending, sending at last
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: the cause of its first attempt
     attempts        INTEGER NOT NULL, -- finished attempts
-    due_at          INTEGER NOT NULL -- of an exhausted delivery: when it ended
+    due_at          INTEGER NOT NULL, -- of an exhausted delivery: when it ended
+    sequence        INTEGER -- of an ordered subscription: the place in its order, which is event_id; 0: outside the order; NULL: of another subscription
 ) STRICT;
 
 CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
+CREATE INDEX deliveries_ordered ON deliveries (subscription_id, sequence, due_at) WHERE state = 0 AND sequence IS NOT NULL;
 CREATE INDEX deliveries_exhausted ON deliveries (subscription_id, due_at) WHERE state = 2;
 CREATE INDEX deliveries_sending ON deliveries (subscription_id, due_at) WHERE state >= 4;
 

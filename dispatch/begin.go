@@ -29,6 +29,9 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	if l.isFailing() {
 		return s.mayProbe(l) && s.rateAllowsBegin(l)
 	}
+	if l.isOrdered() {
+		return l.isQuiet() && s.rateAllowsBegin(l)
+	}
 	begun := l.stages[beginning] + l.stages[begun]
 	if begun >= s.beginLimit(l) {
 		return false
@@ -43,7 +46,7 @@ func (s *scheduler) beginLimit(l *lane) int {
 
 // mayProbe reports whether a failing lane may send its probe now.
 func (s *scheduler) mayProbe(l *lane) bool {
-	return l.stages.unsettled() == 0 && l.requests() == 0 && s.probeIsDue(l)
+	return l.isQuiet() && s.probeIsDue(l)
 }
 
 // maxBegun returns how many attempts may be begun and not sent, in all lanes.
@@ -170,6 +173,7 @@ func (s *scheduler) finishRelease(attempts []attemptKey) {
 		a := s.find(key)
 		l := a.lane
 		s.move(a, gone)
+		s.restartOrder(l)
 		l.table.hasMore = !l.parked
 		s.update(l)
 	}

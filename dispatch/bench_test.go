@@ -135,3 +135,47 @@ func BenchmarkBacklog(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
 }
+
+// BenchmarkOrdered sends a backlog and then single events to an ordered subscription. "not" is the same without the order.
+func BenchmarkOrdered(b *testing.B) {
+	for name, ordered := range map[string]bool{"ordered": true, "not": false} {
+		b.Run(name+"/backlog", func(b *testing.B) { deliverInOrder(b, ordered, 1000) })
+		b.Run(name+"/live", func(b *testing.B) { deliverInOrder(b, ordered, 1) })
+	}
+}
+
+// deliverInOrder publishes some events at once, and waits for their delivery each time.
+func deliverInOrder(b *testing.B, ordered bool, some int) {
+	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
+	o.Synchronous = storage.Full
+	store, _ := storagetest.OpenWith(b, o)
+	var left sync.WaitGroup
+	transport := roundTripper(func(q *http.Request) (*http.Response, error) {
+		defer left.Done()
+		return instantTransport{}.RoundTrip(q)
+	})
+	x := fixtureOn(b, store, nil, dispatch.Options{Transport: transport})
+	sub, _ := storagetest.Subscription(b, store, x.owner, "https://a.example/", "order.paid")
+	x.setOrdered(b, sub, ordered)
+	x.run(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := b.N; n > 0; n -= some {
+		events := make([]webhook.NewEvent, min(n, some))
+		for i := range events {
+			events[i] = newEvent()
+		}
+		left.Add(len(events))
+		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
+			b.Fatal(err)
+		}
+		left.Wait()
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }

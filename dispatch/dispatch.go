@@ -4,7 +4,8 @@
 // One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each
 // subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
 // and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
-// is sent, and its result is recorded when it has ended.
+// is sent, and its result is recorded when it has ended. An ordered subscription gets one delivery at a time, in the order of
+// publication.
 //
 // # Stages of an attempt
 //
@@ -80,6 +81,9 @@ type pendingStore interface {
 	// PendingJobs lists the pending deliveries of a subscription, the earliest due time first. It includes deliveries
 	// that are not due yet. It omits those in inMemory.
 	PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error)
+	// OrderedJobs lists the pending deliveries of an ordered subscription: up to limit redeliveries, and then up to limit of the
+	// others, in their order.
+	OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)
 }
 
 // attemptStore records attempts.

@@ -23,9 +23,11 @@ type faults struct {
 	broken       map[string]bool
 	targetHangs  bool // until its context ends
 	calls        map[string]int
+	refusals     int           // attempts that Begin refused
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
 	recordTakes  time.Duration // before each Record
+	readTakes    time.Duration // after each OrderedJobs
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -137,11 +139,42 @@ func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit 
 	return jobs, err
 }
 
+func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	if err := s.call("OrderedJobs"); err != nil {
+		return nil, err
+	}
+	jobs, err := s.Store.OrderedJobs(ctx, subscription, limit)
+	time.Sleep(s.readTakes)
+	for i := range jobs {
+		jobs[i].DueAt += s.dueShift.Milliseconds()
+	}
+	return jobs, err
+}
+
 func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	if err := s.call("Begin"); err != nil {
 		return nil, err
 	}
-	return s.Store.Begin(ctx, starts)
+	rows, err := s.Store.Begin(ctx, starts)
+	s.countRefused(rows)
+	return rows, err
+}
+
+// countRefused counts the attempts that the store refused to begin.
+func (f *faults) countRefused(rows []int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, row := range rows {
+		if row == 0 {
+			f.refusals++
+		}
+	}
+}
+
+func (f *faults) refused() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refusals
 }
 
 func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {

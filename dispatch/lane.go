@@ -127,9 +127,11 @@ type knownSubscription struct {
 type laneTable struct {
 	hasMore bool  // the table may hold due deliveries that are not in memory
 	nextDue int64 // earliest due time of the deliveries in the table; 0: unknown
+	blocked int64 // until when the first delivery of an ordered lane waits for its next attempt, and the others behind it; 0: it does not
 
 	reading           bool
 	settledDuringRead map[int64]struct{} // deliveries settled during the read, whose result may be old; nil: none
+	arrived           bool               // new deliveries of an ordered lane came during the read
 	readAfter         int64              // no read before this time, after a read that failed or found no room
 	readSize          int                // jobs per read; it grows while the jobs that were read are due
 	failedReads       int                // in a row
@@ -361,7 +363,7 @@ func (s *scheduler) setReading(l *lane, reading bool) {
 	if reading {
 		n = 1
 	}
-	l.table.reading, l.table.settledDuringRead = reading, nil
+	l.table.reading, l.table.settledDuringRead, l.table.arrived = reading, nil, false
 	s.charge(l, readSlots, n)
 }
 

@@ -114,7 +114,11 @@ func (s *scheduler) openLane(l *lane) {
 	if s.isCurrent(l) && !l.isClosed() && l.health.Status == webhook.Healthy && l.bucket == nil &&
 		l.stages[queued] == 0 && !l.table.hasMore {
 		begun := l.stages[beginning] + l.stages[begun]
-		if limit := s.beginLimit(l) - begun; limit > 0 {
+		limit := s.beginLimit(l) - begun
+		if l.isOrdered() {
+			limit = l.limitInOrder()
+		}
+		if limit > 0 {
 			r = room{limit, begun}
 		}
 	}

@@ -19,6 +19,7 @@ type readRequest struct {
 	subscription               int64
 	target                     bool // also read the target
 	limit                      int  // number of jobs to read
+	ordered                    bool // the lane is ordered; unknown if target is set
 	inMemory                   []int64
 	wantVersion, globalVersion uint64 // changes that the result includes
 }
@@ -50,13 +51,13 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 		if !t.Open {
 			return result
 		}
-		if t.Status != webhook.Healthy {
+		if request.ordered = t.Ordered; t.Status != webhook.Healthy {
 			request.limit = min(request.limit, 1)
 		}
 	}
 	if request.limit > 0 {
 		result.usedLimit = request.limit
-		result.jobs, result.err = d.store.PendingJobs(ctx, request.subscription, result.usedLimit, request.inMemory)
+		result.jobs, result.err = d.readJobs(ctx, request)
 	}
 	return result
 }
@@ -64,12 +65,13 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 // finishRead updates the lane with what was read.
 func (s *scheduler) finishRead(m readReturned) {
 	l := m.lane
-	before := l.table.settledDuringRead
+	before, arrived := l.table.settledDuringRead, l.table.arrived
 	s.setReading(l, false)
 	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
 		l.table.hasMore = true // jobs were not read
 	}
 	if m.err != nil {
+		l.table.hasMore = l.table.hasMore || arrived
 		s.retryRead(m)
 		return
 	}
@@ -81,13 +83,32 @@ func (s *scheduler) finishRead(m readReturned) {
 	if m.target != nil {
 		s.useTarget(m)
 	}
-	s.addToHead(l, m.jobs, before)
-	if n := len(m.jobs); n > 0 && n == m.usedLimit && s.isDue(m.jobs[n-1].DueAt) {
+	full := s.isFull(m.jobs, m.usedLimit)
+	if l.isOrdered() {
+		full = s.addInOrder(l, m, before != nil, arrived)
+	} else {
+		s.addToHead(l, m.jobs, before)
+	}
+	if full {
 		l.table.hasMore, l.table.readSize = true, min(2*l.table.readSize, maxHead)
 	} else if m.usedLimit > 0 {
 		l.table.readSize = minReadSize
 	}
 	s.update(l)
+}
+
+// readJobs reads the jobs of a request. target is nil if it was not read.
+func (d *Dispatcher) readJobs(ctx context.Context, request readRequest) ([]webhook.Job, error) {
+	if request.ordered {
+		return d.store.OrderedJobs(ctx, request.subscription, request.limit)
+	}
+	return d.store.PendingJobs(ctx, request.subscription, request.limit, request.inMemory)
+}
+
+// isFull reports whether more due jobs may follow those of a read.
+func (s *scheduler) isFull(jobs []webhook.Job, limit int) bool {
+	n := len(jobs)
+	return n > 0 && n == limit && s.isDue(jobs[n-1].DueAt)
 }
 
 // useTarget updates the cached state of the lane's subscription.
@@ -96,6 +117,7 @@ func (s *scheduler) useTarget(m readReturned) {
 	s.setOrg(l, m.target.Organization)
 	l.target, l.version, l.globalVersion = m.target, m.wantVersion, m.globalVersion
 	s.setHealth(l, m.target.Health)
+	s.restartOrder(l)
 	if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
 		s.trimHead(l, l.maxQueued())
 	}
@@ -161,6 +183,9 @@ func (s *scheduler) needsRead(l *lane) bool {
 	if !s.isCurrent(l) {
 		return l.table.hasMore || l.stages[queued] > 0 || l.stages[begun] > 0
 	}
+	if l.isOrdered() && (l.stages.unsettled() > 0 || l.stages[queued] > 0) {
+		return false
+	}
 	if !l.table.hasMore || l.isFailing() && (l.stages.unsettled() > 0 || l.stages[queued] > 0 || !s.probeIsDue(l)) {
 		return false
 	}
@@ -208,8 +233,8 @@ func (s *scheduler) readNext() {
 
 // startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
-	request := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion}
-	if l.table.hasMore && l.stages[queued] <= lowHead {
+	request := readRequest{lane: l, subscription: l.subscription, ordered: l.isOrdered(), target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion}
+	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {
 		request.limit = min(s.jobsToRead(l), l.table.readSize)
 	}
 	if !request.target && request.limit == 0 { // there was room when it began to wait
@@ -241,6 +266,9 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 		}
 		l := s.laneOf(j.Subscription, j.Organization)
 		if l.attempts[j.Delivery] != nil {
+			continue
+		}
+		if s.leaveInTable(l, j) {
 			continue
 		}
 		if l.table.hasMore || !s.admit(l, j, maxNewJobs) {

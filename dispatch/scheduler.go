@@ -316,7 +316,7 @@ func (s *scheduler) dropLane(l *lane) {
 
 // park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
 func (s *scheduler) park(l *lane) {
-	l.parked, l.table.hasMore, l.table.nextDue = true, false, 0
+	l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
 	s.trimHead(l, 0)
 }
 

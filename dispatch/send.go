@@ -2,7 +2,7 @@ package dispatch
 
 import "github.com/keyhook/keyhook/storage/webhook"
 
-// maySend reports whether the lane may send another request. A lane that is failing, or not known to be healthy, sends
+// maySend reports whether the lane may send another request. A lane that is ordered, failing, or not known to be healthy, sends
 // one at a time. Any other lane sends up to its limit, and fewer when its organization has few slots left. A lane alone
 // reaches its limit. A rate limit needs a token. Tests are sent at once, without one.
 func (s *scheduler) maySend(l *lane) bool {
@@ -14,7 +14,7 @@ func (s *scheduler) maySend(l *lane) bool {
 	if requests == 0 {
 		return true
 	}
-	if !known || l.health.Status != webhook.Healthy {
+	if !known || l.health.Status != webhook.Healthy || l.isOrdered() {
 		return false
 	}
 	used, allowed := l.org.used[sendSlots], s.allowed(l, sendSlots)
@@ -100,6 +100,7 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	}
 	if now.State == webhook.Pending && !l.parked {
 		l.table.noteDue(now.DueAt)
+		s.blockOrder(a, now.DueAt)
 	}
 	s.updateHealth(l, now)
 	s.update(l)

@@ -62,6 +62,9 @@ func (l *oneTestStore) Begin(context.Context, []webhook.Start) ([]int64, error) 
 func (l *oneTestStore) Target(context.Context, int64) (webhook.Target, error) {
 	panic("nothing is due")
 }
+func (l *oneTestStore) OrderedJobs(context.Context, int64, int) ([]webhook.Job, error) {
+	panic("nothing is due")
+}
 func (l *oneTestStore) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
 	panic("nothing is due")
 }

@@ -108,7 +108,7 @@ func (m *simulation) step() {
 	case n < 79:
 		m.setPlan(m.t, []string{"growth", "free"}[m.random.IntN(2)])
 	case n < 90:
-		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "Lanes"}[m.random.IntN(6)]
+		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "OrderedJobs", "Lanes"}[m.random.IntN(7)]
 		m.faults.fail(true, method)
 		time.Sleep(time.Duration(m.random.IntN(20_000)) * time.Millisecond)
 		m.faults.fail(false, method)

@@ -53,7 +53,8 @@ type subscriptionBody struct {
 	Description         string             `json:"description"`
 	ExternalID          *string            `json:"external_id"`           // the organization\'s own id
 	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
-	Headers             map[string]*string `json:"headers"`               // the names; every value is null
+	Ordered             bool               `json:"ordered"`
+	Headers             map[string]*string `json:"headers"` // the names; every value is null
 	PendingDeliveries   int64              `json:"pending_deliveries"`
 	OrganizationID      string             `json:"organization_id"`
 	CreatedAt           timestamp          `json:"created_at"`
@@ -73,7 +74,7 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
-		RateLimitPerSecond: s.RateLimitPerSecond, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
@@ -120,7 +121,7 @@ func (h subscriptions) create(x *exchange) error {
 func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
-		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
+		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"), Ordered: f.Bool("ordered"),
 		Headers: f.Headers("headers", h.prefix), ExternalID: f.ExternalID("external_id"),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)

@@ -212,7 +212,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
-		if err := s.insertRedelivery(t, job); err != nil {
+		if err := s.insertRedelivery(t, job, sub.Ordered); err != nil {
 			return err
 		}
 		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"event_id": job.EventID})
@@ -233,13 +233,14 @@ func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhoo
 	return job, nil
 }
 
-// insertRedelivery inserts a pending delivery for a job.
-func (s *Store) insertRedelivery(t *tx, job webhook.Job) error {
+// insertRedelivery inserts a pending delivery for a job. For an ordered subscription, it is outside the order: somebody wants this
+// event now, and its failures must not stop the others.
+func (s *Store) insertRedelivery(t *tx, job webhook.Job, ordered bool) error {
 	s.lastDelivery++
 	job.Delivery = s.lastDelivery
 	if _, err := t.Exec(`
-		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, `+statePending+`, ?, 0, ?)`,
-		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt); err != nil {
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+statePending+`, ?, 0, ?, iif(?, 0, NULL))`,
+		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
 		return err
 	}
 	t.countStored(job.Organization, storedPerDelivery)

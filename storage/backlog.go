@@ -18,7 +18,8 @@ type backlogCounts struct {
 	OldestDue      int64 `db:"oldest_due"`
 }
 
-// selectBacklog counts lanes and pending deliveries in one pass. Deliveries that wait for a rate limit are not late.
+// selectBacklog counts lanes and pending deliveries in one pass. Deliveries that wait for a rate limit, or behind others of an
+// ordered subscription, are not late.
 var selectBacklog = `
 	SELECT count(*) FILTER (WHERE state = 'healthy') AS healthy_lanes,
 	       coalesce(sum(pending) FILTER (WHERE state = 'healthy'), 0) AS healthy_pending,
@@ -30,7 +31,7 @@ var selectBacklog = `
 	FROM (
 		SELECT j.value AS pending,
 		       CASE WHEN p.webhooks AND s.deleted_at IS NULL AND o.closed_at IS NULL THEN s.status ELSE 'disabled' END AS state,
-		       s.rate_limit_per_second IS NOT NULL AS paced,
+		       s.rate_limit_per_second IS NOT NULL OR s.ordered AS paced,
 		       max(s.probe_at, ` + firstDue("s.id") + `) AS due_at
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)

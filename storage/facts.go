@@ -62,7 +62,8 @@ func missingEvent(err error, isOld bool) error {
 // receiverRow is a row of ReceiverPage.
 type receiverRow struct {
 	webhook.ReceiverFacts
-	Found string `db:"deliveries"` // a JSON array of storedDelivery
+	Found string  `db:"deliveries"` // a JSON array of storedDelivery
+	Ahead *string `db:"front"`      // a storedFront
 }
 
 // storedDelivery is a delivery in the JSON of receiverColumns.
@@ -72,7 +73,17 @@ type storedDelivery struct {
 	Cause    webhook.Trigger `json:"cause"`
 	Attempts int             `json:"attempts"`
 	DueAt    int64           `json:"due_at"`
+	Sequence *int64          `json:"sequence"`
 	Last     *storedAttempt  `json:"last"`
+}
+
+// storedFront is the front in the JSON of receiverColumns.
+type storedFront struct {
+	Event    int64 `json:"event"`
+	EventAt  int64 `json:"event_at"`
+	State    int   `json:"state"`
+	Attempts int   `json:"attempts"`
+	DueAt    int64 `json:"due_at"`
 }
 
 type storedAttempt struct {
@@ -87,10 +98,11 @@ type storedAttempt struct {
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
 var receiverColumns = subscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
-	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'last', json((
+	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
 		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
 		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
-	FROM (SELECT id, state, cause, attempts, due_at FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries`
+	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
+	` + frontColumn
 
 // ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
 // names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
@@ -145,7 +157,9 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 		return f, fmt.Errorf("read deliveries: %w", err)
 	}
 	for _, d := range found {
-		delivery := webhook.DeliveryFacts{State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt}
+		delivery := webhook.DeliveryFacts{
+			State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt, OutOfOrder: d.Sequence != nil && *d.Sequence == 0,
+		}
 		if delivery.State >= sending {
 			delivery.State, delivery.Sending = webhook.Pending, true
 		}
@@ -156,6 +170,16 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 			}
 		}
 		f.Deliveries = append(f.Deliveries, delivery)
+	}
+	if row.Ahead != nil {
+		var front storedFront
+		if err := json.Unmarshal([]byte(*row.Ahead), &front); err != nil {
+			return f, fmt.Errorf("read the first delivery: %w", err)
+		}
+		f.Front = &webhook.FrontFacts{
+			Event: front.Event, EventID: s.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= sending,
+			Attempts: front.Attempts, DueAt: front.DueAt,
+		}
 	}
 	return f, nil
 }

@@ -22,7 +22,7 @@ type idempotencyKey struct {
 	key          string
 }
 
-const eventArgs, deliveryArgs = 9, 5 // of one row
+const eventArgs, deliveryArgs = 9, 6 // of one row
 
 var (
 	insertEvents = statements(func(n int) string {
@@ -31,8 +31,8 @@ var (
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = statements(func(n int) string {
-		const row = "(?, ?, ?, ?, ?, " + causeEvent + ", 0)"
-		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
+		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + causeEvent + ", 0)"
+		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, sequence, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
 	})
 )
 
@@ -57,7 +57,7 @@ func (t *tx) delayDeliveries(jobs []webhook.Job) {
 		if jobs[i].Begun {
 			t.rememberSending(sendingDelivery{ID: jobs[i].Delivery, Subscription: jobs[i].Subscription, BegunAt: jobs[i].DueAt})
 		}
-		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(firstState(jobs[i])), jobs[i].DueAt)
+		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(firstState(jobs[i])), jobs[i].DueAt, jobs[i].Sequence)
 	}
 	t.Wrote(len(jobs))
 	t.Delay(t.writeNewRows)

@@ -166,7 +166,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 			Delivery: s.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
 			Body: body, DueAt: t.Now(),
 		}
-		if jobs[i].Begun, jobs[i].Epoch, err = s.takePlace(t, organization, to); err != nil {
+		if err := s.setFirstAttempt(t, &jobs[i]); err != nil {
 			return webhook.Published{}, err
 		}
 	}
@@ -215,26 +215,49 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 // place is a place that the dispatcher gave to the first attempt of a new delivery.
 type place struct{ organization, subscription int64 }
 
-// takePlace asks the dispatcher whether the first attempt of a new delivery begins in this transaction. Then the delivery
-// is sent after the commit, without a transaction for its beginning. epoch is the one in which the attempt begins.
-func (s *Store) takePlace(t *tx, organization, subscription int64) (begun bool, epoch int64, err error) {
+// setFirstAttempt sets the place of a new delivery in the order of its subscription, and whether its first attempt begins in
+// this transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
+func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
+	sub, err := t.cachedSubscription(j.Subscription)
+	if err != nil {
+		return err
+	}
+	if sub.Ordered {
+		j.Sequence = j.Event
+	}
+	if j.Begun, err = s.takePlace(t, sub, j); j.Begun {
+		j.Epoch = sub.Epoch
+	}
+	return err
+}
+
+// takePlace asks the dispatcher for a place for the first attempt of a new delivery.
+func (s *Store) takePlace(t *tx, sub *cachedSubscription, j *webhook.Job) (bool, error) {
 	w := s.watcher.Load()
 	if w == nil {
-		return false, 0, nil
+		return false, nil
 	}
 	if hold, err := t.hold(); err != nil || hold != nil {
-		return false, 0, err
+		return false, err
 	}
-	sub, err := t.cachedSubscription(subscription)
-	if err != nil || !sub.open() || sub.Status != webhook.Healthy || !(*w).TakePlace(organization, subscription) {
-		return false, 0, err
+	if !sub.open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+		return false, nil
 	}
 	t.Wrote(0) // so that a failure of this write undoes the transaction
 	if len(t.places) == 0 {
 		t.OnCommit(func() { t.places = t.places[:0] })
 	}
-	t.places = append(t.places, place{organization, subscription})
-	return true, sub.Epoch, nil
+	t.places = append(t.places, place{j.Organization, j.Subscription})
+	if !sub.Ordered {
+		return true, nil
+	}
+	var first bool
+	err := t.Get(&first, nothingInFront, j.Subscription)
+	if err == nil && !first {
+		t.places = t.places[:len(t.places)-1]
+		(*w).ReturnPlace(j.Organization, j.Subscription)
+	}
+	return first, err
 }
 
 // returnPlaces gives the places of a transaction back that was rolled back.

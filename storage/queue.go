@@ -2,8 +2,6 @@ package storage
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -22,16 +20,19 @@ import (
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
-	err := s.surveys.List(ctx, &lanes, `
-		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
-		LEFT JOIN subscriptions s ON s.id = j.value
-		JOIN deliveries first ON first.id = (
-			`+firstPending("j.value")+`)`, rowList(maps.Keys(counts)))
+	err := s.surveys.List(ctx, &lanes, selectLanes, rowList(maps.Keys(counts)))
 	for i := range lanes {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
 	return lanes, err
 }
+
+var selectLanes = `
+	SELECT * FROM (
+		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id,
+		       iif(s.ordered, ` + firstDueInOrder("j.value") + `, (SELECT first.due_at FROM deliveries first WHERE first.id = (` + firstPending("j.value") + `))) AS due_at
+		FROM json_each(?) j LEFT JOIN subscriptions s ON s.id = j.value)
+	WHERE due_at IS NOT NULL`
 
 // rowList writes row ids as a JSON array, for json_each.
 func rowList(rows iter.Seq[int64]) string {
@@ -74,19 +75,23 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 			return err
 		}
 		allowed := make([]int, 0, len(starts)) // indexes of starts
+		ordered := map[int64]bool{}            // ordered subscriptions with an allowed start
 		for i, start := range starts {
 			sub, err := t.cachedSubscription(start.Subscription)
 			if err != nil {
 				return err
 			}
-			may := sub.open()
-			if !may {
-				if may, err = s.mayProbe(t, sub, start); err != nil {
+			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.open() || sub.receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
+			if may && (sub.Ordered || !sub.open()) {
+				if may, err = isNext(t, sub, start); err != nil {
 					return err
 				}
 			}
-			if may && sub.Epoch == start.Epoch {
+			if may {
 				allowed = append(allowed, i)
+			}
+			if may && sub.Ordered {
+				ordered[start.Subscription] = true
 			}
 		}
 		return beginAttempts(t, starts, allowed, ids)
@@ -97,21 +102,20 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// mayProbe reports whether an attempt may begin as the probe of a disabled subscription: one at a time, when it is due, of
-// the delivery that has waited longest.
-func (s *Store) mayProbe(t *tx, sub *cachedSubscription, start webhook.Start) (bool, error) {
-	if !sub.receives() || !s.policy.ProbeIsDue(sub.Health, t.Now()) {
-		return false, nil
+// isNext reports whether an attempt may begin where one attempt is made at a time: no other is in progress, and no other delivery
+// comes first. That is so for ordered subscriptions, and for the probe of a disabled one.
+func isNext(t *tx, sub *cachedSubscription, start webhook.Start) (next bool, err error) {
+	query := isNextProbe
+	if sub.Ordered {
+		query = isNextInOrder
 	}
-	var first int64
-	err := t.Get(&first, `
-		SELECT first.id FROM (`+firstPending("?1")+`) first WHERE NOT EXISTS (
-			SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+`)`, start.Subscription)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return first == start.Delivery, err
+	err = t.Get(&next, query, start.Subscription, start.Delivery)
+	return next, err
 }
+
+// isNextProbe reports whether the delivery ?2 of the subscription ?1 may be the probe. A test in progress delays it.
+var isNextProbe = `SELECT coalesce((` + firstPending("?1") + `) = ?2, 0) AND NOT EXISTS (
+	SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + `)`
 
 // beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait
 // for that attempt. Row ids may be used again, so a delivery may belong to another subscription by now.

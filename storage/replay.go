@@ -338,8 +338,9 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, nil
 	}
 	if _, err := t.Exec(`
-		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		SELECT ? + key, value, ?, `+statePending+`, `+causeHand+`, 0, ? FROM json_each(?)`, s.lastDelivery+1, p.subscription, t.Now(), checked.Rows); err != nil {
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
+		SELECT ? + key, value, ?, `+statePending+`, `+causeHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
+		s.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
 		return made, err
 	}
 	s.lastDelivery += n

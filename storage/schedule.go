@@ -40,7 +40,7 @@ func (s *Store) Schedules(ctx context.Context, organization int64, ids []string)
 }
 
 // firstDueColumn is Schedule.FirstDue of a subscription s.
-var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = (" + firstPending("s.id") + ")) AS first_due"
+var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = " + firstSent("s.ordered", "s.id") + ") AS first_due"
 
 // SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
 func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {

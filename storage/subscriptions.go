@@ -16,7 +16,7 @@ import (
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
+	s.ordered, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
 	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // subscriptionJoins are the tables of subscriptionColumns.
@@ -100,8 +100,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
-				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
+				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events, ordered)
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -156,8 +156,8 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 // receiving audit events loses the pending ones.
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
-// too many deliveries are pending to search them for audit events, or another subscription has the external id; those of
-// setHeaders.
+// too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
+// external id; those of setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -206,6 +206,9 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
 	}
+	if c.Ordered != nil {
+		details["ordered"] = *c.Ordered
+	}
 	if c.ExternalID != nil {
 		details["external_id"] = *c.ExternalID
 	}
@@ -242,9 +245,9 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
-			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8, ordered = ?9
 		WHERE id = ?7`,
-		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID); err != nil {
+		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID, sub.Ordered); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
@@ -305,7 +308,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
-	return nil
+	return s.setOrdered(t, sub, c.Ordered)
 }
 
 // setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
@@ -428,7 +431,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	}
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
-		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
+		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Health: row.Health,
 		Open: (row.Active() || s.policy.ProbesDisabled(row.Health)) && row.Webhooks && !row.Deleted && s.Hold() == nil,
 	}
 	if row.Deleted {

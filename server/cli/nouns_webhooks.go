@@ -34,6 +34,7 @@ func subscriptionFields(isNew bool) []field {
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
 		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},
+		{member: "ordered", usage: "whether to send one delivery at a time, in the order of publication", value: boolean},
 		externalIDField,
 		{member: "headers", flag: "headers-file", usage: headers, value: requestHeaders},
 	}

@@ -209,6 +209,8 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 			w.Detail += " The next attempt is not before " + at(r.ProbeAt) + "."
 		}
 		w.Detail += " If the receiver works again, recover the subscription to send everything now."
+	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
+		w.Verdict, w.Detail = Scheduled, "The delivery waits for its turn."
 	case isDue && r.RateLimitPerSecond != nil:
 		w.Verdict = WaitingForPace
 		w.Advice = r.command(fmt.Sprintf("update --rate-limit-per-second %d", min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
@@ -221,8 +223,35 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 		w.Verdict = Scheduled
 		w.Detail = fmt.Sprintf("Attempt %d follows at %s.", d.Attempts+1, at(d.DueAt))
 	}
+	if r.isBehind(d) {
+		w.Detail += r.front()
+	}
 	w.Detail += r.lastAttempt()
 	return w
+}
+
+// isBehind reports whether a pending delivery of an ordered subscription waits for another event.
+func (r *Receiver) isBehind(d *webhook.DeliveryFacts) bool {
+	return r.Front != nil && r.Front.Event != r.Event.RowID && (r.Front.Sending || !d.OutOfOrder)
+}
+
+// frontIsDue reports whether the delivery in front waits for no time.
+func (r *Receiver) frontIsDue() bool { return r.Front.Sending || r.Front.DueAt <= r.Now }
+
+// front says for which event the others of an ordered subscription wait, after a space.
+func (r *Receiver) front() string {
+	text := " The subscription is ordered: it gets one delivery at a time, in the order of publication. Event " + r.Front.EventID + " is in front: "
+	next := r.Front.DueAt
+	if r.Status == webhook.Failing {
+		next = max(next, r.ProbeAt)
+	}
+	switch {
+	case r.Front.Sending:
+		return text + fmt.Sprintf("its attempt %d began at %s and is in progress.", r.Front.Attempts+1, at(r.Front.DueAt))
+	case next > r.Now:
+		return text + fmt.Sprintf("its attempt %d follows at %s.", r.Front.Attempts+1, at(next))
+	}
+	return text + fmt.Sprintf("its attempt %d has been due since %s.", r.Front.Attempts+1, at(r.Front.DueAt))
 }
 
 // otherBlocks says what else keeps the delivery from being sent, besides the first block.

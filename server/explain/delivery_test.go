@@ -39,6 +39,15 @@ func pending(due int64) webhook.DeliveryFacts {
 	return webhook.DeliveryFacts{State: webhook.Pending, DueAt: due}
 }
 
+// inFront makes the subscription ordered, with a delivery in front: of the event 8, if it names no other.
+func inFront(f webhook.FrontFacts) func(*explain.Receiver) {
+	if f.Event == 0 {
+		f.Event = 8
+	}
+	f.EventID = fmt.Sprintf("evt_%d", f.Event)
+	return func(r *explain.Receiver) { r.Ordered, r.Front = true, &f }
+}
+
 // attempt returns an attempt that ended.
 func attempt(number int, outcome webhook.Outcome, text string) *webhook.Attempt {
 	return &webhook.Attempt{ID: fmt.Sprintf("att_%d", number), Number: number, Outcome: outcome, Error: text, AttemptedAt: published + int64(number)*1000}
@@ -129,6 +138,25 @@ func TestDeliveryOf(t *testing.T) {
 		"a deleted subscription gets no replay":              {with(with(given(), deleted), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now.", "", nil, 0},
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
+
+		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{Attempts: 1, DueAt: later})), explain.Scheduled,
+			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z.", "", nil, 0},
+		"an ordered subscription waits for the event that is being sent": {with(given(pending(now)), inFront(webhook.FrontFacts{Sending: true, DueAt: now})), explain.Scheduled,
+			"Event evt_8 is in front: its attempt 1 began at 2000-01-01T00:01:00.000Z and is in progress.", "", nil, 0},
+		"an ordered subscription waits for the turn of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: published})), explain.Scheduled,
+			"its attempt 1 has been due since 2000-01-01T00:00:00.000Z.", "", nil, 0},
+		"an ordered subscription with a pace": {with(with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: published})), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(2)) }),
+			explain.WaitingForPace, "Event evt_8 is in front", "keyhook subscriptions update sub_5 --rate-limit-per-second 4", nil, 0},
+		"an ordered subscription with a pace that waits for a retry": {with(with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: later})), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(2)) }),
+			explain.Scheduled, "The delivery waits for its turn. The subscription is ordered", "", nil, 0},
+		"an ordered subscription that is failing": {with(with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: now})), func(r *explain.Receiver) { failing(r); r.ProbeAt = later }), explain.WaitingForProbe,
+			"Event evt_8 is in front: its attempt 1 follows at 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
+		"the event in front of an ordered subscription": {with(given(pending(later)), inFront(webhook.FrontFacts{Event: 9, DueAt: later})), explain.Scheduled,
+			"Attempt 1 follows at 2000-01-01T00:01:30.000Z.", "", new(later), 0},
+		"a redelivery does not wait for the event in front": {with(given(pending(now)), func(r *explain.Receiver) {
+			inFront(webhook.FrontFacts{DueAt: later})(r)
+			r.Deliveries[0].OutOfOrder = true
+		}), explain.Scheduled, "as soon as it has a free slot", "", nil, 0},
 
 		"a subscription that was deleted before": {with(given(), func(r *explain.Receiver) { r.DeletedAt = new(published - 1) }), explain.NotWanted, "before the event", "", nil, 0},
 		"a test of another subscription":         {with(given(), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.NotWanted, "a test of another subscription", "", nil, 0},

@@ -27,6 +27,16 @@ type ReceiverFacts struct {
 	DeletedAt *int64 `db:"deleted_at"`
 	// Deliveries of the event to the subscription, the newest first. There may be older ones.
 	Deliveries []DeliveryFacts `db:"-"`
+	Front      *FrontFacts     `db:"-"` // nil if the subscription is not ordered, or nothing is pending
+}
+
+// FrontFacts is the delivery of an ordered subscription for which all others wait: the one in progress, or the first in order.
+type FrontFacts struct {
+	Event    int64  // row id
+	EventID  string // its public id
+	Sending  bool   // an attempt is in progress, since DueAt
+	Attempts int    // that ended
+	DueAt    int64
 }
 
 // DeliveryFacts is a delivery of the event with its last attempt that ended.
@@ -37,6 +47,8 @@ type DeliveryFacts struct {
 	Attempts int // that ended
 	DueAt    int64
 	Last     *Attempt // nil if none ended
+	// OutOfOrder says that the subscription is ordered, but this delivery is a redelivery, which does not wait for others.
+	OutOfOrder bool
 }
 
 // ReceiverFilter selects subscriptions of an organization, newest first. ID selects one subscription, which may be deleted.

@@ -13,6 +13,7 @@ type Target struct {
 	Headers        []Header // its own request headers
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64
+	Ordered            bool // one delivery at a time, in the order of publication
 	Health
 	Open     bool   // active or probed, not deleted, the plan has webhooks, and the queue is not held
 	Unusable string // why the secret or a header cannot be decrypted; empty if both can
@@ -51,9 +52,10 @@ type Job struct {
 	Body         []byte  `db:"body"`
 	Attempts     int     `db:"attempts"` // made before this one
 	DueAt        int64   `db:"due_at"`
-	Cause        Trigger `db:"cause"` // of the delivery
-	Begun        bool    `db:"-"`     // the transaction that created the delivery has begun its first attempt
-	Epoch        int64   `db:"-"`     // of the subscription then, if Begun
+	Cause        Trigger `db:"cause"`    // of the delivery
+	Sequence     int64   `db:"sequence"` // of an ordered subscription: the place in its order; 0: outside the order, as a redelivery
+	Begun        bool    `db:"-"`        // the transaction that created the delivery has begun its first attempt
+	Epoch        int64   `db:"-"`        // of the subscription then, if Begun
 }
 
 // Number returns the number of the next attempt, from 1.

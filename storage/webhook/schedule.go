@@ -3,7 +3,7 @@ package webhook
 // Schedule says when the deliveries of a subscription are sent. The zero value sends none, like a deleted subscription.
 type Schedule struct {
 	Subscription
-	FirstDue *int64 `db:"first_due"` // due time of the first pending delivery; nil if none is pending
+	FirstDue *int64 `db:"first_due"` // due time of the pending delivery that comes first; nil if none is pending
 }
 
 // NextAttempt returns the time of the next attempt of a delivery with that due time. It returns nil if the delivery waits for

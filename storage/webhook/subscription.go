@@ -33,6 +33,9 @@ type Subscription struct {
 	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
+	// Ordered says that deliveries are sent one at a time, in the order of publication. The next one waits until the one before
+	// is delivered or exhausted.
+	Ordered bool `db:"ordered"`
 	Health
 	Webhooks          bool  `db:"webhooks"` // whether the plan of its organization has webhooks
 	QueueHeld         bool  `db:"-"`        // whether an operator has stopped all sending
@@ -89,6 +92,7 @@ type SubscriptionChange struct {
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
+	Ordered     *bool
 	Headers     *[]Header // replaces all own headers
 	ExternalID  *string   // empty removes it
 

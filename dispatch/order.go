@@ -1,0 +1,99 @@
+package dispatch
+
+import (
+	"slices"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The lane of an ordered subscription makes one request at a time, in the order of publication. Its head holds redeliveries,
+// which are outside the order, and the next deliveries of the order without a gap. If a gap is possible, the head is dropped and
+// read again from the first pending delivery. The store refuses an attempt that is not next, so a mistake here costs time, and
+// not the order.
+
+// isOrdered reports whether the subscription is ordered, as far as the lane knows.
+func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
+
+// isQuiet reports whether the lane has no attempt or test in progress.
+func (l *lane) isQuiet() bool { return l.stages.unsettled() == 0 && l.requests() == 0 }
+
+// limitInOrder is how many attempts of an ordered lane may begin in the transactions that create their deliveries: one, if
+// nothing is before it.
+func (l *lane) limitInOrder() int {
+	if len(l.attempts) > 0 || l.requests() > 0 || l.table.reading || l.table.blocked != 0 {
+		return 0
+	}
+	return 1
+}
+
+// restartOrder drops the head of an ordered lane, so that it is read again from the first pending delivery.
+func (s *scheduler) restartOrder(l *lane) {
+	if l.isOrdered() {
+		s.trimHead(l, 0)
+	}
+}
+
+// blockOrder makes an ordered lane wait until the failed delivery is due again.
+func (s *scheduler) blockOrder(a *attempt, due int64) {
+	if a.lane.isOrdered() && a.Sequence > 0 {
+		s.trimHead(a.lane, 0)
+		a.lane.table.blocked = due
+	}
+}
+
+// leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
+func (s *scheduler) leaveInTable(l *lane, j webhook.Job) bool {
+	switch {
+	case !l.isOrdered():
+		return false
+	case l.table.reading && j.Sequence > 0:
+		l.table.arrived = true
+	case l.table.reading:
+		l.table.hasMore = true
+	case l.table.blocked == 0 || j.Sequence == 0:
+		return false
+	}
+	return true
+}
+
+// addInOrder adds the jobs of a read to the head of an ordered lane, up to the first of the order that is not due. The jobs may
+// have a gap if attempts have ended or begun during the read. arrived says that jobs came during the read, which may lack them.
+// It reports whether more due jobs may follow.
+func (s *scheduler) addInOrder(l *lane, m readReturned, settled, arrived bool) (full bool) {
+	if m.usedLimit == 0 || settled || l.stages.unsettled() > 0 {
+		l.table.hasMore = l.table.hasMore || m.usedLimit > 0 || arrived
+		return false
+	}
+	first := slices.IndexFunc(m.jobs, func(j webhook.Job) bool { return j.Sequence > 0 })
+	if first < 0 {
+		first = len(m.jobs)
+	}
+	redeliveries, inOrder := m.jobs[:first], m.jobs[first:]
+	l.table.blocked = 0
+	dueInOrder, next := s.splitDue(inOrder)
+	if next != 0 {
+		l.table.blocked = next
+		l.table.noteDue(next)
+	}
+	due, next := s.splitDue(redeliveries)
+	if next != 0 {
+		l.table.noteDue(next)
+	}
+	if l.isFailing() { // the probe is the first of the order
+		s.addToHead(l, slices.Concat(dueInOrder, due), nil)
+	} else {
+		s.addToHead(l, slices.Concat(due, dueInOrder), nil)
+	}
+	l.table.hasMore = l.table.hasMore || arrived && l.table.blocked == 0
+	return s.isFull(dueInOrder, m.usedLimit) || s.isFull(due, m.usedLimit)
+}
+
+// splitDue returns the jobs before the first that is not due, and the time of that one; 0 if all are due.
+func (s *scheduler) splitDue(jobs []webhook.Job) (due []webhook.Job, next int64) {
+	for i, j := range jobs {
+		if !s.isDue(j.DueAt) {
+			return jobs[:i], j.DueAt
+		}
+	}
+	return jobs, 0
+}

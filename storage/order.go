@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Deliveries of an ordered subscription are sent one at a time, in the order of publication. The next one waits until the one
+// before is delivered or exhausted. The order is that of the events, so a new delivery of an old event goes before the
+// deliveries of later events that still wait. Only a redelivery of one event is outside the order: it is sent at its own times,
+// and nothing waits for it, except that one request is made at a time.
+//
+// Begin enforces the order in its transaction, and so does publishing when it begins a first attempt. The dispatcher only has to
+// ask for the right delivery.
+
+// SQL of ordered subscriptions. ?1 is the subscription.
+var (
+	// nothingSending reports that no attempt is in progress. Tests are outside the order.
+	nothingSending = `NOT EXISTS (
+		SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + ` AND d.cause <> ` + causeTest + `)`
+	// isNextInOrder reports whether the delivery ?2 may begin.
+	isNextInOrder = `SELECT ` + nothingSending + ` AND coalesce((
+		SELECT own.sequence = 0 OR own.id = (` + firstInOrder("?1") + `) FROM deliveries own WHERE own.id = ?2 AND own.subscription_id = ?1), 0)`
+	// nothingInFront reports whether a new delivery may begin.
+	nothingInFront = `SELECT ` + nothingSending + ` AND NOT EXISTS (` + firstInOrder("?1") + `)`
+)
+
+// firstInOrder returns SQL that selects the first pending delivery of an ordered subscription, without redeliveries.
+func firstInOrder(subscription string) string {
+	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_ordered
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT 1`
+}
+
+// firstDueInOrder returns an SQL expression of the earliest time at which an ordered subscription has something to send.
+func firstDueInOrder(subscription string) string {
+	return `(SELECT min(due_at) FROM (
+		SELECT first.due_at FROM deliveries first WHERE first.id = (` + firstInOrder(subscription) + `)
+		UNION ALL
+		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_ordered
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` AND d.sequence = 0))`
+}
+
+// firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
+func firstSent(ordered, subscription string) string {
+	return `iif(` + ordered + `, coalesce((` + firstInOrder(subscription) + `), (` + firstPending(subscription) + `)), (` + firstPending(subscription) + `))`
+}
+
+// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
+var frontColumn = `iif(s.ordered, (
+	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
+	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = s.id AND d.state >= ` + stateSending + ` AND d.cause <> ` + causeTest + ` LIMIT 1), (` + firstInOrder("s.id") + `))), NULL) AS front`
+
+// OrderedJobs returns the next pending deliveries of an ordered subscription. Redeliveries come first, up to limit of them, by
+// their due times. Then the others follow in their order, up to limit. They may be due in the future.
+func (s *Store) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	jobs := []webhook.Job{}
+	err := s.list(ctx, &jobs, selectOrderedJobs, subscription, limit)
+	for i := range jobs {
+		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
+	}
+	return jobs, err
+}
+
+const orderedJobs = `
+	SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause, d.sequence,
+	       e.type AS event_type, e.created_at AS event_at, e.body
+	FROM deliveries d INDEXED BY deliveries_ordered CROSS JOIN events e ON e.id = d.event_id
+	WHERE d.subscription_id = ?1 AND d.state = ` + statePending
+
+const selectOrderedJobs = `
+	SELECT * FROM (` + orderedJobs + ` AND d.sequence = 0 ORDER BY d.due_at LIMIT ?2)
+	UNION ALL
+	SELECT * FROM (` + orderedJobs + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT ?2)`
+
+// maxPendingOrdered is how many pending deliveries one transaction puts in order.
+const maxPendingOrdered = 10_000
+
+// setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their places in the
+// order. The new epoch makes the dispatcher release the attempts that it has begun and not sent. Requests in progress go on, and
+// the order begins when they have ended. Faults: Conflict if too many deliveries are pending.
+func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {
+	if ordered == nil || *ordered == sub.Ordered {
+		return nil
+	}
+	sub.Ordered, sub.Health = *ordered, sub.Renew()
+	s.announceChange(t, sub.RowID)
+	if !sub.Ordered {
+		return nil
+	}
+	if sub.PendingDeliveries > maxPendingOrdered {
+		return fault.New(fault.Conflict, "too_many_pending",
+			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order. "+
+				"Wait until fewer are pending, or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingOrdered)
+	}
+	if _, err := t.Exec(`
+		UPDATE deliveries SET sequence = event_id WHERE sequence IS NULL AND id IN (
+			SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+`
+			UNION ALL
+			SELECT id FROM deliveries INDEXED BY deliveries_sending WHERE subscription_id = ?1 AND state >= `+stateSending+`)`, sub.RowID); err != nil {
+		return fmt.Errorf("put deliveries in order: %w", err)
+	}
+	return nil
+}
