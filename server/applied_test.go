@@ -88,6 +88,29 @@ func TestApplied(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
+	t.Run("forgets what ends with an organization or with a user", func(t *testing.T) {
+		kept := listed()
+		do("POST "+orgs, `{"name":"Leaving","plan":"growth","external_id":"leaving"}`, 201)
+		for _, name := range []string{"eve", "joe"} {
+			do("PUT "+users+name+"/", `{"name":"`+name+`","email":"`+name+`@example.com"}`, 201)
+			do("PUT "+orgs+"acme/members/"+name+"/", `{"role":"member"}`, 200)
+			do("PUT "+orgs+"leaving/members/"+name+"/", `{"role":"member"}`, 200)
+		}
+		do("POST "+subs, `{"url":"https://example.com/"}`, 201, "X-Organization-Id", "leaving")
+		f.do(t, call{"POST " + orgs + "leaving/close/", host, `{"dry_run":true}`, nil}).want(t, 200, "")
+		if got := listed(); len(got) != len(kept)+8 {
+			t.Fatalf("%v", got)
+		}
+		f.do(t, call{"POST " + orgs + "leaving/close/", host, "", nil}).want(t, 202, "")
+		if got := listed(); len(got) != len(kept)+4 { // the users, and the members of acme
+			t.Errorf("%v", got)
+		}
+		f.do(t, call{"POST " + users + "eve/erase/", host, "", nil}).want(t, 202, "")
+		f.do(t, call{"POST " + users + "joe/erase/", host, "", nil}).want(t, 202, "")
+		if d := cmp.Diff(kept, listed()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
 	t.Run("needs platform:write for the header, and platform:read for the list", func(t *testing.T) {
 		f.do(t, call{"POST " + subs, bearer(customer), `{"url":"https://example.com/"}`, applying}).want(t, http.StatusForbidden, "permission_denied")
 		f.do(t, call{"GET /api/v1/applied/", bearer(customer), "", nil}).want(t, http.StatusForbidden, "permission_denied")

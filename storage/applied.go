@@ -45,6 +45,10 @@ func (s *Store) trackApplied(t *tx, by access.Actor, organization int64, eventTy
 		return rememberApplied(t, by, about.Type, about.ID)
 	case access.PlanDeleted, access.PermissionDeleted, access.RoleDeleted, access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
 		return forgetApplied(t, about.Type, about.ID)
+	case access.OrganizationClosed:
+		return forgetClosed(t, about.ID)
+	case access.UserErased:
+		return forgetErased(t, about.ID)
 	case access.MemberSet, access.MemberRemoved:
 		in, err := t.organizationID(organization)
 		if err != nil {
@@ -75,6 +79,34 @@ func rememberApplied(t *tx, by access.Actor, kind, key string) error {
 func forgetApplied(t *tx, kind, key string) error {
 	if _, err := t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key); err != nil {
 		return fmt.Errorf("forget that apply created a %s: %w", kind, err)
+	}
+	return nil
+}
+
+// forgetClosed forgets an organization that is being closed, its members and its subscriptions.
+func forgetClosed(t *tx, organization string) error {
+	for _, statement := range []string{
+		"DELETE FROM applied WHERE kind = '" + access.KindOrganization + "' AND key = ?",
+		"DELETE FROM applied WHERE kind = '" + access.KindMember + "' AND key > ?1 || '/' AND key < ?1 || '0'", // 0 comes after the slash
+		"DELETE FROM applied WHERE kind = '" + access.KindSubscription + `' AND key IN (
+			SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?)`,
+	} {
+		if _, err := t.Exec(statement, organization); err != nil {
+			return fmt.Errorf("forget what apply created of an organization: %w", err)
+		}
+	}
+	return nil
+}
+
+// forgetErased forgets a user who is being erased, and the memberships of the user.
+func forgetErased(t *tx, user string) error {
+	for _, statement := range []string{
+		"DELETE FROM applied WHERE kind = '" + access.KindUser + "' AND key = ?",
+		"DELETE FROM applied WHERE kind = '" + access.KindMember + "' AND substr(key, instr(key, '/') + 1) = ?",
+	} {
+		if _, err := t.Exec(statement, user); err != nil {
+			return fmt.Errorf("forget what apply created of a user: %w", err)
+		}
 	}
 	return nil
 }

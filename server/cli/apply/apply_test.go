@@ -166,6 +166,31 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
+	t.Run("refuses another value of a field that never changes, and leaves it alone if the file does", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		for _, file := range []string{`{key: "a:b", internal: true}`, `{key: "a:b"}`} {
+			if _, err := f.apply(t, "permissions: ["+file+"]", apply.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := f.apply(t, `permissions: [{key: "a:b", internal: false}]`, apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), "internal: this never changes after the creation, and it is true on the server") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("refuses a subscription on a plan without webhooks before it changes anything", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), `subscription "customer-7/orders": the plan of the organization has no webhooks`) || f.writes.Load() > 0 {
+			t.Errorf("error %v, %d writes", err, f.writes.Load())
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	t.Parallel()
 	t.Run("never prunes what it did not create, even after a change", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
@@ -180,17 +205,25 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
-	t.Run("refuses another value of a field that never changes, and leaves it alone if the file does", func(t *testing.T) {
+	t.Run("closes an organization that has something, and says first what ends with it", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
-		for _, file := range []string{`{key: "a:b", internal: true}`, `{key: "a:b"}`} {
-			if _, err := f.apply(t, "permissions: ["+file+"]", apply.Options{}); err != nil {
-				t.Fatal(err)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f.do(t, "POST", "webhooks/subscriptions/", `{"url":"https://hand.example/"}`, "customer-7")
+		file, _, _ := strings.Cut(small, "organizations:")
+		for _, dry := range []bool{true, false} {
+			printed, err := f.apply(t, file, apply.Options{Prune: true, DryRun: dry})
+			if want := "- subscription customer-7/orders\n- member customer-7/ada\n- user ada\n- organization customer-7  members 1  subscriptions 2\n= 1 unchanged\n"; err != nil || printed != want {
+				t.Errorf("error %v, printed:\n%s", err, printed)
 			}
 		}
-		_, err := f.apply(t, `permissions: [{key: "a:b", internal: false}]`, apply.Options{})
-		if err == nil || !strings.Contains(err.Error(), "internal: this never changes after the creation, and it is true on the server") {
-			t.Errorf("error %v", err)
+		if printed, err := f.apply(t, file, apply.Options{Prune: true}); err != nil || printed != "= 1 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+		if printed, err := f.apply(t, small, apply.Options{Prune: true}); err != nil || !strings.HasPrefix(printed, "+ organization customer-7 ") {
+			t.Errorf("error %v, printed:\n%s", err, printed)
 		}
 	})
 	t.Run("refuses to prune what the file still needs", func(t *testing.T) {
@@ -203,14 +236,6 @@ func TestApply(t *testing.T) {
 		_, err := f.apply(t, rest, apply.Options{Prune: true})
 		if err == nil || !strings.Contains(err.Error(), `standard input:2: plan: --prune would remove the plan "startup", which is no longer in the file`) {
 			t.Errorf("error %v", err)
-		}
-	})
-	t.Run("refuses a subscription on a plan without webhooks before it changes anything", func(t *testing.T) {
-		t.Parallel()
-		f := serve(t)
-		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
-		if err == nil || !strings.Contains(err.Error(), `subscription "customer-7/orders": the plan of the organization has no webhooks`) || f.writes.Load() > 0 {
-			t.Errorf("error %v, %d writes", err, f.writes.Load())
 		}
 	})
 	t.Run("says what stays because something depends on it", func(t *testing.T) {

@@ -146,9 +146,7 @@ func (r *runner) remove(ctx context.Context, c change) error {
 	default:
 		err = r.call(ctx, r.client, "DELETE", c.kind.path+url.PathEscape(c.object.key)+"/", nil, nil)
 		if c.kind == organizations && statusOf(err) == http.StatusConflict { // it is not empty
-			if closing := r.call(ctx, r.client, "POST", c.kind.path+url.PathEscape(c.object.key)+"/close/", nil, nil); statusOf(closing) != http.StatusNotFound {
-				err = closing
-			}
+			err = r.call(ctx, r.client, "POST", c.kind.path+url.PathEscape(c.object.key)+"/close/", nil, nil)
 		}
 	}
 	switch statusOf(err) {
