@@ -98,7 +98,7 @@ func forgetClosed(t *tx, organization string) error {
 	return nil
 }
 
-// forgetErased forgets a user who is being erased, and the memberships of the user.
+// forgetErased forgets a user who is being erased, and the memberships of the user. It reads all members that apply created.
 func forgetErased(t *tx, user string) error {
 	for _, statement := range []string{
 		"DELETE FROM applied WHERE kind = '" + access.KindUser + "' AND key = ?",
