@@ -51,6 +51,7 @@ type Store interface {
 	memberStore
 	userStore
 	tokenStore
+	departureStore
 	sessionStore
 	queueStore
 	backupStore

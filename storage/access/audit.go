@@ -30,9 +30,11 @@ const (
 	OrganizationCreated   = "organization_created"
 	OrganizationUpdated   = "organization_updated"
 	OrganizationDeleted   = "organization_deleted"
+	OrganizationClosed    = "organization_closed"
 	UserCreated           = "user_created"
 	UserUpdated           = "user_updated"
 	UserDeleted           = "user_deleted"
+	UserErased            = "user_erased"
 	MemberSet             = "member_set"
 	MemberRemoved         = "member_removed"
 	AccessTokenCreated    = "access_token_created"
@@ -53,7 +55,8 @@ var auditTypes = []string{
 	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
 	SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, SubscriptionDiscarded, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
-	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
+	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
+	UserErased,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
 	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
 }
