@@ -173,6 +173,14 @@ CREATE TABLE audit_events (
 
 CREATE INDEX audit_events_by_organization ON audit_events (organization_id);
 
+-- What `keyhook apply` has created. A row ends with its object, so a later object of the same name is never taken for it.
+CREATE TABLE applied (
+    id   INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL, -- plan, permission, role, organization, user, member or subscription
+    key  TEXT NOT NULL, -- name, key or public id; of a member: the ids of organization and user, with a slash between them
+    UNIQUE (kind, key)
+) STRICT;
+
 -- ------------------------------------------------------------------------------------------------ events and delivery
 
 CREATE TABLE subscriptions (

@@ -75,6 +75,8 @@ func (h *handlers) table() []route {
 		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
 		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
 		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/applied/", h.applied.list).need(access.PlatformRead).pages(),
+		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite).of(exists(h.applied.find)),
 		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
 		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
 
@@ -257,6 +259,7 @@ type handlers struct {
 	audit         audit
 	queue         queue
 	backups       backups
+	applied       applied
 	clock         clocks
 	plans         plans
 	permissions   permissions
@@ -291,6 +294,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		audit:         audit{o.Store},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},
+		applied:       applied{o.Store},
 		clock:         clocks{o.Store},
 		plans:         plans{o.Store},
 		permissions:   permissions{o.Store},

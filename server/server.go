@@ -55,6 +55,7 @@ type Store interface {
 	sessionStore
 	queueStore
 	backupStore
+	appliedStore
 	clockStore
 	healthStore
 }

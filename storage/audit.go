@@ -50,6 +50,9 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
+	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
+		return err
+	}
 	t.countStored(organization, storedPerAuditLine+len(text))
 	data, err := json.Marshal(publishedData{newAuditActor(by), about, text})
 	if err != nil {

@@ -336,6 +336,7 @@ func TestPersonalData(t *testing.T) {
 	)
 	want := map[string]string{
 		"instance.name": fixed, "instance.value": fixed + ", except the reason of a hold",
+		"applied.kind": fixed, "applied.key": product + ", or an id",
 		"plans.name": product, "permissions.key": product, "permissions.description": product, "roles.name": product,
 		"organizations.public_id": fixed, "organizations.name": closed, "organizations.external_id": closed,
 		"users.public_id": fixed, "users.email": erased, "users.name": erased, "users.external_id": erased,

@@ -45,6 +45,7 @@ const (
 	QueueReleased         = "queue_released"
 	QueueDiscarded        = "queue_discarded"
 	ClockAccepted         = "clock_accepted"
+	AppliedForgotten      = "applied_forgotten"
 	BackupCreated         = "backup_created"
 	DatabaseRestored      = "database_restored"
 )
@@ -58,7 +59,7 @@ var auditTypes = []string{
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
 	UserErased,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
-	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
+	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
 }
 
 // AuditTypes returns the types of all audit events, as a copy.
@@ -89,6 +90,7 @@ type Actor struct {
 	RequestID    string `db:"request_id"`
 
 	Authority Authority `db:"-"` // the credential; zero for the appliance itself, which grants nothing
+	Applying  bool      `db:"-"` // for `keyhook apply`: Keyhook remembers what the actor creates, see Applied
 }
 
 // LogOrganization returns the organization whose audit log records changes to the whole instance, such as to a role or a
