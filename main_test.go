@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"server/metrics":               {"dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
+	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/form"}, // reads fields as the server does
 	"server/cli/flag":              {},
 	"server/cli/child":             {},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
@@ -42,7 +43,7 @@ var mayImport = map[string][]string{
 	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
 	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/sqlite"},
@@ -69,7 +70,7 @@ var fences = map[string][]string{
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
 	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
-	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
+	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
 }
 

@@ -56,11 +56,14 @@ CREATE TABLE organizations (
     name        TEXT    NOT NULL,
     plan_id     INTEGER NOT NULL REFERENCES plans (id),
     external_id TEXT UNIQUE,
+    closed_at   INTEGER, -- since when the organization is closed
+    cleaned_at  INTEGER, -- when the last data of the closed organization was removed
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX organizations_by_plan ON organizations (plan_id);
+CREATE INDEX organizations_to_clean ON organizations (id) WHERE closed_at IS NOT NULL AND cleaned_at IS NULL;
 
 -- An estimate of the bytes that each organization has added to this file in a UTC day. The plan limits it.
 CREATE TABLE storage_days (
@@ -81,11 +84,14 @@ CREATE TABLE users (
     service_of  INTEGER UNIQUE REFERENCES organizations (id), -- the organization whose service account this is
     is_active   INTEGER NOT NULL CHECK (is_active IN (0, 1)),
     built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)), -- 1: the operator behind the local socket
+    erased_at   INTEGER, -- since when the user is erased
+    cleaned_at  INTEGER, -- when the last copy of the erased user's personal data was removed
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
 CREATE UNIQUE INDEX users_built_in ON users (built_in) WHERE built_in = 1;
+CREATE INDEX users_to_clean ON users (id) WHERE erased_at IS NOT NULL AND cleaned_at IS NULL;
 
 CREATE TABLE memberships (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
@@ -167,6 +173,14 @@ CREATE TABLE audit_events (
 
 CREATE INDEX audit_events_by_organization ON audit_events (organization_id);
 
+-- What `keyhook apply` has created. A row ends with its object, so a later object of the same name is never taken for it.
+CREATE TABLE applied (
+    id   INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL, -- plan, permission, role, organization, user, member or subscription
+    key  TEXT NOT NULL, -- name, key or public id; of a member: the ids of organization and user, with a slash between them
+    UNIQUE (kind, key)
+) STRICT;
+
 -- ------------------------------------------------------------------------------------------------ events and delivery
 
 CREATE TABLE subscriptions (
@@ -209,6 +223,7 @@ CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
 CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (organization_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
+CREATE INDEX subscriptions_paused ON subscriptions (last_error) WHERE paused = 1; -- last_error names a user
 
 -- The own request headers of subscriptions. They stand apart from the subscriptions, because they may be long, and each
 -- attempt updates its subscription.

@@ -210,11 +210,7 @@ func (m *orderSimulation) inOrderOfPublication() (order []string, places map[str
 
 func TestOrderSimulation(t *testing.T) {
 	t.Parallel()
-	n := *seeds
-	if testing.Short() {
-		n = 2
-	}
-	for seed := range n {
+	for seed := range simulations() {
 		runInVirtualTime(t, fmt.Sprintf("ordered subscriptions get events one at a time and in order, seed %d", seed), func(t *testing.T) {
 			m := &orderSimulation{simulation: simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 2)), faults: newFaults()}}
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -203,16 +205,24 @@ func (m *simulation) compare(sub *simulatedReceiver, sent map[string]int) {
 	}
 }
 
-// For a long run: go test ./dispatch -run TestSimulation -seeds 1000
-var seeds = flag.Int("seeds", 50, "simulations that TestSimulation runs; 2 with -short")
+// For a long run: go test ./dispatch -run Simulation -seeds 1000
+var seeds = flag.Int("seeds", 50, "simulations that each test runs; a fifth of them under the race detector, and 2 with -short")
+
+// simulations returns how many simulations a test runs.
+func simulations() int {
+	build, _ := debug.ReadBuildInfo()
+	switch {
+	case testing.Short():
+		return 2
+	case slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}):
+		return max(*seeds/5, 1)
+	}
+	return *seeds
+}
 
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	n := *seeds
-	if testing.Short() {
-		n = 2
-	}
-	for seed := range n {
+	for seed := range simulations() {
 		runInVirtualTime(t, fmt.Sprintf("everything is delivered once or recorded, seed %d", seed), func(t *testing.T) {
 			m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), faults: newFaults()}
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")

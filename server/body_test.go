@@ -94,6 +94,9 @@ func TestEveryBody(t *testing.T) {
 					t.Errorf("%s: status %d, want %d %s: %s", name, got.StatusCode, tt.status, tt.code, got.body)
 				}
 			}
+			if strings.HasSuffix(r.Pattern, "/erase/") || strings.HasSuffix(r.Pattern, "/close/") {
+				return // without a body, they would end the credential of the other requests: TestDepartures
+			}
 			if got := f.do(t, call{at, bearer(token), "", nil}); !slices.Contains(optional, line(r)) {
 				got.want(t, 400, "body_required")
 			}

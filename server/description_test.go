@@ -172,11 +172,20 @@ func forSessions(r server.Route) bool { return r.Pattern == "/api/v1/session/" }
 
 // ownHeaders are the headers that a handler reads itself.
 var ownHeaders = map[string][]string{
-	"POST /api/v1/events/": {"header Idempotency-Key"},
-	"GET /openapi.yaml/":   {"header If-None-Match"},
-	"GET /openapi.json/":   {"header If-None-Match"},
-	"GET /docs/":           {"header If-None-Match"},
-	"GET /docs/{name}/":    {"header If-None-Match"},
+	"POST /api/v1/events/":                              {"header Idempotency-Key"},
+	"GET /openapi.yaml/":                                {"header If-None-Match"},
+	"GET /openapi.json/":                                {"header If-None-Match"},
+	"GET /docs/":                                        {"header If-None-Match"},
+	"GET /docs/{name}/":                                 {"header If-None-Match"},
+	"POST /api/v1/plans/":                               {"header X-Keyhook-Apply"},
+	"POST /api/v1/permissions/":                         {"header X-Keyhook-Apply"},
+	"POST /api/v1/roles/":                               {"header X-Keyhook-Apply"},
+	"POST /api/v1/organizations/":                       {"header X-Keyhook-Apply"},
+	"PUT /api/v1/organizations/{id}/":                   {"header X-Keyhook-Apply"},
+	"PUT /api/v1/organizations/{id}/members/{user_id}/": {"header X-Keyhook-Apply"},
+	"POST /api/v1/users/":                               {"header X-Keyhook-Apply"},
+	"PUT /api/v1/users/{id}/":                           {"header X-Keyhook-Apply"},
+	"POST /api/v1/webhooks/subscriptions/":              {"header X-Keyhook-Apply"},
 }
 
 func mark(set map[string]bool, names ...string) {

@@ -103,7 +103,9 @@ func (x *exchange) actor() access.Actor {
 	if x.client.IsValid() {
 		ip = x.client.String()
 	}
-	return x.Principal.Actor(ip, x.id)
+	by := x.Principal.Actor(ip, x.id)
+	by.Applying = x.isApplying()
+	return by
 }
 
 // maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a

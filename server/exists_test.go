@@ -17,7 +17,7 @@ func fill(key, sub, event, organization, user, token, attempt, name, permission 
 	return strings.NewReplacer(
 		"api-keys/{id}", "api-keys/"+key, "subscriptions/{id}", "subscriptions/"+sub, "events/{id}", "events/"+event,
 		"organizations/{id}", "organizations/"+organization, "users/{id}", "users/"+user, "{user_id}", user,
-		"{token_id}", token, "{attempt_id}", attempt, "plans/{name}", "plans/"+name, "roles/{name}", "roles/"+name, "{key}", permission,
+		"{token_id}", token, "{attempt_id}", attempt, "plans/{name}", "plans/"+name, "roles/{name}", "roles/"+name, "{kind}", access.KindPermission, "{key}", permission,
 	)
 }
 
@@ -43,7 +43,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	}
 	event := storagetest.Publish(t, f.store, victim, "user.created")
 	f.plan(t, "clerk", true, true, "1")
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, []string{"X-Keyhook-Apply", "true"}}).want(t, 201, "")
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
 	theirs := fill(key.ID, sub.ID, event.ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read")
 

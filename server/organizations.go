@@ -26,14 +26,15 @@ type organizations struct {
 }
 
 type organizationBody struct {
-	ID         string  `json:"id"`
-	Name       string  `json:"name"`
-	Plan       string  `json:"plan"`
-	ExternalID *string `json:"external_id"`
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Plan       string     `json:"plan"`
+	ExternalID *string    `json:"external_id"`
+	ClosedAt   *timestamp `json:"closed_at"`
 }
 
 func newOrganizationBody(o access.Organization) organizationBody {
-	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID}
+	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*timestamp)(o.ClosedAt)}
 }
 
 func (h organizations) create(x *exchange) error {

@@ -94,7 +94,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 	})
 	t.Run("the organization is kept", keep("org"))
 	f.run(t, known, []scenario{
-		ok("organizations are read", "GET "+orgs+"{org}/", "", 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"ext-1"}`),
+		ok("organizations are read", "GET "+orgs+"{org}/", "", 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"ext-1","closed_at":null}`),
 		ok("organizations are moved and renamed", "PATCH "+orgs+"{org}/", `{"plan":"free","name":"ACME","external_id":null}`, 200, `"name":"ACME","plan":"free","external_id":null`),
 		bad("organizations have an existing plan", "PATCH "+orgs+"{org}/", `{"plan":"gold"}`, 422, "", `"field":"plan","code":"unknown_plan"`),
 		bad("organizations need a plan", "POST "+orgs, `{"name":"x"}`, 422, "", `"field":"plan","code":"missing"`),

@@ -20,9 +20,9 @@ func TestPutByExternalID(t *testing.T) {
 	})
 	t.Run("the organization is kept", keep("org"))
 	f.run(t, known, []scenario{
-		ok("finds the same organization again", "PUT "+orgs+"acme", `{"name":"Acme","plan":"growth"}`, 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"acme"}`),
-		ok("changes the organization", "PUT "+orgs+"acme/", `{"name":"ACME","plan":"business"}`, 200, `{"id":"{org}","name":"ACME","plan":"business","external_id":"acme"}`),
-		ok("changes the organization by its id", "PUT "+orgs+"{org}/", `{"name":"Acme","plan":"growth"}`, 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"acme"}`),
+		ok("finds the same organization again", "PUT "+orgs+"acme", `{"name":"Acme","plan":"growth"}`, 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"acme","closed_at":null}`),
+		ok("changes the organization", "PUT "+orgs+"acme/", `{"name":"ACME","plan":"business"}`, 200, `{"id":"{org}","name":"ACME","plan":"business","external_id":"acme","closed_at":null}`),
+		ok("changes the organization by its id", "PUT "+orgs+"{org}/", `{"name":"Acme","plan":"growth"}`, 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"acme","closed_at":null}`),
 		bad("names a plan that does not exist", "PUT "+orgs+"new/", `{"name":"New","plan":"gold"}`, 422, "", `"field":"plan","code":"unknown_plan"`),
 		bad("leaves nothing half done", "GET "+orgs+"new/", "", 404, "not_found"),
 		bad("needs all fields", "PUT "+orgs+"acme/", `{}`, 422, "", `"field":"name","code":"missing"`, `"field":"plan","code":"missing"`),

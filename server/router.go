@@ -146,8 +146,11 @@ func (s *Server) run(x *exchange) error {
 		return x.handle()
 	}
 	s.auth.read(x)
-	x.Needed, x.Last = x.route.needs, access.CheckPermission
+	x.Needed, x.Last = x.needed(), access.CheckPermission
 	if err := s.auth.admit(x); err != nil {
+		return err
+	}
+	if err := x.checkApplyHeader(); err != nil {
 		return err
 	}
 	if x.request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them

@@ -75,6 +75,8 @@ func (h *handlers) table() []route {
 		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
 		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
 		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/applied/", h.applied.list).need(access.PlatformRead).pages(),
+		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite).of(exists(h.applied.find)),
 		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
 		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
 
@@ -103,6 +105,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
+		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
 		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
@@ -113,6 +116,7 @@ func (h *handlers) table() []route {
 		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
 		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
+		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
 		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
 		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
@@ -255,6 +259,7 @@ type handlers struct {
 	audit         audit
 	queue         queue
 	backups       backups
+	applied       applied
 	clock         clocks
 	plans         plans
 	permissions   permissions
@@ -263,6 +268,7 @@ type handlers struct {
 	members       members
 	users         users
 	tokens        tokens
+	departures    departures
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
@@ -288,6 +294,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		audit:         audit{o.Store},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},
+		applied:       applied{o.Store},
 		clock:         clocks{o.Store},
 		plans:         plans{o.Store},
 		permissions:   permissions{o.Store},
@@ -296,6 +303,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},
+		departures:    departures{o.Store},
 	}
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange) error {

@@ -51,9 +51,11 @@ type Store interface {
 	memberStore
 	userStore
 	tokenStore
+	departureStore
 	sessionStore
 	queueStore
 	backupStore
+	appliedStore
 	clockStore
 	healthStore
 }

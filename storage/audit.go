@@ -28,6 +28,15 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if organization == 0 {
 		organization = by.LogOrganization()
 	}
+	by, err := t.present(by)
+	if err != nil {
+		return err
+	}
+	if q, err := t.quota(organization); err != nil {
+		return err
+	} else if q.Closed {
+		by, details = auditOfClosed(by, eventType, details)
+	}
 	if details == nil {
 		details = map[string]any{}
 	}
@@ -41,12 +50,11 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
+	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
+		return err
+	}
 	t.countStored(organization, storedPerAuditLine+len(text))
-	data, err := json.Marshal(struct {
-		Actor   auditActor      `json:"actor"`
-		Target  auditTarget     `json:"target"`
-		Details json.RawMessage `json:"details"`
-	}{newAuditActor(by), about, text})
+	data, err := json.Marshal(publishedData{newAuditActor(by), about, text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
@@ -56,6 +64,13 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	}
 	_, err = s.publish(t, organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
 	return err
+}
+
+// publishedData is the data of the event that publishes an audit event.
+type publishedData struct {
+	Actor   auditActor      `json:"actor"`
+	Target  auditTarget     `json:"target"`
+	Details json.RawMessage `json:"details"`
 }
 
 // auditActor is the actor as subscribers see it. The IP address is only in the log.

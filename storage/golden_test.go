@@ -67,7 +67,9 @@ func fill(t *testing.T, store *storage.Store) {
 	t.Helper()
 	ctx := t.Context()
 	x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("192.0.2.1", "req")}
-	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read", Description: "Read orders"}))
+	applying := x.by
+	applying.Applying = true
+	must[access.Permission](t)(x.CreatePermission(ctx, applying, access.Permission{Key: "orders:read", Description: "Read orders"}))
 	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "refunds:write", Internal: true}))
 	must[access.Role](t)(x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
 	must[access.Plan](t)(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
@@ -125,6 +127,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"roles":         must[[]access.Role](t)(store.Roles(ctx, 0, all)),
 		"organizations": must[[]access.Organization](t)(store.Organizations(ctx, 0, all)),
 		"users":         must[[]access.User](t)(store.Users(ctx, 0, all)),
+		"applied":       must[[]access.Applied](t)(store.Applied(ctx, 0, all)),
 		"queue":         must[webhook.Queue](t)(store.Queue(ctx)),
 		"backlog":       must[webhook.Backlog](t)(store.Backlog(ctx)),
 	}

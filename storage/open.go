@@ -49,8 +49,10 @@ func newStore(o Options) (*Store, error) {
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
+		toClean:    make(chan struct{}, 1),
 	}
 	s.mayRecover.Store(true)
+	s.toClean <- struct{}{}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
 	}
@@ -161,6 +163,15 @@ func (s *Store) directoryHooks() directory.Hooks {
 			if webhooks {
 				s.announceChange(s.with(t))
 			}
+		},
+		UserErased: func(t *sqlite.Tx, was access.User) error { return s.userErased(s.with(t), was) },
+		OrganizationClosed: func(t *sqlite.Tx) {
+			s.with(t).quotas.forget()
+			s.announceChange(s.with(t))
+			s.cleanAfter(t)
+		},
+		CountSubscriptions: func(t *sqlite.Tx, organization int64) (int64, int64, error) {
+			return s.countSubscriptionsOf(s.with(t), organization)
 		},
 		Dependents: dependents,
 		ForgetOrganization: func(t *sqlite.Tx, organization, heir int64) error {

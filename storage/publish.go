@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,7 +17,7 @@ import (
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
 // idempotency key gets the first result again.
 //
-// Faults: Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
+// Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
 // Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
 // counted, although the new events were stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
@@ -373,13 +374,17 @@ func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (c
 }
 
 // checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
-// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
+// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed
+// organization.
 func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {
 		return err
 	}
 	q, err := t.quota(organization)
+	if err == nil && q.Closed {
+		err = directory.ErrClosed
+	}
 	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
 		return err
 	}

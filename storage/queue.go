@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -204,13 +204,15 @@ const (
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
 
-// requireWebhooks refuses if the organization's plan has no webhooks.
+// requireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
 func requireWebhooks(t *tx, organization int64) error {
-	var webhooks bool
-	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
-		return sqlite.Missing(err, "organization")
-	}
-	if !webhooks {
+	q, err := t.quota(organization)
+	switch {
+	case err != nil:
+		return err
+	case q.Closed:
+		return directory.ErrClosed
+	case !q.Webhooks:
 		return fault.New(fault.Forbidden, "plan_capability_required",
 			"The organization's plan does not include webhooks; an operator can change the plan.")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -45,11 +46,12 @@ type quota struct {
 	Bytes int64  `db:"bytes"`                    // includes those of this transaction
 
 	Webhooks bool `db:"webhooks"` // the plan has webhooks
+	Closed   bool `db:"closed"`   // the organization is closed
 }
 
 func newQuotas() quotas { return quotas{cached: map[int64]*quota{}, added: map[int64]int64{}} }
 
-// forget empties the cache. Call it when the plan of an organization changes.
+// forget empties the cache. Call it when the plan of an organization changes, or when an organization is closed.
 func (q *quotas) forget() { clear(q.cached) }
 
 // remove removes an organization that the transaction has deleted.
@@ -88,7 +90,7 @@ func (t *tx) quota(organization int64) (*quota, error) {
 	}
 	q := new(quota)
 	if err := t.Get(q, `
-		SELECT p.name, p.webhooks, p.max_stored_bytes_per_day,
+		SELECT p.name, p.webhooks, p.max_stored_bytes_per_day, o.closed_at IS NOT NULL AS closed,
 		       coalesce((SELECT bytes FROM storage_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
 		return nil, sqlite.Missing(err, "organization")
@@ -102,11 +104,16 @@ func (t *tx) quota(organization int64) (*quota, error) {
 }
 
 // requireStorage refuses bytes that the plan does not allow today. The check is part of the transaction that adds them,
-// so parallel requests cannot exceed the limit. Faults: Limited.
+// so parallel requests cannot exceed the limit. Faults: Limited; Conflict for a closed organization.
 func requireStorage(t *tx, organization int64, bytes int) error {
 	q, err := t.quota(organization)
-	if err != nil || q.Limit == nil || q.Bytes+int64(bytes) <= *q.Limit {
+	switch {
+	case err != nil:
 		return err
+	case q.Closed:
+		return directory.ErrClosed
+	case q.Limit == nil || q.Bytes+int64(bytes) <= *q.Limit:
+		return nil
 	}
 	return fault.New(fault.Limited, "storage_quota_exceeded",
 		"The plan %q allows %d stored bytes per UTC day (max_stored_bytes_per_day). The organization has stored %d today, and this "+

@@ -150,17 +150,23 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 		return eventProgress{after: after}, nil
 	}
 	done := eventProgress{old[len(old)-1].ID, true}
-	old = slices.DeleteFunc(old, func(e oldEvent) bool { return e.Waiting })
-	deliveries, err := s.deleteDeliveries(t, old)
-	if err != nil {
-		return eventProgress{}, err
-	}
-	if deliveries == deliveryBatch {
+	complete, err := s.deleteEvents(t, old)
+	if !complete {
 		done.after = after // the next batch deletes the other deliveries, and then the events
-		return done, nil
 	}
-	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
+}
+
+// deleteEvents deletes those of the events that do not wait. If they have too many deliveries for one transaction, it deletes some
+// of these, and complete is false.
+func (s *Store) deleteEvents(t *tx, events []oldEvent) (complete bool, err error) {
+	events = slices.DeleteFunc(events, func(e oldEvent) bool { return e.Waiting })
+	deliveries, err := s.deleteDeliveries(t, events)
+	if err != nil || deliveries == deliveryBatch {
+		return false, err
+	}
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(events)))
+	return true, err
 }
 
 // eventWaits reports whether an event e has a pending delivery to an open subscription, or an attempt in progress.
@@ -172,9 +178,7 @@ const eventWaits = `EXISTS (
 		d.state = ` + statePending + ` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
 		OR d.state >= ` + stateSending + `))`
 
-// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old. A batch reads every
-// delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single
-// event has more.
+// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
 func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 	events := []int64{}
 	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
@@ -183,6 +187,13 @@ func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
 		return 0, err
 	}
+	return lastWithFewDeliveries(t, events)
+}
+
+// lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads
+// every delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single event has
+// more.
+func lastWithFewDeliveries(t *tx, events []int64) (last int64, err error) {
 	left := deliveryBatch
 	for _, event := range events {
 		var deliveries int

@@ -78,6 +78,7 @@ type Store struct {
 	clock         wallClock
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
+	toClean       chan struct{} // has a value if a user may be erased, or an organization closed; see clean
 }
 
 // Created reports whether Open created the file.

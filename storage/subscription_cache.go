@@ -31,9 +31,9 @@ type cachedSubscription struct {
 	webhook.Health
 	ID           string `db:"public_id"`
 	Organization int64  `db:"organization_id"`
-	Host         string `db:"host"`     // of the URL, normalized
-	Webhooks     bool   `db:"webhooks"` // the plan has webhooks
-	Deleted      bool   `db:"deleted"`
+	Host         string `db:"host"`         // of the URL, normalized
+	Webhooks     bool   `db:"webhooks"`     // the plan has webhooks
+	Deleted      bool   `db:"deleted"`      // the subscription is deleted, or its organization is closed
 	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
 	Ordered      bool   `db:"ordered"`
 
@@ -80,7 +80,8 @@ func (t *tx) cachedSubscription(row int64) (*cachedSubscription, error) {
 	s := new(cachedSubscription)
 	err := t.Get(s, `
 		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused,
-		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted, s.audit_events, s.ordered
+		       s.url AS host, p.webhooks,
+		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted, s.audit_events, s.ordered
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {

@@ -302,6 +302,10 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
 	} else if c.IsActive != nil {
+		by, err := t.present(by)
+		if err != nil {
+			return err
+		}
 		sub.Health = sub.Deactivate(by.Name)
 	}
 	if c.SetRateLimit {
@@ -341,18 +345,27 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		if err != nil {
 			return err
 		}
-		row := sub.RowID
-		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
+		if err := s.removeSubscription(t, sub.RowID, sub.Health); err != nil {
 			return err
 		}
-		if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
-			return err
-		}
-		s.countSubscription(t, sub.Health, -1)
-		t.OnCommit(func() { s.pending.remove(row) })
-		s.announceChange(t, row)
-		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, row}, nil)
+		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
 	})
+}
+
+// removeSubscription deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
+func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) error {
+	if _, err := t.Exec(`
+		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
+		WHERE id = ?2`, t.Now(), row); err != nil {
+		return err
+	}
+	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
+		return err
+	}
+	s.countSubscription(t, health, -1)
+	t.OnCommit(func() { s.pending.remove(row) })
+	s.announceChange(t, row)
+	return nil
 }
 
 // dropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
@@ -412,7 +425,8 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, s.deleted_at IS NOT NULL AS deleted,
+		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
+		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted,
 		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
 		FROM subscriptions s`+subscriptionJoins+`
 		WHERE s.id = ?`, subscription); err != nil {
@@ -422,6 +436,9 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Health: row.Health,
 		Open: (row.Active() || s.policy.ProbesDisabled(row.Health)) && row.Webhooks && !row.Deleted && s.Hold() == nil,
+	}
+	if row.Deleted {
+		return target, nil // it has no secret
 	}
 	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {

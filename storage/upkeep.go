@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,9 @@ const (
 
 // upkeep does the background work until ctx ends. It logs a failure and tries again later.
 func (s *Store) upkeep(ctx context.Context) {
+	var cleaning sync.WaitGroup
+	cleaning.Go(func() { s.clean(ctx) })
+	defer cleaning.Wait()
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
 	usageSavedAt, cleanedAt := time.Now(), time.Now()

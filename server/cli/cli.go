@@ -49,7 +49,7 @@ server on another machine, give --url and --token.`,
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newApply())
 	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema), newAlert())
 	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {
@@ -70,7 +70,7 @@ var groups = []struct {
 	commands  []string // without the nouns
 }{
 	{groupServer, "Run a server:", []string{"serve", "config", "alert", "backup", "restore", "rekey", "healthcheck", "doctor"}},
-	{groupClients, "Talk to a server:", []string{"api", "token"}},
+	{groupClients, "Talk to a server:", []string{"apply", "api", "token"}},
 	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
 }
 

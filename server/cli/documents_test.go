@@ -15,7 +15,7 @@ import (
 
 var (
 	linkOf    = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:keyhook|\./keyhook) (listen|verify|bench|demo|config|backup|restore|rekey|doctor|healthcheck)\b([^|&#\n]*)`)
+	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:keyhook|\./keyhook) (apply|listen|verify|bench|demo|config|backup|restore|rekey|doctor|healthcheck)\b([^|&#\n]*)`)
 	flagOf    = regexp.MustCompile(`\s(--[a-z][a-z_.-]*)`)
 )
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 
+	"github.com/keyhook/keyhook/server/cli/apply"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/disk"
@@ -12,7 +13,7 @@ import (
 const (
 	ExitOK      = 0
 	ExitFailure = 1  // the command began and failed
-	ExitUsage   = 2  // the command line or the settings are wrong; another try cannot help
+	ExitUsage   = 2  // the command line, the settings or the file of apply are wrong; another try cannot help
 	ExitNewer   = 3  // the database was written by a newer version
 	ExitFile    = 4  // the file is not the expected database, or it is damaged or lost
 	ExitKey     = 5  // the encryption key is missing or wrong
@@ -45,10 +46,11 @@ var codes = []struct {
 // exitCode returns the exit code for the error of a command that has begun.
 func exitCode(err error) int {
 	var problems config.Problems
+	var wrongFile apply.Problems
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &problems):
+	case errors.As(err, &problems), errors.As(err, &wrongFile):
 		return ExitUsage
 	}
 	for _, c := range codes {

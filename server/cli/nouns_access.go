@@ -12,6 +12,9 @@ var (
 // externalIDField is the id of a thing in the product that uses Keyhook.
 var externalIDField = field{member: "external_id", usage: "id in your own product; \"\" removes the id", value: textOrNull}
 
+// dryRunField asks what a request would end.
+var dryRunField = []field{{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean}}
+
 var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts and servers of customers", verbs: []action{
 	{
 		use: "list", short: "List the API keys of an organization", example: "list --status all\nlist --organization all --prefix svc_AbCdEf",
@@ -74,7 +77,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
 		use: "list", short: "List the organizations", example: "list --all",
-		method: "GET", path: pathOrganizations, columns: "id name plan external_id",
+		method: "GET", path: pathOrganizations, columns: "id name plan external_id closed_at",
 	},
 	{
 		use: "get ORGANIZATION", short: "Show an organization", example: "get org_01h455vb4pex5vsknk084sn02q",
@@ -111,6 +114,17 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		method: "DELETE", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, done: "Deleted organization %s.",
 	},
 	{
+		use: "close ORGANIZATION", short: "Close an organization that leaves: end its credentials, and remove its data",
+		long: "From the answer on, nothing is sent for the organization, and it takes nothing new. The server then removes its data.\n" +
+			"Repeat the command with the id to see whether that is complete. Its users stay: first erase those who leave with it.",
+		example: "close org_01h455vb4pex5vsknk084sn02q --dry-run\nclose org_01h455vb4pex5vsknk084sn02q --yes",
+		method:  "POST", path: pathOrganizations + "{}/close/", arguments: []argument{organizationArgument},
+		body:    dryRunField,
+		preview: pathOrganizations + "{}/close/",
+		question: "Close this organization for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {members} memberships, " +
+			"{subscriptions} subscriptions, {pending_deliveries} pending deliveries. Its events are deleted.",
+	},
+	{
 		use: "members ORGANIZATION", short: "List the members of an organization", example: "members org_01h455vb4pex5vsknk084sn02q",
 		method: "GET", path: pathOrganizations + "{}/members/", arguments: []argument{organizationArgument}, columns: "user_id kind email name role", id: "user_id",
 	},
@@ -131,7 +145,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 var userNoun = noun{name: "users", short: "Users: people and machines that are members of organizations", verbs: []action{
 	{
 		use: "list", short: "List the users", example: "list --all",
-		method: "GET", path: pathUsers, columns: "id kind email name external_id is_active",
+		method: "GET", path: pathUsers, columns: "id kind email name external_id is_active erased_at",
 	},
 	{
 		use: "get USER", short: "Show a user", example: "get usr_01h455vb4pex5vsknk084sn02q",
@@ -168,6 +182,17 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		use: "delete USER", short: "Delete a user who never had a membership or a credential", example: "delete usr_01h455vb4pex5vsknk084sn02q",
 		method: "DELETE", path: pathUsers + "{}/", arguments: []argument{userArgument}, done: "Deleted user %s.",
+	},
+	{
+		use: "erase USER", short: "Erase a person who leaves: remove the name, the e-mail address and the external id",
+		long: "The user's credentials and memberships end. API keys that belong to the user end, too; those of service accounts go on.\n" +
+			"The audit log keeps the id. The server then removes the copies of the data. Repeat the command with the id to see\n" +
+			"whether that is complete.",
+		example: "erase usr_01h455vb4pex5vsknk084sn02q --dry-run\nerase usr_01h455vb4pex5vsknk084sn02q --yes",
+		method:  "POST", path: pathUsers + "{}/erase/", arguments: []argument{userArgument},
+		body:     dryRunField,
+		preview:  pathUsers + "{}/erase/",
+		question: "Erase this user for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {memberships} memberships.",
 	},
 	{
 		use: "tokens USER", short: "List the access tokens of a user", long: "To create an access token, use \"keyhook token create\".",

@@ -149,7 +149,7 @@ func TestCommands(t *testing.T) {
 			s := newStub(t, says(404, "application/problem+json", `{"detail":"seen"}`))
 			for typed := range strings.Lines(example) {
 				words := shellWords(typed)
-				if strings.ContainsAny(typed, "<…") || slices.Contains(words, "--url") {
+				if strings.ContainsAny(typed, "<…") || slices.Contains(words, "--url") || slices.Contains(words, "-f") {
 					continue // it reads a file, contains a placeholder, or has a --url of its own
 				}
 				code, _, stderr := run(t, append(words[1:], "--url="+s.URL, "--token="+aToken))

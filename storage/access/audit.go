@@ -30,9 +30,11 @@ const (
 	OrganizationCreated   = "organization_created"
 	OrganizationUpdated   = "organization_updated"
 	OrganizationDeleted   = "organization_deleted"
+	OrganizationClosed    = "organization_closed"
 	UserCreated           = "user_created"
 	UserUpdated           = "user_updated"
 	UserDeleted           = "user_deleted"
+	UserErased            = "user_erased"
 	MemberSet             = "member_set"
 	MemberRemoved         = "member_removed"
 	AccessTokenCreated    = "access_token_created"
@@ -43,6 +45,7 @@ const (
 	QueueReleased         = "queue_released"
 	QueueDiscarded        = "queue_discarded"
 	ClockAccepted         = "clock_accepted"
+	AppliedForgotten      = "applied_forgotten"
 	BackupCreated         = "backup_created"
 	DatabaseRestored      = "database_restored"
 )
@@ -53,9 +56,10 @@ var auditTypes = []string{
 	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
 	SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, SubscriptionDiscarded, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
-	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
+	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
+	UserErased,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
-	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
+	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
 }
 
 // AuditTypes returns the types of all audit events, as a copy.
@@ -86,6 +90,7 @@ type Actor struct {
 	RequestID    string `db:"request_id"`
 
 	Authority Authority `db:"-"` // the credential; zero for the appliance itself, which grants nothing
+	Applying  bool      `db:"-"` // for `keyhook apply`: Keyhook remembers what the actor creates, see Applied
 }
 
 // LogOrganization returns the organization whose audit log records changes to the whole instance, such as to a role or a

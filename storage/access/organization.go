@@ -10,6 +10,8 @@ type Organization struct {
 	Name       string  `db:"name"`
 	Plan       string  `db:"plan"`
 	ExternalID *string `db:"external_id"` // the host product's own id, unique
+	ClosedAt   *int64  `db:"closed_at"`   // nil unless the organization is closed
+	CleanedAt  *int64  `db:"cleaned_at"`  // nil unless the closure is complete
 	CreatedAt  int64   `db:"created_at"`
 	UpdatedAt  int64   `db:"updated_at"`
 }
@@ -36,6 +38,8 @@ type User struct {
 	ServiceOf  *int64  `db:"service_of"`  // row id of the organization whose service account this is; nil for a person
 	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
 	BuiltIn    bool    `db:"built_in"`    // the user of the local socket: operator of every organization, never changed
+	ErasedAt   *int64  `db:"erased_at"`   // nil unless the user is erased
+	CleanedAt  *int64  `db:"cleaned_at"`  // nil unless the erasure is complete
 	CreatedAt  int64   `db:"created_at"`
 	UpdatedAt  int64   `db:"updated_at"`
 }

@@ -124,12 +124,16 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 // notRevoked refuses a credential that was revoked after its request began: it must not create another credential.
 func notRevoked(t *sqlite.Tx, a access.Authority) error {
 	if a.Key != 0 {
-		if err := refuseIf(t, refusedKey.revoked(), "SELECT 1 FROM api_keys WHERE id = ? AND revoked_at IS NOT NULL", a.Key); err != nil {
+		if err := refuseIf(t, refusedKey.revoked(), `
+			SELECT 1 FROM api_keys k JOIN organizations o ON o.id = k.organization_id
+			WHERE k.id = ? AND coalesce(k.revoked_at, o.closed_at) IS NOT NULL`, a.Key); err != nil {
 			return err
 		}
 	}
 	if a.Token != 0 {
-		return refuseIf(t, refusedToken.revoked(), "SELECT 1 FROM access_tokens WHERE id = ? AND revoked_at IS NOT NULL", a.Token)
+		return refuseIf(t, refusedToken.revoked(), `
+			SELECT 1 FROM access_tokens a JOIN organizations o ON o.id = a.organization_id
+			WHERE a.id = ? AND coalesce(a.revoked_at, o.closed_at) IS NOT NULL`, a.Token)
 	}
 	return nil
 }

@@ -100,9 +100,9 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 	})
 }
 
-// membership returns the organization and the changeableUser of a membership, which need not exist. Faults: NotFound.
+// membership returns the openOrganization and the changeableUser of a membership, which need not exist. Faults: NotFound; Conflict.
 func membership(t *sqlite.Tx, organization, user string) (in access.Organization, who access.User, err error) {
-	if in, err = organizationNamed(t, organization); err != nil {
+	if in, err = openOrganization(t, organization); err != nil {
 		return in, who, err
 	}
 	who, err = changeableUser(t, user)

@@ -12,7 +12,7 @@ import (
 )
 
 const selectOrganizations = `
-	SELECT o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.created_at, o.updated_at
+	SELECT o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.cleaned_at, o.created_at, o.updated_at
 	FROM organizations o JOIN plans p ON p.id = o.plan_id`
 
 // Organizations lists the organizations, newest first.
@@ -62,7 +62,7 @@ func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.O
 // Invalid if the plan is unknown.
 func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, name, plan string) (access.Put[access.Organization], error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
-		before, err := organizationNamed(t, id)
+		before, err := openOrganization(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
 			put.Created = true
 			put.Is, err = d.createOrganization(t, by, access.Organization{Name: name, Plan: plan, ExternalID: &id})
@@ -88,7 +88,7 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, na
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
-		before, err := organizationNamed(t, id)
+		before, err := openOrganization(t, id)
 		if err != nil {
 			return before, err
 		}
@@ -218,6 +218,18 @@ func organizationNamed(t *sqlite.Tx, id string) (access.Organization, error) {
 	err := t.Get(&o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
 	return o, sqlite.Missing(err, "organization")
 }
+
+// openOrganization is organizationNamed for a change. Faults: also Conflict for a closed organization.
+func openOrganization(t *sqlite.Tx, id string) (access.Organization, error) {
+	o, err := organizationNamed(t, id)
+	if err == nil && o.ClosedAt != nil {
+		err = ErrClosed
+	}
+	return o, err
+}
+
+// ErrClosed refuses a change of a closed organization.
+var ErrClosed = fault.New(fault.Conflict, "organization_closed", "This organization is closed and takes nothing new; create a new organization.")
 
 func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {
 	return t.Insert(`

@@ -195,8 +195,8 @@ func TestLoweredPlan(t *testing.T) {
 		if err := x.RunStatement(t.Context(), `
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
 				INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, audit_events, description, status, consecutive_failures,
-					last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at)
-				SELECT public_id || i, organization_id, url, url_at, event_types, audit_events, description, status, 0, '', 1, 0, 0, 0, secret, 0, birth, 0, 0
+					last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, ordered)
+				SELECT public_id || i, organization_id, url, url_at, event_types, audit_events, description, status, 0, '', 1, 0, 0, 0, secret, 0, birth, 0, 0, 0
 				FROM subscriptions, n WHERE id = ?`, sub.RowID); err != nil {
 			t.Fatal(err)
 		}

@@ -125,7 +125,7 @@ const actingRole = `
 	LEFT JOIN roles r ON r.id = CASE u.built_in WHEN 1 THEN (SELECT id FROM roles WHERE name = '` + access.RoleOperator + `') ELSE m.role_id END`
 
 // Each of these statements reads everything about the principal of a credential c. It is one statement, so that no write can
-// come in between.
+// come in between. The credentials of a closed organization count as revoked, and its memberships as ended.
 const (
 	principalColumns = `
 	u.id AS "user.id", u.public_id AS "user.public_id", coalesce(u.email, '') AS "user.email", u.name AS "user.name",
@@ -142,14 +142,14 @@ const (
 	JOIN users u ON u.id = c.user_id
 	JOIN organizations o ON o.id = c.organization_id
 	JOIN plans p ON p.id = o.plan_id
-	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id` + actingRole
+	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id AND o.closed_at IS NULL` + actingRole
 
 	byDigest = " WHERE c.digest = ?"
 
 	keyColumns = `
 	SELECT c.id AS "key.id", c.public_id AS "key.public_id", o.public_id AS "key.organization_public_id", u.public_id AS "key.created_by",
 	c.name AS "key.name", c.scope AS "key.scope", c.key_prefix AS "key.key_prefix", c.window_id AS "key.window_id",
-	c.created_at AS "key.created_at", c.expires_at AS "key.expires_at", c.last_used_at AS "key.last_used_at", c.revoked_at AS "key.revoked_at",
+	c.created_at AS "key.created_at", c.expires_at AS "key.expires_at", c.last_used_at AS "key.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "key.revoked_at",
 	c.metadata AS "key.metadata",` +
 		principalColumns + ` FROM api_keys c` + principalJoins
 
@@ -161,7 +161,7 @@ const (
 	tokenColumns = `
 	c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
 	o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
-	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", c.revoked_at AS "token.revoked_at",`
+	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "token.revoked_at",`
 )
 
 // principalRow is a row of these statements. Key, Token and Session are nil for other sorts of credentials.

@@ -52,7 +52,7 @@ func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, orga
 		if err := maySignIn(holder); err != nil {
 			return made, err
 		}
-		in, err := organizationNamed(t, organization)
+		in, err := openOrganization(t, organization)
 		if err != nil {
 			return made, unknownField(err, "organization_id", "organization")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const userColumns = "id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, created_at, updated_at"
+const userColumns = "id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, erased_at, cleaned_at, created_at, updated_at"
 
 // Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
@@ -199,12 +199,13 @@ func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) er
 }
 
 // requireAnotherOperator refuses to end a user's memberships if no active operator would be left. An organization of 0 means
-// the memberships of all organizations.
+// the memberships of all organizations, and a user of 0 those of all users.
 func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
 	const operators = `
 		SELECT 1 FROM memberships m JOIN roles r ON r.id = m.role_id JOIN users u ON u.id = m.user_id
-		WHERE r.name = ?3 AND u.is_active = 1 AND `
-	const meant = `(m.user_id = ?1 AND (?2 = 0 OR m.organization_id = ?2))`
+		JOIN organizations o ON o.id = m.organization_id
+		WHERE r.name = ?3 AND u.is_active = 1 AND o.closed_at IS NULL AND `
+	const meant = `(?1 IN (0, m.user_id) AND ?2 IN (0, m.organization_id))`
 	return refuseIf(t,
 		fault.New(fault.Conflict, "last_operator", "This is the last active operator; make another user operator first."),
 		"SELECT 1 WHERE EXISTS ("+operators+meant+") AND NOT EXISTS ("+operators+"NOT "+meant+")",
@@ -226,8 +227,18 @@ func user(t *sqlite.Tx, row int64) (access.User, error) {
 	return u, sqlite.Missing(err, "user")
 }
 
-// changeableUser returns the user with an id or an external id, for a change. Faults: NotFound; Conflict for the built-in user.
-func changeableUser(t *sqlite.Tx, id string) (found access.User, err error) {
+// changeableUser returns the user with an id or an external id, for a change. Faults: NotFound; Conflict for the built-in user and
+// for an erased user.
+func changeableUser(t *sqlite.Tx, id string) (access.User, error) {
+	found, err := personNamed(t, id)
+	if err == nil && found.ErasedAt != nil {
+		err = fault.New(fault.Conflict, "user_erased", "This user is erased and cannot be used again; create a new user.")
+	}
+	return found, err
+}
+
+// personNamed is changeableUser for a user who may be erased.
+func personNamed(t *sqlite.Tx, id string) (found access.User, err error) {
 	if err := t.Get(&found, "SELECT "+userColumns+" FROM users"+whereNamed(access.UserID, id), id); err != nil {
 		return found, sqlite.Missing(err, "user")
 	}

@@ -37,8 +37,8 @@ func (p problem) Error() string {
 	return b.String()
 }
 
-// refusal returns the error for a response that is no success.
-func (c Client) refusal(r Response) error {
+// Refusal returns the error for a response that is no success.
+func (c Client) Refusal(r Response) error {
 	if r.Status >= 300 && r.Status < 400 {
 		return fault.Advise(fmt.Errorf("%s redirects to %s", c.Base, output.Quote(r.Header.Get("Location"))), "give that URL with --%s", FlagURL)
 	}

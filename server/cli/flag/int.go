@@ -1,4 +1,5 @@
-// Package flag owns the flags that several commands define. It does not know the commands.
+// Package flag owns the flags that several commands define, and the files that hold the values of flags. It does not know the
+// commands.
 package flag
 
 import (

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/apply"
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// newApply returns the command that makes a server as a file says.
+func newApply() *cobra.Command {
+	var o apply.Options
+	cmd := &cobra.Command{
+		Use:   "apply",
+		Short: "Make plans, organizations, users and subscriptions as a file says",
+		Long: `Make plans, permissions, roles, organizations, users, members and subscriptions as a YAML file says. The command prints
+the difference between the file and the server, and then makes the changes. A second run changes nothing. If a run fails, run
+the same command again: nothing is made twice.
+
+A mistake in the file is found before anything is changed. Then the exit code is 2.
+
+  plans:
+    - {name: startup, api_keys: true, webhooks: true, api_rate_limit_per_minute: 600}
+  organizations:
+    - {external_id: customer-7, name: Customer 7, plan: startup}
+  users:
+    - {external_id: ada, name: Ada, email: ada@example.com}
+  members:
+    - {organization: customer-7, user: ada, role: owner}
+  subscriptions:
+    - {organization: customer-7, external_id: orders, url: "https://example.com/hook", event_types: [order.*]}
+
+The document /docs/apply/ of the server has all fields.`,
+		Example: `  keyhook apply -f customers.yaml --dry-run
+  keyhook apply -f customers.yaml --secrets-file secrets.jsonl
+  keyhook apply -f customers.yaml --prune`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runApply(cmd, o) },
+	}
+	client.Flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.File, "file", "f", "", "the YAML `file`; - reads the standard input")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "print the difference and change nothing")
+	flags.BoolVar(&o.Prune, "prune", false, "also remove what an earlier apply created and the file no longer has")
+	flags.StringVar(&o.SecretsFile, "secrets-file", "", "append the secrets of new subscriptions to this `file` (default: print them)")
+	must(cmd.PersistentFlags().MarkHidden(client.FlagOrganization))
+	return cmd
+}
+
+func runApply(cmd *cobra.Command, o apply.Options) error {
+	if o.File == "" {
+		return output.UsageError{Err: errors.New("--file is missing")}
+	}
+	if cmd.Flags().Changed(client.FlagOrganization) {
+		return output.UsageError{Err: fmt.Errorf("--%s has no meaning here: the file names the organizations", client.FlagOrganization)}
+	}
+	out, err := output.New(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := client.Connect(cmd)
+	if err != nil {
+		return err
+	}
+	o.In = cmd.InOrStdin()
+	return apply.Run(UntilSignal(cmd.Context()), c, out, o)
+}

@@ -1,0 +1,340 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/cli/apply"
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// target is a server to apply files to.
+type target struct {
+	client.Client
+	writes  atomic.Int64 // requests that may change something
+	failAt  int64        // the write that fails: its connection breaks; 0 fails none
+	isAfter bool         // it breaks after the server has done the work
+	stop    func()
+}
+
+// serve starts a server on a new database.
+func serve(t *testing.T) *target {
+	t.Helper()
+	store, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")))
+	s, err := server.New(server.Options{
+		Store: store, Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &target{}
+	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fails := r.Method != "GET" && f.writes.Add(1) == f.failAt
+		if fails && !f.isAfter {
+			panic(http.ErrAbortHandler)
+		}
+		if fails {
+			w = httptest.NewRecorder()
+		}
+		s.Handler().ServeHTTP(w, r)
+		if fails {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	listening.Config.ErrorLog = nil
+	f.Client = client.Client{Base: listening.URL, Authorization: "Bearer " + storagetest.OperatorToken}
+	f.stop = func() { listening.Close(); stop() }
+	t.Cleanup(f.stop)
+	return f
+}
+
+type noTester struct{}
+
+func (noTester) Test(context.Context, int64, string) (webhook.Attempt, error) {
+	return webhook.Attempt{}, nil
+}
+
+// apply applies a file and returns what was printed.
+func (f *target) apply(t *testing.T, file string, o apply.Options) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	if o.File == "" {
+		o.File, o.In = "-", strings.NewReader(file)
+	}
+	err := apply.Run(t.Context(), f.Client, output.Printer{Out: &out, Notes: io.Discard}, o)
+	return out.String(), err
+}
+
+// do makes a request by hand, and returns the body of the response.
+func (f *target) do(t *testing.T, method, path, body string, organization ...string) map[string]any {
+	t.Helper()
+	c := f.Client
+	if len(organization) > 0 {
+		c.Organization = organization[0]
+	}
+	var content []byte
+	if body != "" {
+		content = []byte(body)
+	}
+	got, err := c.Do(t.Context(), method, "/api/v1/"+path, content)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	result := map[string]any{}
+	if len(got) > 0 {
+		if err := json.Unmarshal(got, &result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return result
+}
+
+const small = `
+plans:
+  - {name: startup, webhooks: true, api_rate_limit_per_minute: 600}
+organizations:
+  - {external_id: customer-7, name: Customer 7, plan: startup}
+users:
+  - {external_id: ada, name: Ada, email: ada@example.com}
+members:
+  - {organization: customer-7, user: ada, role: owner}
+subscriptions:
+  - {organization: customer-7, external_id: orders, url: "https://EXAMPLE.com/hook", event_types: [order.*, order.paid]}
+`
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	t.Run("prints the difference, makes it, and then finds nothing to do", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		printed, err := f.apply(t, small, apply.Options{DryRun: true})
+		if want := "+ plan startup  webhooks true  api_rate_limit_per_minute 600\n" +
+			"+ organization customer-7  name \"Customer 7\"  plan startup\n" +
+			"+ user ada  name Ada  email ada@example.com\n+ member customer-7/ada  role owner\n" +
+			"+ subscription customer-7/orders  url https://example.com/…  event_types [order.* order.paid]\n= 0 unchanged\n"; printed != want || err != nil {
+			t.Errorf("error %v, printed:\n%s\nwant:\n%s", err, printed, want)
+		}
+		if n := f.writes.Load(); n > 0 {
+			t.Errorf("the dry run made %d writes", n)
+		}
+		if printed, err = f.apply(t, small, apply.Options{}); err != nil || strings.Count(printed, "\nsecret of customer-7/orders: whsec_") != 1 {
+			t.Fatalf("error %v, printed:\n%s", err, printed)
+		}
+		before := f.writes.Load()
+		if printed, err = f.apply(t, small, apply.Options{Prune: true}); err != nil || printed != "= 5 unchanged\n" || f.writes.Load() != before {
+			t.Errorf("error %v, %d writes, printed:\n%s", err, f.writes.Load()-before, printed)
+		}
+	})
+	t.Run("changes the fields of the file only, if the object was there before", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.do(t, "POST", "plans/", `{"name":"pro","webhooks":true,"api_rate_limit_per_minute":1,"max_subscriptions":7}`)
+		printed, err := f.apply(t, "plans: [{name: pro, api_rate_limit_per_minute: null}]", apply.Options{})
+		if err != nil || printed != "~ plan pro  api_rate_limit_per_minute 1 -> null\n= 0 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+		if got := f.do(t, "GET", "plans/pro/", ""); got["webhooks"] != true || got["max_subscriptions"] != 7.0 {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("gives the fields that the file leaves out their usual value, if apply created the object", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		for _, file := range []string{
+			"plans: [{name: pro, webhooks: true, max_api_keys: 3, api_rate_limit_per_minute: 1}]", "plans: [{name: pro, api_rate_limit_per_minute: 1}]",
+		} {
+			if _, err := f.apply(t, file, apply.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := f.do(t, "GET", "plans/pro/", ""); got["webhooks"] != false || got["max_api_keys"] != nil {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("refuses another value of a field that never changes, and leaves it alone if the file does", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		for _, file := range []string{`{key: "a:b", internal: true}`, `{key: "a:b"}`} {
+			if _, err := f.apply(t, "permissions: ["+file+"]", apply.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := f.apply(t, `permissions: [{key: "a:b", internal: false}]`, apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), "internal: this never changes after the creation, and it is true on the server") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("refuses a subscription on a plan without webhooks before it changes anything", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
+		if err == nil || !strings.Contains(err.Error(), `subscription "customer-7/orders": the plan of the organization has no webhooks`) || f.writes.Load() > 0 {
+			t.Errorf("error %v, %d writes", err, f.writes.Load())
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	t.Run("never prunes what it did not create, even after a change", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.do(t, "POST", "users/", `{"email":"hand@example.com","external_id":"hand"}`)
+		if _, err := f.apply(t, "users: [{external_id: hand, name: Hand, email: hand@example.com}, {external_id: x, name: X, email: x@example.com}]", apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if printed, err := f.apply(t, "users: []", apply.Options{Prune: true}); err != nil || printed != "- user x\n= 0 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+		if got := f.do(t, "GET", "users/hand/", ""); got["name"] != "Hand" {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("closes an organization that has something, and says first what ends with it", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f.do(t, "POST", "webhooks/subscriptions/", `{"url":"https://hand.example/"}`, "customer-7")
+		file, _, _ := strings.Cut(small, "organizations:")
+		for _, dry := range []bool{true, false} {
+			printed, err := f.apply(t, file, apply.Options{Prune: true, DryRun: dry})
+			if want := "- subscription customer-7/orders\n- member customer-7/ada\n- user ada\n- organization customer-7  members 1  subscriptions 2\n= 1 unchanged\n"; err != nil || printed != want {
+				t.Errorf("error %v, printed:\n%s", err, printed)
+			}
+		}
+		if printed, err := f.apply(t, file, apply.Options{Prune: true}); err != nil || printed != "= 1 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+		if printed, err := f.apply(t, small, apply.Options{Prune: true}); err != nil || !strings.HasPrefix(printed, "+ organization customer-7 ") {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+	})
+	t.Run("refuses to prune what the file still needs", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(small, "600}\n")
+		_, err := f.apply(t, rest, apply.Options{Prune: true})
+		if err == nil || !strings.Contains(err.Error(), `standard input:2: plan: --prune would remove the plan "startup", which is no longer in the file`) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("says what stays because something depends on it", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, "plans: [{name: pro, api_rate_limit_per_minute: 1}]", apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f.do(t, "POST", "organizations/", `{"name":"By hand","plan":"pro"}`)
+		_, err := f.apply(t, "plans: []", apply.Options{Prune: true})
+		if err == nil || !strings.Contains(err.Error(), "plan pro: Conflict: This plan cannot be removed") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	read := func(t *testing.T, name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	t.Run("go to the file, which only its owner can read, and not to the output", func(t *testing.T) {
+		t.Parallel()
+		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
+		printed, err := f.apply(t, small, apply.Options{SecretsFile: name})
+		info, statErr := os.Stat(name)
+		if err != nil || statErr != nil || strings.Contains(printed, "whsec_") || info.Mode().Perm() != 0o600 {
+			t.Fatalf("errors %v, %v, mode %v, printed:\n%s", err, statErr, info.Mode(), printed)
+		}
+		if got := read(t, name); !strings.HasPrefix(got, `{"organization":"customer-7","external_id":"orders","secret":"whsec_`) || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s", got)
+		}
+	})
+	t.Run("are checked to be writable before anything changes", func(t *testing.T) {
+		t.Parallel()
+		f, open := serve(t), filepath.Join(t.TempDir(), "open")
+		if err := os.WriteFile(open, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{open, t.TempDir(), "/nowhere/secrets"} {
+			if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+		if n := f.writes.Load(); n > 0 {
+			t.Errorf("%d writes", n)
+		}
+	})
+	t.Run("are in the file if the connection breaks after the server created the subscription", func(t *testing.T) {
+		t.Parallel()
+		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
+		f.failAt, f.isAfter = 5, true
+		if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil {
+			t.Fatal("no error")
+		}
+		if printed, err := f.apply(t, small, apply.Options{SecretsFile: name}); err != nil || printed != "= 5 unchanged\n" {
+			t.Fatalf("error %v, printed:\n%s", err, printed)
+		}
+		if got := read(t, name); strings.Count(got, "whsec_") != 1 {
+			t.Errorf("%s", got)
+		}
+	})
+	t.Run("are taken out of the file again if the server refuses the subscription", func(t *testing.T) {
+		t.Parallel()
+		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
+		if err := os.WriteFile(name, []byte("{\"torn\":"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.apply(t, strings.ReplaceAll(small, "https://EXAMPLE.com", "http://10.0.0.1"), apply.Options{SecretsFile: name})
+		if err == nil || !strings.Contains(err.Error(), "standard input:11: subscription customer-7/orders: ") || !strings.Contains(err.Error(), "url: ") ||
+			!strings.Contains(err.Error(), "4 of 5 changes are made") {
+			t.Errorf("error %v", err)
+		}
+		if got := read(t, name); got != "{\"torn\":\n" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("are imported from a file, relative to the file that names it, and never printed", func(t *testing.T) {
+		t.Parallel()
+		f, dir := serve(t), t.TempDir()
+		file := filepath.Join(dir, "keyhook.yaml")
+		for name, text := range map[string]string{
+			file:                             strings.Replace(small, "event_types: [order.*, order.paid]", "secret_file: old.secret, headers_file: headers", 1),
+			filepath.Join(dir, "old.secret"): "an-old-secret-of-32-characters!!\n", filepath.Join(dir, "headers"): "X-Token: hush-hush\n",
+		} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		printed, err := f.apply(t, "", apply.Options{File: file})
+		if err != nil || !strings.Contains(printed, "headers [x-token]") || strings.Contains(printed, "ecret") || strings.Contains(printed, "hush") {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+		if printed, err := f.apply(t, "", apply.Options{File: file}); err != nil || printed != "= 5 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package flag
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// maxFile is the most bytes of a file with the value of a flag: more than ten headers of the longest values.
+const maxFile = 64 << 10
+
+// ReadFile returns the content of a small file, or of in for "-". The value may be a secret. Errors show neither the value nor the
+// path, because people sometimes write the secret itself there.
+func ReadFile(in io.Reader, path string) (string, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
+	case len(text) > maxFile:
+		return "", fmt.Errorf("the file must not be larger than %d KiB", maxFile>>10)
+	}
+	return string(text), nil
+}
+
+func withoutPath(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// Secret returns the signing secret in the text of a file.
+func Secret(text string) (string, error) {
+	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+	if len(text) < webhook.MinSecret || len(text) > webhook.MaxSecret || !webhook.ValidSecret(text) {
+		return "", fmt.Errorf("the file must have %d to %d visible ASCII characters; behind %s, they must be padded base64",
+			webhook.MinSecret, webhook.MaxSecret, webhook.SecretPrefix)
+	}
+	return text, nil
+}
+
+// Headers returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
+func Headers(text string) (map[string]any, error) {
+	headers := map[string]any{}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, hasValue := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		_, isTwice := headers[name]
+		switch {
+		case !webhook.ValidHeaderName(name):
+			return nil, fmt.Errorf("line %d of the file must be \"Name: value\"", n)
+		case isTwice:
+			return nil, fmt.Errorf("line %d of the file repeats a name", n)
+		case hasValue && (value == "" || !webhook.ValidHeaderValue(value)):
+			return nil, fmt.Errorf("the value in line %d of the file must have printable ASCII characters", n)
+		}
+		headers[name] = nil
+		if hasValue {
+			headers[name] = value
+		}
+	}
+	return headers, nil
+}

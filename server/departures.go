@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// departureStore is the part of the store that the endpoints use when a person or a customer leaves.
+type departureStore interface {
+	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	// CountErasure says what EraseUser would end.
+	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	CloseOrganization(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+	// CountClosure says what CloseOrganization would end.
+	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+}
+
+// departures are the endpoints for people and customers who leave.
+type departures struct{ store departureStore }
+
+type erasureBody struct {
+	ID           string     `json:"id"`
+	ErasedAt     *timestamp `json:"erased_at"`
+	Complete     bool       `json:"complete"`
+	APIKeys      int64      `json:"api_keys"`
+	AccessTokens int64      `json:"access_tokens"`
+	Memberships  int64      `json:"memberships"`
+}
+
+func (h departures) erase(x *exchange) error {
+	dry, err := isDryRun(x)
+	if err != nil {
+		return err
+	}
+	do := h.store.EraseUser
+	if dry {
+		do = h.store.CountErasure
+	}
+	e, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
+	if err != nil {
+		return err
+	}
+	return x.write(departureStatus(dry, e.Complete), "application/json", erasureBody{
+		e.ID, (*timestamp)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
+	})
+}
+
+type closureBody struct {
+	ID                string     `json:"id"`
+	ClosedAt          *timestamp `json:"closed_at"`
+	Complete          bool       `json:"complete"`
+	APIKeys           int64      `json:"api_keys"`
+	AccessTokens      int64      `json:"access_tokens"`
+	Members           int64      `json:"members"`
+	Subscriptions     int64      `json:"subscriptions"`
+	PendingDeliveries int64      `json:"pending_deliveries"`
+}
+
+func (h departures) close(x *exchange) error {
+	dry, err := isDryRun(x)
+	if err != nil {
+		return err
+	}
+	do := h.store.CloseOrganization
+	if dry {
+		do = h.store.CountClosure
+	}
+	c, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
+	if err != nil {
+		return err
+	}
+	return x.write(departureStatus(dry, c.Complete), "application/json", closureBody{
+		c.ID, (*timestamp)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
+	})
+}
+
+// isDryRun reports whether the body, which may be empty, asks for a dry run.
+func isDryRun(x *exchange) (bool, error) {
+	f, err := x.optionalForm()
+	if err != nil {
+		return false, err
+	}
+	dry := f.Bool("dry_run")
+	return dry != nil && *dry, f.Err()
+}
+
+// departureStatus is 202 while the data is being removed.
+func departureStatus(dry, complete bool) int {
+	if dry || complete {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}

@@ -1,0 +1,100 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// After a user was erased or an organization closed, their data is removed from the history in the background. The row of the user
+// or organization is the mark: until it has cleaned_at, every start begins again, and repeating a step changes nothing.
+
+// cleanAfter wakes clean after the commit.
+func (s *Store) cleanAfter(t *sqlite.Tx) {
+	t.OnCommit(func() {
+		select {
+		case s.toClean <- struct{}{}:
+		default:
+		}
+	})
+}
+
+const (
+	cleanAgain = time.Second      // the pause while attempts of a closed organization are in progress
+	cleanRetry = 10 * time.Second // the pause after a failure
+)
+
+// cleaningsPerPass is how many users or organizations one pass cleans.
+const cleaningsPerPass = 20
+
+// clean removes the data of erased users and closed organizations until ctx ends. It has its own goroutine, because it may read all
+// events, and the rest of upkeep must not wait.
+func (s *Store) clean(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.toClean:
+		}
+		for complete := false; !complete; {
+			var err error
+			if complete, err = s.cleanMarked(ctx); ctx.Err() != nil {
+				return
+			}
+			switch {
+			case err != nil:
+				s.log.Error("cannot remove the data of an erased user or a closed organization", "error", err)
+				_ = s.rest(ctx, cleanRetry) // the loop ends with ctx
+			case !complete:
+				_ = s.rest(ctx, cleanAgain)
+			}
+		}
+	}
+}
+
+// cleanMarked cleans some erased users and closed organizations. complete is true if there are none.
+func (s *Store) cleanMarked(ctx context.Context) (complete bool, err error) {
+	organizations, err := s.OrganizationsToClean(ctx, cleaningsPerPass)
+	if err != nil {
+		return false, fmt.Errorf("list closed organizations: %w", err)
+	}
+	busy := false
+	for _, o := range organizations {
+		cleaned, err := s.cleanOrganization(ctx, o.RowID)
+		if err != nil {
+			return false, fmt.Errorf("organization %s: %w", o.ID, err)
+		}
+		if busy = busy || !cleaned; cleaned {
+			s.log.Info("the closure of an organization is complete", "organization", o.ID)
+		}
+	}
+	users, err := s.UsersToClean(ctx, cleaningsPerPass)
+	if err != nil {
+		return false, fmt.Errorf("list erased users: %w", err)
+	}
+	if err := s.cleanUsers(ctx, users); err != nil {
+		return false, fmt.Errorf("erased users: %w", err)
+	}
+	return !busy && len(organizations) < cleaningsPerPass && len(users) < cleaningsPerPass, nil
+}
+
+// pauses returns a function that waits as long as the work since its last call took, so that other writers get their turn.
+func (s *Store) pauses(ctx context.Context) func() error {
+	began := time.Now()
+	return func() error {
+		err := s.rest(ctx, time.Since(began))
+		began = time.Now()
+		return err
+	}
+}
+
+// rest waits. It returns the error of ctx if that ends.
+func (s *Store) rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}

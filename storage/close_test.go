@@ -1,0 +1,260 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// customer is a store with an organization that is closed.
+type customer struct {
+	platform
+	o    storage.Options
+	stop func()
+
+	org        access.Organization
+	owner      access.Principal
+	token, key access.Credential
+	sub        webhook.Subscription
+	begun      int64 // the row of an attempt in progress
+	job        webhook.Job
+}
+
+// customerTraces are what an organization and its members write.
+var customerTraces = []string{
+	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth",
+}
+
+func newCustomer(t *testing.T) *customer {
+	t.Helper()
+	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+	x.open(t)
+	ctx := t.Context()
+	x.org = must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
+	x.owner, x.token = storagetest.Member(t, x.Store, x.org, "member", access.RoleOwner)
+	by := x.owner.Actor("192.0.2.9", "req")
+	x.key = access.Mint("svc")
+	must[access.Key](t)(x.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
+	sub, _, err := x.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
+		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"), ExternalID: new("hook-12"),
+		Headers: &[]webhook.Header{{Name: "X-Initech-Auth", Value: redact.New("swordfish")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.sub = sub
+	must[[]webhook.Published](t)(x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{
+		{Type: "invoice.made", Data: []byte(`{"to":"Milton"}`), IdempotencyKey: "invoice-77"}, {Type: "invoice.paid", Data: []byte(`{"by":"Milton"}`)},
+	}))
+	jobs := must[[]webhook.Job](t)(x.PendingJobs(ctx, sub.RowID, 10, nil))
+	epoch := must[webhook.Target](t)(x.Target(ctx, sub.RowID)).Epoch
+	begin := func(job webhook.Job) int64 {
+		return must[[]int64](t)(x.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
+	}
+	must[[]webhook.Settled](t)(x.Record(ctx, webhook.Result{
+		Attempt: begin(jobs[0]), Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1, ResponseBody: "we got it", Succeeded: true,
+	}))
+	x.begun, x.job = begin(jobs[1]), jobs[1]
+	storagetest.Publish(t, x.Store, x.owner, "invoice.made")
+	return x
+}
+
+func (x *customer) open(t *testing.T) {
+	t.Helper()
+	x.Store, x.stop = storagetest.OpenWith(t, x.o)
+	x.operator = storagetest.Operator(t, x.Store)
+	x.by = x.operator.Actor("192.0.2.1", "req")
+}
+
+// end ends the attempt in progress.
+func (x *customer) end(t *testing.T) {
+	t.Helper()
+	must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
+		Attempt: x.begun, Delivery: x.job.Delivery, Subscription: x.sub.RowID, Epoch: 2, Number: 1, ResponseBody: "we got it", Succeeded: true,
+	}))
+}
+
+// close closes the organization and waits until that is complete.
+func (x *customer) close(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool { return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete })
+}
+
+func TestCloseOrganization(t *testing.T) {
+	t.Parallel()
+
+	t.Run("no file has a trace of a closed organization", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		before := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		if found := tracesIn(t, before.File, customerTraces); len(found) != len(customerTraces) {
+			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)
+		}
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		x.end(t)
+		x.close(t)
+		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
+		if found := tracesIn(t, after.File, customerTraces); len(found) > 0 || after.Deliveries != 0 {
+			t.Errorf("a later backup has %d deliveries and %q", after.Deliveries, found)
+		}
+		x.stop()
+		alter(t, x.o.Path, "VACUUM")
+		if found := tracesIn(t, x.o.Path, customerTraces); len(found) > 0 {
+			t.Errorf("the database: %q", found)
+		}
+	})
+
+	t.Run("a closure goes on after a stop", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		x.stop()
+		// As if the process had ended right after the answer.
+		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1, name = 'closed organization', external_id = NULL WHERE name = 'Initech'")
+		x.open(t)
+		x.close(t)
+		x.stop()
+		alter(t, x.o.Path, "VACUUM")
+		if found := tracesIn(t, x.o.Path, customerTraces); len(found) > 0 {
+			t.Errorf("the database: %q", found)
+		}
+	})
+}
+
+func TestClosedOrganization(t *testing.T) {
+	t.Parallel()
+
+	t.Run("nothing is sent and no credential works, from the answer on", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		ctx := t.Context()
+		job := must[[]webhook.Job](t)(x.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
+		epoch := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)).Epoch
+		c := must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
+		if c.APIKeys != 1 || c.AccessTokens != 1 || c.Members != 1 || c.Subscriptions != 1 || c.PendingDeliveries != 2 || c.ClosedAt == nil {
+			t.Errorf("the closure ends %+v", c)
+		}
+		ids := must[[]int64](t)(x.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
+		if at := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)); at.Open || ids[0] != 0 {
+			t.Errorf("attempt %d begins at %+v", ids[0], at)
+		}
+		_, err := x.PrincipalByKey(ctx, x.key.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+		_, err = x.PrincipalByToken(ctx, x.token.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+		// A request that was checked before the closure still runs.
+		_, err = x.create(t, x.owner, access.EventsRead)
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+	})
+
+	t.Run("its credentials count as revoked before they are", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		x.stop()
+		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
+		store := must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, nothing is cleaned
+		defer store.Close()
+		_, err := store.PrincipalByKey(t.Context(), x.key.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+		_, err = store.PrincipalByToken(t.Context(), x.token.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+	})
+
+	t.Run("later lines of its log have no details", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		session := access.MintSession()
+		must[access.Session](t)(x.CreateSession(t.Context(), x.owner, x.owner.Actor("192.0.2.9", ""), session))
+		p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), session.Digest()))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		x.end(t)
+		x.close(t)
+		if err := x.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
+			t.Fatal(err)
+		}
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
+		if e := page.Events[0]; e.Type != access.SessionEnded || e.Details != "{}" || e.IP != "" || e.Name != "erased" {
+			t.Errorf("the log has %+v", e)
+		}
+	})
+}
+
+func TestChangeOfClosedOrganization(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a closed organization takes nothing new", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		ctx := t.Context()
+		must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
+		_, published := x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
+		_, subscribed := x.subscribe(t, x.operator.In(x.org))
+		_, token := x.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, member := x.SetMember(ctx, x.by, x.org.ID, x.operator.User.ID, access.RoleOwner)
+		_, changed := x.UpdateOrganization(ctx, x.by, x.org.ID, access.OrganizationChange{Name: new("Initech again")})
+		_, key := x.create(t, x.operator.In(x.org), access.EventsRead)
+		_, replayed := x.Replay(ctx, x.by, x.org.RowID, x.sub.ID, webhook.Replay{})
+		for _, err := range []error{published, subscribed, token, member, changed, key} {
+			storagetest.ExpectFault(t, err, fault.Conflict, directory.ErrClosed.Code)
+		}
+		if replayed == nil {
+			t.Error("a replay made deliveries")
+		}
+		x.end(t)
+		x.close(t)
+		if org := must[access.Organization](t)(x.Organization(ctx, x.org.ID)); org.ClosedAt == nil || org.ExternalID != nil || org.Name != access.ClosedOrganizationName {
+			t.Errorf("the organization is %+v", org)
+		}
+		again := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
+		if again.ID == x.org.ID {
+			t.Error("the new organization is the closed one")
+		}
+	})
+
+	t.Run("the record of an attempt in progress stays until the attempt ends", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		time.Sleep(100 * time.Millisecond)
+		if c := must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)); c.Complete {
+			t.Error("the closure is complete while an attempt is in progress")
+		}
+		x.end(t)
+		x.close(t)
+	})
+
+	t.Run("the log has the closure, and keeps the ids of who did what", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		x.end(t)
+		x.close(t)
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
+		if len(page.Events) < 5 || page.Events[0].Type != access.OrganizationClosed || page.Events[0].Details == "{}" {
+			t.Errorf("the newest of %d lines is %+v", len(page.Events), page.Events[0])
+		}
+		for _, e := range page.Events[1:] {
+			if e.Details != "{}" || e.IP != "" || e.Actor.ID == "" || e.TargetID == "" {
+				t.Errorf("the log has %+v", e)
+			}
+		}
+	})
+
+	t.Run("nobody closes the organization of the last operator, or the own one", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		_, err := x.CloseOrganization(t.Context(), x.by, x.operator.Home.ID)
+		storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
+		elsewhere, _ := storagetest.Organization(t, x.Store, "Other", "growth", access.RoleOwner)
+		_, err = x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
+		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
+	})
+}

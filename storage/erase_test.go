@@ -1,0 +1,381 @@
+package storage_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// leaver is a store with an organization of which one member leaves.
+type leaver struct {
+	platform
+	o    storage.Options
+	stop func()
+
+	who   access.Principal
+	token access.Credential
+	key   access.Credential
+	sub   webhook.Subscription // receives the audit events of the organization
+}
+
+// The traces of the member: two names, two e-mail addresses and two external ids, because the user was changed once.
+var traces = []string{
+	"Ada Lovelace", "Ada Byron", "ada.lovelace@example.com", "ada.byron@example.com", "idp|ada-1835", "idp|ada-1815", "192.0.2.77",
+}
+
+func newLeaver(t *testing.T) *leaver {
+	t.Helper()
+	x := &leaver{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+	x.open(t)
+	org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+	owner, _ := storagetest.Member(t, x.Store, org, "owner", access.RoleOwner)
+	x.sub, _ = storagetest.Subscription(t, x.Store, owner, "https://example.com/")
+	second, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/second")
+	third, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/third")
+
+	user := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{
+		Email: "ada.byron@example.com", Name: "Ada Byron", ExternalID: new("idp|ada-1815"), IsActive: true,
+	}))
+	must[access.Member](t)(x.SetMember(t.Context(), x.by, org.ID, user.ID, access.RoleOwner))
+	x.token = access.Mint(access.TokenPrefix)
+	must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
+	x.sign(t)
+	x.pause(t, second)
+	must[access.User](t)(x.UpdateUser(t.Context(), x.by, user.ID, access.UserChange{
+		Email: new("ada.lovelace@example.com"), Name: new("Ada Lovelace"), ExternalID: new("idp|ada-1835"),
+	}))
+	x.sign(t)
+	x.pause(t, third)
+	session := access.MintSession()
+	must[access.Session](t)(x.CreateSession(t.Context(), x.who, x.actor(), session))
+	_, x.key = storagetest.Key(t, x.Store, x.who, access.EventsRead)
+	x.echo(t)
+	return x
+}
+
+func (x *leaver) open(t *testing.T) {
+	t.Helper()
+	x.Store, x.stop = storagetest.OpenWith(t, x.o)
+	x.operator = storagetest.Operator(t, x.Store)
+	x.by = x.operator.Actor("192.0.2.1", "req")
+}
+
+func (x *leaver) sign(t *testing.T) {
+	t.Helper()
+	x.who = must[access.Principal](t)(x.PrincipalByToken(t.Context(), x.token.Digest()))
+}
+
+func (x *leaver) actor() access.Actor { return x.who.Actor("192.0.2.77", "req") }
+
+// pause deactivates a subscription in the name of the member.
+func (x *leaver) pause(t *testing.T, sub webhook.Subscription) {
+	t.Helper()
+	must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.who.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+}
+
+// echo makes an attempt of the first pending delivery about the member, whose receiver answers with what it got.
+func (x *leaver) echo(t *testing.T) {
+	t.Helper()
+	epoch := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID)).Epoch
+	for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+		if !bytes.Contains(job.Body, []byte("Ada Byron")) {
+			continue
+		}
+		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
+		must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
+			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
+			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
+		}))
+		return
+	}
+	t.Fatal("no delivery is about the member")
+}
+
+// erase erases the member and waits until that is complete.
+func (x *leaver) erase(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool { return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete })
+}
+
+// eventually waits until a request says that it is complete.
+func eventually(t *testing.T, complete func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !complete(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not complete after a minute")
+		}
+	}
+}
+
+// tracesIn lists the texts that the files of a database have, in any case.
+func tracesIn(t *testing.T, path string, texts []string) (found []string) {
+	t.Helper()
+	for _, name := range []string{path, path + "-wal"} {
+		content, err := os.ReadFile(name)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if bytes.Contains(bytes.ToLower(content), []byte(strings.ToLower(text))) {
+				found = append(found, filepath.Base(name)+" has "+text)
+			}
+		}
+	}
+	return found
+}
+
+func TestEraseUser(t *testing.T) {
+	t.Parallel()
+
+	t.Run("no file has a trace of an erased user", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		before := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		if found := tracesIn(t, before.File, traces); len(found) != len(traces) {
+			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)
+		}
+		x.erase(t)
+		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
+		if found := tracesIn(t, after.File, traces); len(found) > 0 {
+			t.Errorf("a later backup: %q", found)
+		}
+		x.stop()
+		alter(t, x.o.Path, "VACUUM")
+		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
+			t.Errorf("the database: %q", found)
+		}
+	})
+
+	t.Run("an erasure goes on after a stop", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		x.erase(t)
+		x.stop()
+		// As if the process had ended before it cleaned the history. The ids are still there, so it is found again.
+		alter(t, x.o.Path, `
+			UPDATE users SET cleaned_at = NULL WHERE erased_at IS NOT NULL;
+			UPDATE audit_events SET actor_name = 'Ada Lovelace' WHERE actor_name = 'erased user';
+			UPDATE access_tokens SET revoked_at = NULL, name = 'laptop of Ada Byron' WHERE name = '';
+			VACUUM`)
+		x.open(t)
+		x.erase(t)
+		x.stop()
+		alter(t, x.o.Path, "VACUUM")
+		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
+			t.Errorf("the database: %q", found)
+		}
+	})
+
+	t.Run("the events about an erased user keep everything else", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		decode := func() (bodies []map[string]any) {
+			for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+				var body map[string]any
+				if err := json.Unmarshal(job.Body, &body); err != nil {
+					t.Fatal(err)
+				}
+				bodies = append(bodies, body)
+			}
+			return bodies
+		}
+		before := decode()
+		x.erase(t)
+		after := decode()[:len(before)]
+		changed := 0
+		for i := range before {
+			was, is := before[i]["data"].(map[string]any), after[i]["data"].(map[string]any)
+			if cmp.Equal(was, is) {
+				continue
+			}
+			changed++
+			was["actor"].(map[string]any)["name"], is["actor"].(map[string]any)["name"] = "", ""
+			for _, member := range []string{"name", "email", "external_id", "last_error"} {
+				delete(was["details"].(map[string]any), member)
+				delete(is["details"].(map[string]any), member)
+			}
+		}
+		if d := cmp.Diff(before, after); d != "" || changed == 0 {
+			t.Errorf("%d bodies changed (-before +after):\n%s", changed, d)
+		}
+	})
+
+	t.Run("the log keeps the id, and the erasure has one line", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		first := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+		if first.APIKeys != 1 || first.AccessTokens != 1 || first.Memberships != 1 || first.ErasedAt == nil {
+			t.Errorf("the erasure ends %+v", first)
+		}
+		x.erase(t)
+		if again := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
+			t.Errorf("the second erasure is %+v", again)
+		}
+		own := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actor: x.who.User.ID}))
+		for _, e := range own.Events {
+			if e.Name != access.ErasedUserName || e.IP != "" {
+				t.Errorf("%s is by %q from %q", e.Type, e.Name, e.IP)
+			}
+		}
+		if len(own.Events) < 4 {
+			t.Errorf("the log has %d lines of the user", len(own.Events))
+		}
+		lines := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
+		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
+			t.Errorf("the log of the operator has %+v", lines.Events)
+		}
+	})
+}
+
+func TestErasedUser(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an erased user can do nothing, from the answer on", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		ctx, id, org := t.Context(), x.who.User.ID, x.who.Organization
+		must[access.Erasure](t)(x.EraseUser(ctx, x.by, id))
+		if _, err := x.PrincipalByToken(ctx, x.token.Digest()); fault.KindOf(err) != fault.Unauthenticated {
+			t.Errorf("the token: %v", err)
+		}
+		if _, err := x.PrincipalByKey(ctx, x.key.Digest()); fault.KindOf(err) != fault.Unauthenticated {
+			t.Errorf("the key: %v", err)
+		}
+		for _, i := range []access.Identity{{Subject: "idp|ada-1835"}, {Subject: "new", Email: "ada.lovelace@example.com"}} {
+			_, err := x.PrincipalByIdentity(ctx, i, "")
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
+		}
+		_, err := x.CreateToken(ctx, x.by, id, org.ID, access.Mint(access.TokenPrefix), "", nil)
+		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
+		_, err = x.SetMember(ctx, x.by, org.ID, id, access.RoleMember)
+		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
+		_, err = x.UpdateUser(ctx, x.by, id, access.UserChange{IsActive: new(true)})
+		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
+		// A request that was checked before the erasure still runs.
+		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		x.erase(t)
+		if sub := must[webhook.Subscription](t)(x.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
+			t.Errorf("the subscription says %q", sub.LastError)
+		}
+		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
+		log := must[access.AuditPage](t)(x.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
+		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
+			t.Errorf("the log has a later line of the user: %+v", e)
+		}
+		key := must[access.CredentialState](t)(x.KeyState(ctx, x.key.Digest()))
+		if key.Principal.Key.RevokedAt == nil {
+			t.Error("the key is not revoked")
+		}
+		members := must[[]access.Member](t)(x.Members(ctx, org.ID, 0, 10))
+		tokens := must[[]access.AccessToken](t)(x.Tokens(ctx, id, 0, 10))
+		if len(members) != 1 || len(tokens) != 1 || tokens[0].RevokedAt == nil || tokens[0].Name != "" {
+			t.Errorf("there are %d members, and the tokens %+v", len(members), tokens)
+		}
+		again := must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Email: "ada.lovelace@example.com", Name: "Ada", ExternalID: new("idp|ada-1835"), IsActive: true}))
+		if again.ID == id {
+			t.Error("the new user is the erased one")
+		}
+	})
+
+	t.Run("a namesake in another organization keeps the name", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		namesake, _ := storagetest.Member(t, x.Store, other, "Ada Lovelace", access.RoleOwner)
+		sub, _ := storagetest.Subscription(t, x.Store, namesake, "https://example.com/")
+		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		x.erase(t)
+		if sub := must[webhook.Subscription](t)(x.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
+			t.Errorf("the subscription says %q", sub.LastError)
+		}
+		log := must[access.AuditPage](t)(x.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actor: namesake.User.ID}))
+		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
+			t.Errorf("the log has %+v", log.Events)
+		}
+	})
+
+	t.Run("nobody erases the last operator or the built-in user", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		_, err := x.EraseUser(t.Context(), x.by, x.operator.User.ID)
+		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
+		system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+		_, err = x.EraseUser(t.Context(), x.by, system.User.ID)
+		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
+		_, err = x.EraseUser(t.Context(), x.by, "nobody")
+		if fault.KindOf(err) != fault.NotFound {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPersonalData lists each column that has text or bytes, and what becomes of it. A new column needs a decision.
+func TestPersonalData(t *testing.T) {
+	t.Parallel()
+	const (
+		fixed   = "no person or customer writes it"
+		free    = "people write it; it stays after an erasure of a person, and goes when the organization is closed"
+		product = "the operator's own words about the product"
+		erased  = "goes when the person is erased"
+		closed  = "goes when the organization is closed"
+		both    = "goes when the person is erased, or the organization is closed"
+	)
+	want := map[string]string{
+		"instance.name": fixed, "instance.value": fixed + ", except the reason of a hold",
+		"applied.kind": fixed, "applied.key": product + ", or an id",
+		"plans.name": product, "permissions.key": product, "permissions.description": product, "roles.name": product,
+		"organizations.public_id": fixed, "organizations.name": closed, "organizations.external_id": closed,
+		"users.public_id": fixed, "users.email": erased, "users.name": erased, "users.external_id": erased,
+		"access_tokens.public_id": fixed, "access_tokens.name": both, "access_tokens.digest": fixed, "access_tokens.token_prefix": fixed,
+		"sessions.public_id": fixed, "sessions.digest": fixed,
+		"api_keys.public_id": fixed, "api_keys.name": free, "api_keys.scope": product, "api_keys.digest": fixed, "api_keys.key_prefix": fixed,
+		"api_keys.metadata": free, "subscriptions.external_id": closed, "subscription_headers.names": closed, "subscription_headers.sealed": closed,
+		"audit_events.type": fixed, "audit_events.actor_type": fixed, "audit_events.actor_id": fixed, "audit_events.actor_name": both,
+		"audit_events.target_type": fixed, "audit_events.target_id": fixed, "audit_events.ip": both, "audit_events.request_id": fixed, "audit_events.details": both,
+		"subscriptions.public_id": fixed, "subscriptions.url": closed, "subscriptions.event_types": closed, "subscriptions.description": free,
+		"subscriptions.status": fixed, "subscriptions.last_error": both, "subscriptions.secret": closed, "subscriptions.previous_secret": closed,
+		"subscription_patterns.pattern": closed,
+		"events.type":                   closed, "events.body": "an audit event: " + both + "; another: " + free, "events.idempotency_key": closed, "events.request_digest": closed,
+		"attempts.response_body": both, "attempts.error": closed,
+	}
+	x := newPlatform(t)
+	db, err := sql.Open("sqlite", "file:"+x.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(`
+		SELECT t.name || '.' || c.name FROM pragma_table_list t JOIN pragma_table_xinfo(t.name) c
+		WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND c.type IN ('TEXT', 'BLOB')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var column string
+		if err := rows.Scan(&column); err != nil {
+			t.Fatal(err)
+		}
+		if want[column] == "" {
+			t.Errorf("what becomes of %s when a person is erased, or an organization is closed?", column)
+		}
+		delete(want, column)
+	}
+	if err := rows.Err(); err != nil || len(want) > 0 {
+		t.Errorf("%v; there is no %v", err, want)
+	}
+}
