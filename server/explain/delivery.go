@@ -260,7 +260,7 @@ func (r *Receiver) skip() string {
 	if r.Front.Attempts == 0 || r.Front.EventAt >= r.Event.At {
 		return ""
 	}
-	return " To send the later events without it, drop what was published up to then: " + r.command("discard --before "+at(r.Front.EventAt+1)) + "."
+	return " To send the later events without it, drop what was published up to then with `" + r.command("discard --before "+at(r.Front.EventAt+1)) + "`."
 }
 
 // otherBlocks says what else keeps the delivery from being sent, besides the first block.

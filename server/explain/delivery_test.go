@@ -141,7 +141,7 @@ func TestDeliveryOf(t *testing.T) {
 
 		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: published - 1000, Attempts: 1, DueAt: later})), explain.Scheduled,
 			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z. " +
-				"To send the later events without it, drop what was published up to then: keyhook subscriptions discard sub_5 --before 1999-12-31T23:59:59.001Z.", "", nil, 0},
+				"To send the later events without it, drop what was published up to then with `keyhook subscriptions discard sub_5 --before 1999-12-31T23:59:59.001Z`.", "", nil, 0},
 		"an ordered subscription waits for the event that is being sent": {with(given(pending(now)), inFront(webhook.FrontFacts{Sending: true, DueAt: now})), explain.Scheduled,
 			"Event evt_8 is in front: its attempt 1 began at 2000-01-01T00:01:00.000Z and is in progress.", "", nil, 0},
 		"an ordered subscription waits for the turn of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: published})), explain.Scheduled,
