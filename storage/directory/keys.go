@@ -136,7 +136,7 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
-			Message: "You have none of these permissions, and a key cannot have more permissions than its creator.",
+			Message: "A key has only permissions that its creator and the user to whom it belongs have, and they do not share any of these; name others.",
 		}})
 	}
 	return granted, nil
