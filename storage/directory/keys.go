@@ -136,7 +136,7 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
-			Message: "A key has only permissions that its creator and the user to whom it belongs have, and they do not share any of these; name others.",
+			Message: "A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.",
 		}})
 	}
 	return granted, nil
