@@ -22,7 +22,9 @@ const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server 
 func subscriptionFields(isNew bool) []field {
 	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
 	headers := "file with all own request headers, one \"Name: value\" on a line, or - for the standard input; a name alone keeps its value"
+	auditEvents := "whether to send audit events too; needs the permission audit:read"
 	if isNew {
+		auditEvents += " (default: true if you have it)"
 		headers = "file with own request headers, one \"Name: value\" on a line, or - for the standard input"
 		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
 		isActive += " (default true)"
@@ -30,7 +32,7 @@ func subscriptionFields(isNew bool) []field {
 	return []field{
 		{member: "url", usage: "the URL of the receiver", value: someText, required: isNew},
 		{member: "event_types", usage: eventTypes, value: words},
-		{member: "audit_events", usage: "whether to send audit events too; needs the permission audit:read", value: boolean},
+		{member: "audit_events", usage: auditEvents, value: boolean},
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
 		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},

@@ -61,8 +61,8 @@ func TestBackendPrograms(t *testing.T) {
 			}
 			var list struct{ Data []struct{ ID string } }
 			p.must(t, "GET", "/api/v1/organizations/", nil, &list)
-			if len(list.Data) != 2 {
-				t.Errorf("%d organizations, want the first one and one customer", len(list.Data))
+			if len(list.Data) != 3 {
+				t.Errorf("%d organizations, want the first one, the back end's and one customer", len(list.Data))
 			}
 		})
 	}

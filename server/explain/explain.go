@@ -122,7 +122,7 @@ func timeOrNever(at *int64) string {
 func (r *Request) parseFacts() (value, passed, failed string) {
 	switch {
 	case r.ByID:
-		return "", "The key was named by its id, so there is no raw key to check.", ""
+		return "", "The key was named by its id or prefix, so there is no raw key to check.", ""
 	case r.Unreadable == nil:
 		return r.Credential.Display(), "The form and the checksum are valid.", ""
 	case r.Code != credential.CodeUnknown:

@@ -136,7 +136,7 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
-			Message: "You have none of these permissions, and a key cannot have more permissions than its creator.",
+			Message: "A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.",
 		}})
 	}
 	return granted, nil

@@ -13,11 +13,12 @@ import (
 
 // problem is the body of a response that is no success (RFC 9457).
 type problem struct {
-	Title     string `json:"title"`
-	Detail    string `json:"detail"`
-	Code      string `json:"code"`
-	RequestID string `json:"request_id"`
-	Errors    []struct {
+	Title         string `json:"title"`
+	Detail        string `json:"detail"`
+	Code          string `json:"code"`
+	RequestID     string `json:"request_id"`
+	ConflictingID string `json:"conflicting_id"` // the id, name or key of what exists already
+	Errors        []struct {
 		Field   string `json:"field"`
 		Message string `json:"message"`
 	} `json:"errors"`
@@ -33,6 +34,9 @@ func (p problem) Error() string {
 	fmt.Fprintf(&b, "%s: %s (%s, request %s)", output.Escape(p.Title), detail, output.Escape(p.Code), output.Escape(p.RequestID))
 	for _, e := range p.Errors {
 		fmt.Fprintf(&b, "\n  %s: %s", output.Escape(e.Field), output.Escape(e.Message))
+	}
+	if p.ConflictingID != "" {
+		fmt.Fprintf(&b, "\n  conflicting_id: %s", output.Escape(p.ConflictingID))
 	}
 	return b.String()
 }
