@@ -47,17 +47,18 @@ func TestOwnHeaders(t *testing.T) {
 		t.Parallel()
 		long := strings.Repeat("0123456789abcdef", 256)
 		for name, tt := range map[string]struct{ body, want string }{
-			"whole value": {`{"Authorization":"Bearer secret-token-1","X":"short"}`, `{"Authorization":"Bearer ***","X":"short"}`},
-			"token alone": {`bad token secret-token-1!`, `bad token ***!`},
-			"long value":  {"<" + long + ">", "<***>"},
-			"cut off":     {"<" + long + long + "tail", "<******"},
+			"whole value":  {`{"Authorization":"Bearer secret-token-1","X":"short"}`, `{"Authorization":"Bearer ***","X":"short"}`},
+			"JSON escapes": {`{"Auth":"Basic QUJDREVG\/SElKS0xN\u003d","sig":"a\"SElKS0xN"}`, `{"Auth":"Basic ***\/***\u003d","sig":"a\"***"}`},
+			"token alone":  {`bad token secret-token-1!`, `bad token ***!`},
+			"long value":   {"<" + long + ">", "<***>"},
+			"cut off":      {"<" + long + long + "tail", "<******"},
 		} {
 			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = w.Write([]byte(tt.body))
 			}))
 			l := newOneTestStore(receiver.URL)
-			l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1", "X-Long", long, "X-Short", "short")
+			l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1", "X-Long", long, "X-Short", "short", "X-Basic", "Basic QUJDREVG/SElKS0xN=")
 			r := sendOne(t, l, dispatch.Options{Transport: loopback(t)})
 			receiver.Close()
 			if !strings.HasPrefix(r.ResponseBody, tt.want) || strings.Contains(r.ResponseBody, "secret-token-1") || strings.Contains(r.ResponseBody, "0123456789abcdef") {

@@ -100,3 +100,38 @@ func TestOneOfManyPutsCreates(t *testing.T) {
 		t.Errorf("statuses %v, ids %v", statuses, ids)
 	}
 }
+
+// TestExternalIDsMoveUnderLoad puts, renames and deletes organizations with the same two external ids from 20 connections. Every
+// answer is one that the documents name, and afterwards at most one organization has each external id.
+func TestExternalIDsMoveUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	calls := []call{
+		{"PUT " + orgs + "a/", operator, `{"name":"A","plan":"growth"}`, nil},
+		{"PATCH " + orgs + "a/", operator, `{"external_id":"b"}`, nil},
+		{"PATCH " + orgs + "b/", operator, `{"external_id":"a"}`, nil},
+		{"DELETE " + orgs + "b/", operator, "", nil},
+		{"GET /api/v1/api-keys/", operator, "", []string{"X-Organization-Id", "a"}},
+	}
+	allowed := map[int]bool{200: true, 201: true, 204: true, 404: true, 409: true}
+	var wait sync.WaitGroup
+	for i := range 20 {
+		wait.Go(func() {
+			for n := range 10 {
+				c := calls[(i+n)%len(calls)]
+				if got := f.do(t, c); !allowed[got.StatusCode] {
+					t.Errorf("%s: %d %s", c.line, got.StatusCode, got.body)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	seen := map[any]bool{}
+	for _, o := range f.list(t, operator, orgs).Data {
+		if id := o["external_id"]; id != nil && seen[id] {
+			t.Errorf("two organizations have the external id %v", id)
+		} else {
+			seen[id] = true
+		}
+	}
+}

@@ -100,7 +100,7 @@ func TestSubscriptionHeaders(t *testing.T) {
 		for _, name := range []string{
 			"Host", "HOST", "User-Agent", "Content-Type", "content-length", "Content-Anything", "Connection", "Keep-Alive", "TE", "Trailer",
 			"Transfer-Encoding", "Upgrade", "HTTP2-Settings", "Expect", "Accept-Encoding", "Max-Forwards", "Via", "Forwarded", "X-Forwarded-For",
-			"X-Real-IP", "Proxy-Authorization", "webhook-id", "Webhook-Signature", "webhook-own", "x-acme-signature", "X-Acme-Own",
+			"X-Real-IP", "Proxy-Authorization", "webhook-id", "Webhook-Signature", "webhook-own", "x-acme-signature", "X-Acme-Own", "X_Acme_Signature", "content_length",
 		} {
 			got := create(`{"`+name+`":"canary"}`).want(t, 422, "validation_failed")
 			if fields := got.fields(); len(fields) != 1 || fields[0] != "headers."+name+": reserved_header" {

@@ -178,7 +178,7 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 		}
 		f.Front = &webhook.FrontFacts{
 			Event: front.Event, EventID: s.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= sending,
-			Attempts: front.Attempts, DueAt: front.DueAt,
+			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
 		}
 	}
 	return f, nil

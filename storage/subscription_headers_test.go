@@ -96,6 +96,33 @@ func TestHeaders(t *testing.T) {
 		requireNames(t, changed, "AUTHORIZATION", "X-New")
 		requireSent(t, "AUTHORIZATION: Bearer one", "X-New: new")
 	})
+	t.Run("are not sent to another host without their values", func(t *testing.T) {
+		change := func(url string, headers ...webhook.Header) error {
+			c := webhook.SubscriptionChange{URL: &url}
+			if headers != nil {
+				c.Headers = &headers
+			}
+			_, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID, c)
+			return err
+		}
+		before := sent(t, store, sub.RowID)
+		for _, foreign := range []string{"https://attacker.example/", "https://example.com:8443/", "http://example.com/", "https://example.com.attacker.example/"} {
+			storagetest.ExpectFault(t, change(foreign), fault.Invalid, "validation_failed", "headers.AUTHORIZATION missing", "headers.X-New missing")
+			storagetest.ExpectFault(t, change(foreign, header("X-New", ""), header("Authorization", "Bearer two")), fault.Invalid, "validation_failed", "headers.X-New missing")
+		}
+		requireSent(t, before...)
+		if err := change("https://example.com/path"); err != nil {
+			t.Errorf("the same host: %v", err)
+		}
+		requireSent(t, before...)
+		if err := change("https://other.example/", header("X-New", "newest")); err != nil {
+			t.Errorf("with the values: %v", err)
+		}
+		requireSent(t, "X-New: newest")
+		if err := change(url, header("AUTHORIZATION", "Bearer one"), header("X-New", "new")); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("without a value and without a stored one are refused, and nothing changes", func(t *testing.T) {
 		_, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
 			webhook.SubscriptionChange{Headers: &[]webhook.Header{header("X-Other", ""), header("X-New", "newer")}})

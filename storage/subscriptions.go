@@ -157,7 +157,7 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
-// external id; those of setHeaders.
+// external id; those of keepsHost and setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -269,7 +269,10 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 // setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
 // events that it no longer receives.
 func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
-	// These two come first, because they refuse a change before they write anything.
+	// These three come first, because they refuse a change before they write anything.
+	if err := keepsHost(*sub, c); err != nil {
+		return err
+	}
 	if c.ExternalID != nil {
 		if err := setExternalID(t, organization, sub, *c.ExternalID); err != nil {
 			return err

@@ -249,9 +249,18 @@ func (r *Receiver) front() string {
 	case r.Front.Sending:
 		return text + fmt.Sprintf("its attempt %d began at %s and is in progress.", r.Front.Attempts+1, at(r.Front.DueAt))
 	case next > r.Now:
-		return text + fmt.Sprintf("its attempt %d follows at %s.", r.Front.Attempts+1, at(next))
+		return text + fmt.Sprintf("its attempt %d follows at %s.", r.Front.Attempts+1, at(next)) + r.skip()
 	}
 	return text + fmt.Sprintf("its attempt %d has been due since %s.", r.Front.Attempts+1, at(r.Front.DueAt))
+}
+
+// skip says how to get past an event in front that has failed, after a space. It is no advice, because the event is not delivered then.
+// A discard has a time, so it cannot tell apart events of one millisecond.
+func (r *Receiver) skip() string {
+	if r.Front.Attempts == 0 || r.Front.EventAt >= r.Event.At {
+		return ""
+	}
+	return " To send the later events without it, drop what was published up to then with `" + r.command("discard --before "+at(r.Front.EventAt+1)) + "`."
 }
 
 // otherBlocks says what else keeps the delivery from being sent, besides the first block.

@@ -139,8 +139,9 @@ func TestDeliveryOf(t *testing.T) {
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
 
-		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{Attempts: 1, DueAt: later})), explain.Scheduled,
-			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z.", "", nil, 0},
+		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: published - 1000, Attempts: 1, DueAt: later})), explain.Scheduled,
+			"in the order of publication. Event evt_8 is in front: its attempt 2 follows at 2000-01-01T00:01:30.000Z. " +
+				"To send the later events without it, drop what was published up to then with `keyhook subscriptions discard sub_5 --before 1999-12-31T23:59:59.001Z`.", "", nil, 0},
 		"an ordered subscription waits for the event that is being sent": {with(given(pending(now)), inFront(webhook.FrontFacts{Sending: true, DueAt: now})), explain.Scheduled,
 			"Event evt_8 is in front: its attempt 1 began at 2000-01-01T00:01:00.000Z and is in progress.", "", nil, 0},
 		"an ordered subscription waits for the turn of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{DueAt: published})), explain.Scheduled,
@@ -191,5 +192,16 @@ func TestDeliveryOf(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestDiscardKeepsTheExplainedEvent checks that no discard is named that would drop the event itself.
+func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
+	t.Parallel()
+	for front, want := range map[int64]bool{published - 1: true, published: false} {
+		r := with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: front, Attempts: 1, DueAt: later}))
+		if detail := r.Explain().Detail; strings.Contains(detail, "discard") != want {
+			t.Errorf("the event in front is from %d, the event from %d: %q", front, published, detail)
+		}
 	}
 }

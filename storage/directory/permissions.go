@@ -109,7 +109,8 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 }
 
 // DeletePermission deletes a permission. Faults: NotFound; Conflict for a built-in one, and while a role grants it or an active
-// key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would have it.
+// key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would have it. Forbidden if it
+// is internal and by lacks it, because by could create it again as one that customers have.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permission(t, key)
@@ -118,6 +119,9 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 		}
 		if p.BuiltIn {
 			return errBuiltIn("permission", key)
+		}
+		if err := mayDelete(t, by, p); err != nil {
+			return err
 		}
 		used := errInUse("permission", "roles grant it; take it out of their permissions first")
 		if err := refuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
@@ -137,6 +141,16 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 		d.outdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.PermissionDeleted, Target{Type: "permission", ID: key}, nil)
 	})
+}
+
+// mayDelete refuses to delete an internal permission that the actor does not have.
+func mayDelete(t *sqlite.Tx, by access.Actor, p access.Permission) error {
+	own, err := PermissionsOf(t, by.Authority)
+	if err != nil || !p.Internal || own.Has(p.Key) {
+		return err
+	}
+	return fault.New(fault.Forbidden, "permission_denied",
+		"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", p.Key)
 }
 
 // permission reads a permission inside a transaction.

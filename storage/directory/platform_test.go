@@ -304,3 +304,20 @@ func TestRoles(t *testing.T) {
 		}
 	})
 }
+
+// TestDeleteInternalPermission checks that nobody deletes an internal permission that they lack: they could create it again for customers.
+func TestDeleteInternalPermission(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "refunds:read", Internal: true}))
+	must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:pay"}))
+	narrow := must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "narrow", Permissions: access.NewScope(access.PlatformWrite)}))
+	who, _ := storagetest.Organization(t, x.Store, "back-end", "growth", narrow.Name)
+	by := who.Actor("", "")
+	storagetest.ExpectFault(t, x.DeletePermission(t.Context(), by, "refunds:read"), fault.Forbidden, "permission_denied")
+	for by, key := range map[*access.Actor]string{&by: "orders:pay", &x.by: "refunds:read"} {
+		if err := x.DeletePermission(t.Context(), *by, key); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}

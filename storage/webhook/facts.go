@@ -34,6 +34,7 @@ type ReceiverFacts struct {
 type FrontFacts struct {
 	Event    int64  // row id
 	EventID  string // its public id
+	EventAt  int64  // when it was published
 	Sending  bool   // an attempt is in progress, since DueAt
 	Attempts int    // that ended
 	DueAt    int64

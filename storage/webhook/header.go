@@ -27,12 +27,14 @@ type Header struct {
 type HeaderNames []string
 
 // ReservedHeader reports whether Keyhook, HTTP or a proxy sets a header, so that no subscription may. prefix is the prefix of
-// Keyhook's own headers.
+// Keyhook's own headers. An underscore counts as a hyphen, because some receivers (CGI, WSGI, Rack) do not tell them apart.
 func ReservedHeader(name, prefix string) bool {
-	name = strings.ToLower(name)
+	name = hyphenated(name)
 	return slices.Contains(reservedHeaders, name) ||
-		slices.ContainsFunc(append(reservedPrefixes, strings.ToLower(prefix)+"-"), func(p string) bool { return strings.HasPrefix(name, p) })
+		slices.ContainsFunc(append(reservedPrefixes, hyphenated(prefix)+"-"), func(p string) bool { return strings.HasPrefix(name, p) })
 }
+
+func hyphenated(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 var (
 	// reservedHeaders are set by Keyhook, describe the connection or the form of the request (RFC 9110, RFC 9112), or tell a
@@ -64,7 +66,8 @@ const maskedShortest = 8
 const Masked = "***"
 
 // MaskHeaders replaces the values of headers in a text of the receiver, so that a receiver that returns the request does not
-// reveal them. It replaces each word of at least 8 characters, because a receiver may return the token without its scheme.
+// reveal them. It replaces each word of at least 8 characters, because a receiver may return the token without its scheme. It also
+// replaces each run of letters and digits of that length, because JSON and HTML may write the other characters in another way.
 // If isCut, the text may end within a word.
 func MaskHeaders(text []byte, headers []Header, isCut bool) []byte {
 	if len(headers) == 0 {
@@ -80,10 +83,11 @@ func MaskHeaders(text []byte, headers []Header, isCut bool) []byte {
 	return []byte(found)
 }
 
-// secretWords returns the words of the values that MaskHeaders replaces, the longest first, because one may contain another.
+// secretWords returns the words and runs of the values that MaskHeaders replaces, the longest first, because one may contain another.
 func secretWords(headers []Header) (list []string) {
 	for _, h := range headers {
-		for word := range strings.FieldsSeq(h.Value.Reveal()) {
+		value := h.Value.Reveal()
+		for _, word := range append(strings.Fields(value), strings.FieldsFunc(value, isEscapable)...) {
 			if len(word) >= maskedShortest {
 				list = append(list, word)
 			}
@@ -91,6 +95,11 @@ func secretWords(headers []Header) (list []string) {
 	}
 	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 	return list
+}
+
+// isEscapable reports whether a character of a header may stand in JSON, HTML or a URL as an escape.
+func isEscapable(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_' && r != '.' && r != '~'
 }
 
 // maskEnd masks the beginning of a secret word at the end of a text.
