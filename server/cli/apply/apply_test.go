@@ -336,5 +336,14 @@ func TestSecrets(t *testing.T) {
 		if printed, err := f.apply(t, "", apply.Options{File: file}); err != nil || printed != "= 5 unchanged\n" {
 			t.Errorf("error %v, printed:\n%s", err, printed)
 		}
+		// Another host gets the headers only if their values come with the URL.
+		text := strings.ReplaceAll(read(t, file), "EXAMPLE.com", "hooks.example.com")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		printed, err = f.apply(t, "", apply.Options{File: file})
+		if err != nil || !strings.HasPrefix(printed, "~ subscription customer-7/orders  url https://example.com/… -> https://hooks.example.com/…\n") {
+			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
 	})
 }

@@ -156,6 +156,9 @@ func (c *change) compareHeaders() {
 	slices.Sort(before)
 	slices.Sort(after)
 	if slices.Equal(before, after) {
+		if _, moves := c.fields["url"]; moves && given { // another host gets the headers only with their values
+			c.fields["headers"] = c.wanted.headers
+		}
 		return
 	}
 	c.fields["headers"] = map[string]any{}
