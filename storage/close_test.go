@@ -277,7 +277,8 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 
 func TestClosedFirstOrganization(t *testing.T) {
 	t.Parallel()
-	x := newPlatform(t)
+	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+	x.open(t)
 	elsewhere, _ := storagetest.Organization(t, x.Store, "Operations", "growth", access.RoleOperator)
 	must[access.Closure](t)(x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
 	system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
@@ -288,6 +289,15 @@ func TestClosedFirstOrganization(t *testing.T) {
 	page := must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
 	if len(page.Events) != 1 || page.Events[0].TargetID != made.Name || page.Events[0].Details == "{}" {
 		t.Errorf("the log has %+v", page.Events)
+	}
+
+	copied := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+	x.stop()
+	must[backup.Restored](t)(storage.Restore(t.Context(), x.o, copied.File))
+	x.Store, _ = storagetest.OpenWith(t, x.o)
+	page = must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	if len(page.Events) != 1 || page.Events[0].Type != access.DatabaseRestored || page.Events[0].Details == "{}" {
+		t.Errorf("after the restore, the log has %+v", page.Events)
 	}
 }
 
