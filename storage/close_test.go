@@ -320,21 +320,3 @@ func TestDeleteClosedOrganization(t *testing.T) {
 		}
 	}
 }
-
-func TestPlanOfClosedOrganization(t *testing.T) {
-	t.Parallel()
-	x := newPlatform(t)
-	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "old"}))
-	org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Initech", Plan: "old"}))
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
-	storagetest.ExpectFault(t, x.DeletePlan(t.Context(), x.by, "old"), fault.Conflict, "in_use")
-	_, err := x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Plan: new("free"), Name: new("Initech")})
-	storagetest.ExpectFault(t, err, fault.Conflict, directory.ErrClosed.Code)
-	moved := must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Plan: new("free")}))
-	if moved.Plan != "free" || moved.ClosedAt == nil || moved.Name != access.ClosedOrganizationName {
-		t.Errorf("the organization is %+v", moved)
-	}
-	if err := x.DeletePlan(t.Context(), x.by, "old"); err != nil {
-		t.Error(err)
-	}
-}

@@ -85,15 +85,10 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, na
 }
 
 // UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
-// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken, and for a closed organization, unless
-// only the plan changes.
+// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken, and for a closed organization.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
-		find := openOrganization
-		if c.Plan != nil && c.Name == nil && c.ExternalID == nil {
-			find = organizationNamed // the plan of a closed organization could never be deleted otherwise
-		}
-		before, err := find(t, id)
+		before, err := openOrganization(t, id)
 		if err != nil {
 			return before, err
 		}
