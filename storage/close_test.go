@@ -168,6 +168,22 @@ func TestClosedOrganization(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 	})
 
+	t.Run("its members need not name their other organization", func(t *testing.T) {
+		t.Parallel()
+		x := newCustomer(t)
+		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		must[access.Member](t)(x.SetMember(t.Context(), x.by, other.ID, x.owner.User.ID, access.RoleOwner))
+		must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.owner.User.ID, access.UserChange{ExternalID: new("idp|7")}))
+		x.stop()
+		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
+		store := must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, the memberships stay
+		defer store.Close()
+		p := must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "idp|7"}, ""))
+		if p.Home.ID != other.ID {
+			t.Errorf("the member acts in %s", p.Home.ID)
+		}
+	})
+
 	t.Run("later lines of its log have no details", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
@@ -257,4 +273,50 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		_, err = x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
 	})
+}
+
+func TestClosedFirstOrganization(t *testing.T) {
+	t.Parallel()
+	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+	x.open(t)
+	elsewhere, _ := storagetest.Organization(t, x.Store, "Operations", "growth", access.RoleOperator)
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
+	system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+	if system.Home.ID != elsewhere.Home.ID {
+		t.Fatalf("the local socket acts in the organization %s", system.Home.ID)
+	}
+	made := must[access.Plan](t)(x.CreatePlan(t.Context(), system.Actor("", ""), access.Plan{Name: "pro"}))
+	page := must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	if len(page.Events) != 1 || page.Events[0].TargetID != made.Name || page.Events[0].Details == "{}" {
+		t.Errorf("the log has %+v", page.Events)
+	}
+
+	copied := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+	x.stop()
+	must[backup.Restored](t)(storage.Restore(t.Context(), x.o, copied.File))
+	x.Store, _ = storagetest.OpenWith(t, x.o)
+	page = must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	if len(page.Events) != 1 || page.Events[0].Type != access.DatabaseRestored || page.Events[0].Details == "{}" {
+		t.Errorf("after the restore, the log has %+v", page.Events)
+	}
+}
+
+func TestDeleteClosedOrganization(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Initech", Plan: "growth"}))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
+	eventually(t, func() bool {
+		err := x.DeleteOrganization(t.Context(), x.by, org.ID)
+		if err != nil {
+			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
+		}
+		return err == nil
+	})
+	page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.OrganizationCreated}))
+	for _, e := range page.Events {
+		if e.TargetID == org.ID && e.Details != "{}" {
+			t.Errorf("the log keeps the name of the organization: %s", e.Details)
+		}
+	}
 }

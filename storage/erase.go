@@ -284,7 +284,8 @@ func (s *Store) cleanBody(erased erasedUsers, e publishedAudit) ([]byte, error) 
 	return webhook.AppendEnvelope(nil, s.ids.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data), nil
 }
 
-// dropResponses deletes what receivers answered to an event.
+// dropResponses deletes what receivers answered to an event. The answers to attempts in progress are not stored: these attempts may
+// have sent the old body.
 func (s *Store) dropResponses(ctx context.Context, event int64, pause func() error) error {
 	for after := int64(0); ; {
 		var deliveries []int64
@@ -296,6 +297,14 @@ func (s *Store) dropResponses(ctx context.Context, event int64, pause func() err
 		}
 		after = deliveries[len(deliveries)-1]
 		if err := s.change(ctx, func(t *tx) error {
+			var sending []int64
+			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+stateSending,
+				rowList(slices.Values(deliveries))); err != nil {
+				return err
+			}
+			for _, d := range sending {
+				t.unwanted[d] = struct{}{}
+			}
 			_, err := t.Exec(`
 				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, rowList(slices.Values(deliveries)))

@@ -90,19 +90,27 @@ func (x *leaver) pause(t *testing.T, sub webhook.Subscription) {
 // echo makes an attempt of the first pending delivery about the member, whose receiver answers with what it got.
 func (x *leaver) echo(t *testing.T) {
 	t.Helper()
+	x.begin(t)()
+}
+
+// begin begins such an attempt. The returned function ends it.
+func (x *leaver) begin(t *testing.T) (end func()) {
+	t.Helper()
 	epoch := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID)).Epoch
 	for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
 		if !bytes.Contains(job.Body, []byte("Ada Byron")) {
 			continue
 		}
 		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
-		must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
-			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
-			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
-		}))
-		return
+		return func() {
+			must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
+				Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
+				Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
+			}))
+		}
 	}
 	t.Fatal("no delivery is about the member")
+	return nil
 }
 
 // erase erases the member and waits until that is complete.
@@ -157,6 +165,18 @@ func TestEraseUser(t *testing.T) {
 		alter(t, x.o.Path, "VACUUM")
 		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
 			t.Errorf("the database: %q", found)
+		}
+	})
+
+	t.Run("an answer to the old body that comes after the erasure is not kept", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		end := x.begin(t)
+		x.erase(t)
+		end()
+		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		if found := tracesIn(t, after.File, traces); len(found) > 0 {
+			t.Errorf("a later backup: %q", found)
 		}
 	})
 

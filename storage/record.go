@@ -169,7 +169,7 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
 				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
 			}
-			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS,
+			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.wantedResponse(r), r.DurationMS,
 				r.Failure.String(), d.BegunAt, next)
 		}
 		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
@@ -178,6 +178,15 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 		done += n
 	}
 	return nil
+}
+
+// wantedResponse returns what a receiver answered, or nothing if the answer is to an event with personal data that is removed now.
+func (t *tx) wantedResponse(r *webhook.Result) string {
+	if _, unwanted := t.unwanted[r.Delivery]; !unwanted {
+		return r.ResponseBody
+	}
+	t.OnCommit(func() { delete(t.unwanted, r.Delivery) })
+	return ""
 }
 
 var insertAttemptRows = statements(func(n int) string {

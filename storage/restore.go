@@ -47,7 +47,7 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 	name := filepath.Base(from)
 	if err := s.changeBeforeRun(func(t *tx) error {
 		var organization int64
-		if err := t.Get(&organization, "SELECT min(id) FROM organizations"); err != nil {
+		if err := t.Get(&organization, "SELECT min(id) FROM organizations WHERE closed_at IS NULL"); err != nil {
 			return err
 		}
 		if err := s.holdQueue(t, "restored from "+name); err != nil {

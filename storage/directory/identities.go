@@ -132,7 +132,9 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
-	if err := d.list(ctx, &rows, "SELECT organization_id FROM memberships WHERE user_id = ? LIMIT 2", user); err != nil {
+	if err := d.list(ctx, &rows, `
+		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
+		WHERE m.user_id = ? AND o.closed_at IS NULL LIMIT 2`, user); err != nil {
 		return 0, err
 	}
 	switch {

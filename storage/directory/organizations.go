@@ -85,7 +85,7 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, na
 }
 
 // UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
-// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
+// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken, and for a closed organization.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
 		before, err := openOrganization(t, id)
@@ -140,12 +140,16 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 }
 
 // DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
-// Conflict while the organization has anything but its service account, even revoked or removed, and for the actor's own organization.
+// Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
+// the actor's own organization.
 func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		found, err := organizationNamed(t, id)
 		if err != nil {
 			return err
+		}
+		if found.ClosedAt != nil && found.CleanedAt == nil {
+			return errInUse("organization", "its data is still being removed; try again when its closure is complete")
 		}
 		row := found.RowID
 		if row == by.Organization || row == by.LogOrganization() {

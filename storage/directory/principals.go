@@ -222,14 +222,14 @@ func (r refusals) inactive() error {
 	return fault.New(fault.Unauthenticated, r.holderCode, "%s is not active, or not a member of the organization any more.", r.holder)
 }
 
-// PrincipalOfSystem returns the built-in operator in the oldest organization. Requests over the local socket act as this
-// principal. It is not cached: people type those requests.
+// PrincipalOfSystem returns the built-in operator in the oldest organization that is not closed. Requests over the local socket act
+// as this principal. It is not cached: people type those requests.
 func (d *Directory) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
 	var row principalRow
 	if err := d.get(ctx, &row, `
 		SELECT`+principalColumns+`
 		FROM users u
-		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations)
+		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations WHERE closed_at IS NULL)
 		JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
 		WHERE u.built_in = 1`); err != nil {
