@@ -68,7 +68,7 @@ func (s *server) knows(k *kind, name string) bool {
 func (s *server) hasWebhooks(organization string) bool {
 	plan := ""
 	if o := s.find(organizations, organization); o != nil {
-		plan = o.text("plan")
+		plan, organization = o.text("plan"), o.name // the file may name it by its id, and change its plan
 	}
 	if w := s.wanted[organizations][organization]; w != nil {
 		plan = w.text("plan")
