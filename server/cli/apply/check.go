@@ -262,7 +262,8 @@ func (d *document) checkGrants(w *wanted, s *server) {
 	}
 	var missing []string
 	for _, key := range granted {
-		if s.find(permissions, key) != nil && !s.permissions.Has(key) {
+		isNew := s.find(permissions, key) == nil // an operator gets a new permission
+		if s.knows(permissions, key) && (!isNew || s.isKey) && !s.permissions.Has(key) {
 			missing = append(missing, key)
 		}
 	}

@@ -72,6 +72,20 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("error %v, printed:\n%s", err, printed)
 		}
 	})
+	t.Run("are a role with a new permission, which an API key can never grant", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		const scope = "platform:read platform:write platform:act_as webhooks:read webhooks:write"
+		key, _ := f.do(t, "POST", "api-keys/", `{"name":"narrow","scope":"`+scope+`"}`)["key"].(string)
+		operator := f.Authorization
+		f.Authorization = "ApiKey " + key
+		const file = "permissions: [{key: \"a:b\"}]\nroles:\n  - {name: clerk, permissions: [\"a:b\"]}\n"
+		refuses(t, f, file, `standard input:3: role "clerk": you can grant only permissions that you have, and your credential lacks a:b`)
+		f.Authorization = operator
+		if _, err := f.apply(t, file, apply.Options{}); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("are not a subscription of an organization that is named by its id and gets a plan with webhooks", func(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
