@@ -12,14 +12,21 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// failRead makes one read of the store fail.
+// failRead makes one read of the store fail. It may be one of the upkeep. After a write, a read needs the file again.
 func (x *fixture) failRead(t *testing.T) {
 	t.Helper()
+	if err := x.publish(t, 1); err != nil {
+		t.Fatal(err)
+	}
 	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
 	defer faultdisk.Mend()
 	for range 1000 {
-		if _, err := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100}); err != nil && faultdisk.Hits() > 0 {
+		_, err := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100})
+		if faultdisk.Hits() > 0 {
 			return
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	t.Fatal("no read has failed")
