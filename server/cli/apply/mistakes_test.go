@@ -27,6 +27,7 @@ func TestMistakes(t *testing.T) {
 		"null as event types":       {"subscriptions:\n  - organization: x\n    external_id: y\n    url: https://a.example/\n    event_types: null\n", "standard input:5: event_types: "},
 		"null as true or false":     {"plans:\n  - name: x\n    webhooks: null\n", "standard input:3: webhooks: "},
 		"a blank limit":             {"plans:\n  - name: x\n    api_rate_limit_per_minute:\n", "standard input:3: api_rate_limit_per_minute: there is no value"},
+		"an octal number":           {"plans:\n  - name: x\n    api_rate_limit_per_minute: 0600\n", "standard input:3: api_rate_limit_per_minute: YAML would read this as an octal"},
 		"an object as a value":      {"plans:\n  - name: {a: b}\n", "standard input:2: name: this must be one value or a list"},
 		"a list inside itself":      {"plans: &a [*a]\n", "standard input"},
 		"an unknown anchor":         {"plans: *hidden\n", "this is not valid YAML: unknown anchor '…' referenced"},
