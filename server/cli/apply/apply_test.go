@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
@@ -79,6 +80,10 @@ func (f *target) apply(t *testing.T, file string, o apply.Options) (string, erro
 	err := apply.Run(t.Context(), f.Client, output.Printer{Out: &out, Notes: io.Discard}, o)
 	return out.String(), err
 }
+
+type writerFunc func(text []byte) (int, error)
+
+func (w writerFunc) Write(text []byte) (int, error) { return w(text) }
 
 // do makes a request by hand, and returns the body of the response.
 func (f *target) do(t *testing.T, method, path, body string, organization ...string) map[string]any {
@@ -252,15 +257,17 @@ func TestPrune(t *testing.T) {
 	})
 }
 
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	read := func(t *testing.T, name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	t.Run("go to the file, which only its owner can read, and not to the output", func(t *testing.T) {
 		t.Parallel()
 		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
@@ -344,6 +351,44 @@ func TestSecrets(t *testing.T) {
 		printed, err = f.apply(t, "", apply.Options{File: file})
 		if err != nil || !strings.HasPrefix(printed, "~ subscription customer-7/orders  url https://example.com/… -> https://hooks.example.com/…\n") {
 			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+	})
+}
+
+func TestSecretsAreNotLost(t *testing.T) {
+	t.Parallel()
+	t.Run("are not written to a file to which another run writes", func(t *testing.T) {
+		t.Parallel()
+		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
+		other, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.apply(t, small, apply.Options{SecretsFile: name})
+		if err == nil || !strings.Contains(err.Error(), "nothing was changed: another apply is writing to") || f.writes.Load() > 0 {
+			t.Errorf("error %v, %d writes", err, f.writes.Load())
+		}
+		other.Close()
+		if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err != nil || strings.Count(read(t, name), "whsec_") != 1 {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("are in the error if they cannot be printed", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		full := writerFunc(func(text []byte) (int, error) {
+			if bytes.Contains(text, []byte("whsec_")) {
+				return 0, io.ErrShortWrite
+			}
+			return len(text), nil
+		})
+		err := apply.Run(t.Context(), f.Client, output.Printer{Out: full, Notes: io.Discard}, apply.Options{File: "-", In: strings.NewReader(small)})
+		if err == nil || !strings.Contains(err.Error(), "its secret is whsec_") {
+			t.Errorf("error %v", err)
 		}
 	})
 }

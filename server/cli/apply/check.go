@@ -38,6 +38,7 @@ func (d *document) check(s *server, directory string, o Options) (list []*wanted
 		}
 	}
 	d.name(list, s)
+	d.checkEmails(list, s)
 	if o.Prune {
 		s.findPruned(list)
 	}
@@ -124,7 +125,8 @@ func (d *document) name(list []*wanted, s *server) {
 		id := w.kind.name + " " + w.name
 		if w.kind == members || w.kind == subscriptions {
 			w.present = s.findIn(w.kind, parts[0], parts[1])
-			id = w.kind.name + " " + canonical(s, organizations, parts[0]) + "/" + canonical(s, users, parts[1])
+			// Both parts may have a slash, so the name of two objects can be the same.
+			id = fmt.Sprintf("%s %q %q", w.kind.name, canonical(s, organizations, parts[0]), canonical(s, users, parts[1]))
 		} else {
 			w.present = s.find(w.kind, w.name)
 			s.wanted[w.kind][w.name] = w
@@ -151,6 +153,39 @@ func (d *document) checkFixed(w *wanted) {
 		d.wrong(w.lines[f.name], "%s: this never changes after the creation, and it is %v on the server; delete the %s first, or remove the line",
 			f.name, w.present.fields[f.name], w.kind.name)
 	}
+}
+
+// checkEmails refuses an e-mail address that another user has at that moment: the server would, in the middle of the work.
+func (d *document) checkEmails(list []*wanted, s *server) {
+	holders := map[string]*object{}
+	for _, o := range s.objects[users] {
+		holders[foldEmail(o.text("email"))] = o
+	}
+	first, changed := map[string]int{}, map[*object]bool{}
+	for _, w := range list {
+		email := foldEmail(w.text("email"))
+		if w.kind != users || email == "" {
+			continue
+		}
+		holder := holders[email]
+		if line, again := first[email]; again {
+			d.wrong(w.lines["email"], "email: the user in line %d has this address already; each user needs one of its own", line)
+		} else if holder != nil && holder != w.present && !changed[holder] {
+			d.wrong(w.lines["email"], "email: the user %s on the server has this address; use that external_id, or run: keyhook users update %s --external-id %s",
+				output.Quote(holder.name), holder.key, output.Quote(w.name))
+		}
+		first[email], changed[w.present] = w.line, true
+	}
+}
+
+// foldEmail returns the same text for the addresses that the server takes for one: the case of ASCII letters means nothing.
+func foldEmail(email string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, email)
 }
 
 // canonical returns the same text for all names of an object.
@@ -227,7 +262,8 @@ func (d *document) checkGrants(w *wanted, s *server) {
 	}
 	var missing []string
 	for _, key := range granted {
-		if s.find(permissions, key) != nil && !s.permissions.Has(key) {
+		isNew := s.find(permissions, key) == nil // an operator gets a new permission
+		if s.knows(permissions, key) && (!isNew || s.isKey) && !s.permissions.Has(key) {
 			missing = append(missing, key)
 		}
 	}
@@ -285,10 +321,10 @@ func readSecret(directory, name string) (string, error) {
 	return flag.Secret(text)
 }
 
-// readIn reads a file. Its name is relative to a directory.
+// readIn reads a file. Its name is relative to a directory, so - is a name like any other.
 func readIn(directory, name string) (string, error) {
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(directory, name)
+		name = directory + string(filepath.Separator) + name
 	}
 	return flag.ReadFile(nil, name)
 }

@@ -149,6 +149,9 @@ func resolved(node *yaml.Node) *yaml.Node {
 // isBlank reports whether a field has nothing after its colon.
 func isBlank(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
 
+// octal finds numbers such as 0600, which are 384.
+var octal = regexp.MustCompile("^[-+]?0[0-9_]")
+
 // toJSON returns the value of a field as JSON has it: a scalar, or a list of scalars. A blank value is refused: it would mean null,
 // which is "no limit" for a plan.
 func toJSON(node *yaml.Node) (any, error) {
@@ -179,6 +182,9 @@ func toJSON(node *yaml.Node) (any, error) {
 		err := node.Decode(&value)
 		return value, err
 	case "!!int":
+		if octal.MatchString(node.Value) {
+			return nil, errors.New("YAML would read this as an octal number; remove the 0 at the beginning")
+		}
 		var value int64
 		if err := node.Decode(&value); err != nil {
 			return nil, errors.New("this number is too large")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"syscall"
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -38,6 +39,9 @@ func openSecrets(name string, out output.Printer) (*secrets, error) {
 		err = fault.Advise(fmt.Errorf("other users may read %s", name), "run: chmod 600 %s", name)
 	}
 	if err == nil {
+		err = lock(file)
+	}
+	if err == nil {
 		err = file.Sync()
 	}
 	if err == nil {
@@ -48,6 +52,14 @@ func openSecrets(name string, out output.Printer) (*secrets, error) {
 	}
 	s.file = file
 	return s, nil
+}
+
+// lock locks the file until it is closed: two runs would write over each other's secrets. Some file systems have no locks.
+func lock(file *os.File) error {
+	if errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		return fault.Advise(fmt.Errorf("another apply is writing to %s", file.Name()), "wait for it, or choose another --secrets-file")
+	}
+	return nil
 }
 
 // endLine goes to the end of the file, and ends a line that an earlier run could not finish.
@@ -114,7 +126,10 @@ func (s *secrets) confirm(w *wanted, secret string, err error) error {
 	if s.file != nil {
 		return nil
 	}
-	return s.out.Write(fmt.Sprintf("secret of %s: %s\n", output.Escape(w.name), secret))
+	if err := s.out.Write(fmt.Sprintf("secret of %s: %s\n", output.Escape(w.name), secret)); err != nil {
+		return fmt.Errorf("%w (the subscription exists, and its secret is %s)", err, secret)
+	}
+	return nil
 }
 
 func (s *secrets) close() error {

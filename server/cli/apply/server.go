@@ -19,6 +19,7 @@ import (
 // server is what the server has, and the names that the file adds.
 type server struct {
 	permissions access.Scope // of the caller
+	isKey       bool         // the caller is an API key, so it never gets a permission that the file creates
 	objects     map[*kind]map[string]*object
 	wanted      map[*kind]map[string]*wanted // the objects of the file, by name
 	pruned      map[*object]bool             // what --prune would remove
@@ -68,7 +69,7 @@ func (s *server) knows(k *kind, name string) bool {
 func (s *server) hasWebhooks(organization string) bool {
 	plan := ""
 	if o := s.find(organizations, organization); o != nil {
-		plan = o.text("plan")
+		plan, organization = o.text("plan"), o.name // the file may name it by its id, and change its plan
 	}
 	if w := s.wanted[organizations][organization]; w != nil {
 		plan = w.text("plan")
@@ -95,7 +96,7 @@ func (s *server) names(k *kind) []string {
 // checkPermissions refuses a credential that cannot do what the file may need. Without this, a narrow token would fail in the
 // middle.
 func checkPermissions(ctx context.Context, c client.Client, doc *document, o Options) error {
-	granted, err := callersPermissions(ctx, c)
+	granted, _, err := callersPermissions(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -116,18 +117,19 @@ func checkPermissions(ctx context.Context, c client.Client, doc *document, o Opt
 	return nil
 }
 
-func callersPermissions(ctx context.Context, c client.Client) (access.Scope, error) {
+func callersPermissions(ctx context.Context, c client.Client) (has access.Scope, isKey bool, err error) {
 	body, err := c.Do(ctx, "GET", "/api/v1/whoami/", nil)
 	if err != nil {
-		return access.Scope{}, err
+		return has, false, err
 	}
 	var me struct {
-		Permissions []string `json:"permissions"`
+		Permissions []string  `json:"permissions"`
+		Key         *struct{} `json:"key"`
 	}
 	if err := json.Unmarshal(body, &me); err != nil {
-		return access.Scope{}, fmt.Errorf("read the answer of the server: %w", err)
+		return has, false, fmt.Errorf("read the answer of the server: %w", err)
 	}
-	return access.NewScope(me.Permissions...), nil
+	return access.NewScope(me.Permissions...), me.Key != nil, nil
 }
 
 // readServer reads what the server has of the kinds that matter for the file.
@@ -137,7 +139,7 @@ func readServer(ctx context.Context, c client.Client, doc *document, prune bool)
 		s.objects[k], s.wanted[k] = map[string]*object{}, map[string]*wanted{}
 	}
 	var err error
-	if s.permissions, err = callersPermissions(ctx, c); err != nil {
+	if s.permissions, s.isKey, err = callersPermissions(ctx, c); err != nil {
 		return nil, err
 	}
 	marks, err := readApplied(ctx, c)
