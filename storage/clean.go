@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,11 +61,11 @@ func (s *Store) cleanMarked(ctx context.Context) (complete bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("list closed organizations: %w", err)
 	}
-	busy := false
+	busy, failed := false, error(nil) // one that fails does not delay the others
 	for _, o := range organizations {
 		cleaned, err := s.cleanOrganization(ctx, o.RowID)
 		if err != nil {
-			return false, fmt.Errorf("organization %s: %w", o.ID, err)
+			failed = errors.Join(failed, fmt.Errorf("organization %s: %w", o.ID, err))
 		}
 		if busy = busy || !cleaned; cleaned {
 			s.log.Info("the closure of an organization is complete", "organization", o.ID)
@@ -72,12 +73,12 @@ func (s *Store) cleanMarked(ctx context.Context) (complete bool, err error) {
 	}
 	users, err := s.UsersToClean(ctx, cleaningsPerPass)
 	if err != nil {
-		return false, fmt.Errorf("list erased users: %w", err)
+		return false, errors.Join(failed, fmt.Errorf("list erased users: %w", err))
 	}
 	if err := s.cleanUsers(ctx, users); err != nil {
-		return false, fmt.Errorf("erased users: %w", err)
+		failed = errors.Join(failed, fmt.Errorf("erased users: %w", err))
 	}
-	return !busy && len(organizations) < cleaningsPerPass && len(users) < cleaningsPerPass, nil
+	return failed == nil && !busy && len(organizations) < cleaningsPerPass && len(users) < cleaningsPerPass, failed
 }
 
 // pauses returns a function that waits as long as the work since its last call took, so that other writers get their turn.

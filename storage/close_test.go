@@ -320,3 +320,16 @@ func TestDeleteClosedOrganization(t *testing.T) {
 		}
 	}
 }
+
+func TestPlanOfClosedOrganization(t *testing.T) {
+	t.Parallel()
+	x := newCustomer(t) // on the plan growth, with data, so it cannot be deleted
+	if err := x.DeletePlan(t.Context(), x.by, "growth"); err == nil {
+		t.Fatal("the plan of an open organization was deleted")
+	}
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+	if err := x.DeletePlan(t.Context(), x.by, "growth"); err != nil {
+		t.Errorf("after the closure: %v", err)
+	}
+	must[access.Organization](t)(x.Organization(t.Context(), x.org.ID))
+}

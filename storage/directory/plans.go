@@ -91,7 +91,7 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 	return details
 }
 
-// DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization has it.
+// DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization that is not closed has it.
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		row, err := planRow(t, name)
@@ -99,7 +99,11 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 			return err
 		}
 		used := errInUse("plan", "organizations have it; give them another plan first")
-		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
+		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", row); err != nil {
+			return err
+		}
+		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.
+		if _, err := t.Exec("UPDATE organizations SET plan_id = (SELECT min(id) FROM plans WHERE id != ?1) WHERE plan_id = ?1", row); err != nil {
 			return err
 		}
 		if _, err := t.Exec("DELETE FROM plans WHERE id = ?", row); sqlite.IsReferenced(err) {
