@@ -8,9 +8,8 @@ import (
 )
 
 // SentHeaders returns Keyhook's headers of an attempt, with masked signatures, because nobody can compute them again without the
-// secret of that time. Its time is that of the record: the
-// request itself may have been sent some seconds later. If the secret was being replaced at that time, the request also had a
-// signature with the previous secret.
+// secret of that time. The timestamp is the time of the record: the request itself may have been sent some seconds later. If the
+// secret was being replaced at that time, the request also had a signature with the previous secret.
 func (d *Dispatcher) SentHeaders(a webhook.Attempt) http.Header {
 	names := d.sender.names
 	timestamp := strconv.FormatInt(a.AttemptedAt/1000, 10)

@@ -66,6 +66,7 @@ func (s *Store) cleanMarked(ctx context.Context) (complete bool, err error) {
 		cleaned, err := s.cleanOrganization(ctx, o.RowID)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("organization %s: %w", o.ID, err))
+			continue
 		}
 		if busy = busy || !cleaned; cleaned {
 			s.log.Info("the closure of an organization is complete", "organization", o.ID)
