@@ -50,6 +50,8 @@ func newStore(o Options) (*Store, error) {
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
 		toClean:    make(chan struct{}, 1),
+
+		summaryOfAll: newSharedRead[webhook.PendingSummary](),
 	}
 	s.mayRecover.Store(true)
 	s.toClean <- struct{}{}
