@@ -5,13 +5,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // statsStore is the part of the store that the statistics endpoint uses.
 type statsStore interface {
-	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes.
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
+	// access.AllOrganizations counts those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
 }
 
@@ -133,13 +135,20 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 
 // read responds with a series without gaps: a step without attempts is zero.
 func (h stats) read(x *exchange) error {
+	organization, err := x.listed()
+	if err != nil {
+		return err
+	}
 	subscription := x.query.Matching("subscription_id", "must be the id of a subscription",
 		subscriptionID.Valid)
+	if subscription != "" && x.listsAll() {
+		x.query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
+	}
 	p, err := x.period()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(x.request.Context(), x.organization(), subscription, p.since, p.until, p.step)
+	found, err := h.store.Series(x.request.Context(), organization, subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}

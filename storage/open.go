@@ -44,7 +44,7 @@ func newStore(o Options) (*Store, error) {
 	s := &Store{
 		tx:         newTx(),
 		policy:     o.Policy,
-		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit},
+		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
