@@ -60,6 +60,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
 		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.stats.readSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
 		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
