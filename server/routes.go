@@ -59,7 +59,9 @@ func (h *handlers) table() []route {
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
-		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.stats.readSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
+		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
 			pages("organization", "type", "since", "until", "idempotency_key"),
@@ -254,6 +256,7 @@ type handlers struct {
 	replays       replays
 	recoveries    recoveries
 	stats         stats
+	backlog       backlog
 	events        events
 	arrivals      arrivals
 	audit         audit
@@ -289,6 +292,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		replays:       replays{o.Store},
 		recoveries:    recoveries{o.Store},
 		stats:         stats{o.Store},
+		backlog:       backlog{o.Store},
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},

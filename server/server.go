@@ -43,6 +43,7 @@ type Store interface {
 	eventStore
 	arrivalStore
 	statsStore
+	backlogStore
 	auditStore
 	planStore
 	permissionStore
