@@ -31,6 +31,7 @@ type page struct {
 	ctx   context.Context // of the tab
 	watch *watch
 	scope []target // the elements, outermost first, in which the test looks; see in
+	told  *bool    // whether a failure has shown the text of the page
 }
 
 // open opens a page at base, the address of a server. Nothing is loaded before visit.
@@ -41,7 +42,7 @@ func open(tb testing.TB, base string) *page {
 	browser, err := chromium()
 	require(tb, err)
 	ctx, _ := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	p := &page{tb: tb, base: base, ctx: ctx, watch: newWatch(base)}
+	p := &page{tb: tb, base: base, ctx: ctx, watch: newWatch(base), told: new(bool)}
 	tb.Cleanup(func() {
 		p.check()
 		if err := chromedp.Cancel(ctx); err != nil {
@@ -191,19 +192,24 @@ func (p *page) fatalf(format string, args ...any) {
 	p.tb.FailNow()
 }
 
-// errorf fails the test with the text of the page and a screenshot.
+// errorf fails the test, with a screenshot and, once, with the text of the page.
 func (p *page) errorf(format string, args ...any) {
 	p.tb.Helper()
-	text, err := tryEvaluate[string](p, "document.body?.innerText ?? ''")
-	if err != nil {
-		text = err.Error()
-	}
-	at, _ := tryEvaluate[string](p, "location.href") // the text has the reason
 	if problems := p.watch.take(); len(problems) > 0 {
 		format += "\nproblems:\n  %s"
 		args = append(args, strings.Join(problems, "\n  "))
 	}
-	p.tb.Errorf("%s\nat %s, screenshot %s, text of the page:\n%s", fmt.Sprintf(format, args...), at, p.photograph("failed-"+p.tb.Name()), shorten(text))
+	at, _ := tryEvaluate[string](p, "location.href") // an empty address says as much
+	p.tb.Errorf("%s\nat %s, screenshot %s", fmt.Sprintf(format, args...), at, p.photograph("failed-"+p.tb.Name()))
+	if *p.told {
+		return
+	}
+	*p.told = true
+	text, err := tryEvaluate[string](p, "document.body?.innerText ?? ''")
+	if err != nil {
+		text = err.Error()
+	}
+	p.tb.Logf("the page shows:\n%s", shorten(text))
 }
 
 // shorten cuts a text for the output of a test.

@@ -10,8 +10,8 @@ import (
 func pages(w *world) []pageRow {
 	return []pageRow{
 		{"docs", "/docs/", "", "Keyhook documents"},
-		{"docs-operating", "/docs/operating/", "", "Operating"},
-		{"docs-receiving", "/docs/receiving/", "", "Receiving"},
+		{"docs-operating", "/docs/operating/", "", "Operate Keyhook"}, // long, with tables and code
+		{"docs-receiving", "/docs/receiving/", "", "Receive webhooks"},
 	}
 }
 
