@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen soon.
-const patience = 10 * time.Second
+const patience = 20 * time.Second
 
 // page is a tab in a browser profile of its own: nothing of another test's cookies or storage is in it.
 type page struct {
@@ -30,8 +30,9 @@ type page struct {
 	base  string          // the address of the server
 	ctx   context.Context // of the tab
 	watch *watch
-	scope []target // the elements, outermost first, in which the test looks; see in
-	told  *bool    // whether a failure has shown the text of the page
+	scope []target      // the elements, outermost first, in which the test looks; see in
+	told  *bool         // whether a failure has shown the text of the page; nil: failures are expected
+	wait  time.Duration // how long for what must happen soon
 }
 
 // open opens a page at base, the address of a server. Nothing is loaded before visit.
@@ -42,7 +43,7 @@ func open(tb testing.TB, base string) *page {
 	browser, err := chromium()
 	require(tb, err)
 	ctx, _ := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	p := &page{tb: tb, base: base, ctx: ctx, watch: newWatch(base), told: new(bool)}
+	p := &page{tb: tb, base: base, ctx: ctx, watch: newWatch(base), told: new(bool), wait: patience}
 	tb.Cleanup(func() {
 		p.check()
 		if err := chromedp.Cancel(ctx); err != nil {
@@ -87,18 +88,24 @@ func (p *page) signIn(token string) {
 func (p *page) visit(path string) {
 	p.tb.Helper()
 	p.watch.forgetShift()
+	p.load(path)
+	if total, largest := p.watch.shifted(); total >= maxShift {
+		p.errorf("visit %s: the layout jumps by %.3f, most at %s; allowed is %.2f", path, total, largest, maxShift)
+	}
+	p.check()
+}
+
+// load is visit without its checks.
+func (p *page) load(path string) {
+	p.tb.Helper()
 	result, err := chromedp.Call(p.ctx, cdppage.Navigate, cdppage.NavigateParams{URL: p.base + path})
-	if err == nil && result.ErrorText != "" && !p.watch.isAllowed(0, path) {
+	if err == nil && result.ErrorText != "" && !p.watch.isAllowed(0, p.base+path) {
 		err = fmt.Errorf("%s", result.ErrorText)
 	}
 	if err != nil {
 		p.fatalf("visit %s: %v", path, err)
 	}
 	p.idle()
-	if total, largest := p.watch.shifted(); total >= maxShift {
-		p.errorf("visit %s: the layout jumps by %.3f, most at %s; allowed is %.2f", path, total, largest, maxShift)
-	}
-	p.check()
 }
 
 // reload loads the page again.
@@ -167,13 +174,13 @@ func (p *page) await(ask func() string) {
 	p.tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	for deadline := time.Now().Add(p.wait); ; <-tick.C {
 		reason := ask()
 		if reason == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.fatalf("after %s: %s", patience, reason)
+			p.fatalf("after %s: %s", p.wait, reason)
 		}
 	}
 }
@@ -199,8 +206,13 @@ func (p *page) errorf(format string, args ...any) {
 		format += "\nproblems:\n  %s"
 		args = append(args, strings.Join(problems, "\n  "))
 	}
+	said := fmt.Sprintf(format, args...)
+	if p.told == nil {
+		p.tb.Errorf("%s", said)
+		return
+	}
 	at, _ := tryEvaluate[string](p, "location.href") // an empty address says as much
-	p.tb.Errorf("%s\nat %s, screenshot %s", fmt.Sprintf(format, args...), at, p.photograph("failed-"+p.tb.Name()))
+	p.tb.Errorf("%s\nat %s, screenshot %s", said, at, p.photograph("failed-"+p.tb.Name()))
 	if *p.told {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // receiver takes deliveries. Each path below its URL is an endpoint of its own, which answers 204 until told otherwise.
@@ -74,6 +75,18 @@ func (r *receiver) arrived(name string) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]delivery(nil), r.at(name).requests...)
+}
+
+// await waits until n requests have arrived at an endpoint.
+func (r *receiver) await(tb testing.TB, name string, n int) {
+	tb.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); len(r.arrived(name)) < n; <-tick.C {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%d requests have arrived at %q, not %d", len(r.arrived(name)), name, n)
+		}
+	}
 }
 
 // at returns an endpoint. The caller holds the mutex.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +23,7 @@ const maxShift = 0.05
 
 // watch hears what happens in a page: requests, errors, violations, jumps of the layout.
 type watch struct {
-	host string // the host and the port of the server
+	base string // the address of the server
 
 	mu       sync.Mutex
 	requests map[network.RequestID]string // the requests that run, with their addresses
@@ -49,7 +48,7 @@ type jump struct {
 }
 
 func newWatch(base string) *watch {
-	return &watch{host: hostOf(base), requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}}
+	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}}
 }
 
 // observer runs in each document before its own scripts. It reports to the binding keyhookTest. The clipboard is replaced,
@@ -128,7 +127,7 @@ func (w *watch) begin(e *network.EventRequestWillBeSent) {
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}
-	if host := hostOf(e.Request.URL); host != "" && host != w.host {
+	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) {
 		w.add("request to another host: %s", e.Request.URL)
 	}
 }
@@ -146,9 +145,8 @@ func (w *watch) judge(status int, address string) {
 }
 
 func (w *watch) hasAllowed(status int, address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && slices.ContainsFunc(w.allowed, func(a allowance) bool {
-		return a.status == status && strings.HasPrefix(u.RequestURI(), a.prefix)
+	return slices.ContainsFunc(w.allowed, func(a allowance) bool {
+		return a.status == status && strings.HasPrefix(address, w.base+a.prefix)
 	})
 }
 
@@ -199,10 +197,10 @@ func (w *watch) allow(status int, prefix string) {
 	w.allowed = append(w.allowed, allowance{status, prefix})
 }
 
-func (w *watch) isAllowed(status int, path string) bool {
+func (w *watch) isAllowed(status int, address string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hasAllowed(status, "http://"+w.host+path)
+	return w.hasAllowed(status, address)
 }
 
 func (w *watch) forgetShift() {
