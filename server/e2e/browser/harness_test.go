@@ -247,3 +247,12 @@ func TestTheReceiverFollowsCommands(t *testing.T) {
 	r.answer("a", http.StatusOK, "taken")
 	c.await(t, subscription, "pending_deliveries", "0")
 }
+
+func TestAServerUnderAPath(t *testing.T) {
+	t.Parallel()
+	p := open(t, startBehind(t, "/tools/keyhook").base)
+	p.visit("/docs/")
+	p.click("link", "Receive webhooks")
+	p.expectPath("/docs/receiving/")
+	p.expectElement("heading", "The five rules")
+}

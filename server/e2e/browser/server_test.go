@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +28,7 @@ type server struct {
 	client
 	tb       testing.TB
 	dir      string
+	listen   string // host:port
 	settings []string
 	cmd      *exec.Cmd
 	stdout   string // the path of the file with the standard output
@@ -38,18 +43,39 @@ type server struct {
 // ended within a second.
 func start(tb testing.TB, settings ...string) *server {
 	tb.Helper()
-	s := &server{tb: tb, dir: tb.TempDir(), settings: append([]string{
-		"KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN=" + operatorToken,
-		"KEYHOOK_WEBHOOKS_RETRY_BASE=20ms", "KEYHOOK_WEBHOOKS_RETRY_FACTOR=1",
+	return startAt(tb, "127.0.0.1:0", settings...)
+}
+
+// startBehind is start behind a proxy that serves the server under a path, such as /keyhook. The server's base has that path.
+func startBehind(tb testing.TB, path string, settings ...string) *server {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listen := l.Addr().String()
+	if err := l.Close(); err != nil { // the server takes the port
+		tb.Fatal(err)
+	}
+	proxy := httptest.NewServer(http.StripPrefix(path, httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listen})))
+	tb.Cleanup(proxy.Close)
+	return startAt(tb, listen, append(settings, "KEYHOOK_SERVER_BASE_URL="+proxy.URL+path)...)
+}
+
+func startAt(tb testing.TB, listen string, settings ...string) *server {
+	tb.Helper()
+	s := &server{tb: tb, dir: tb.TempDir(), listen: listen, settings: append([]string{
+		"KEYHOOK_BOOTSTRAP_TOKEN=" + operatorToken, "KEYHOOK_WEBHOOKS_RETRY_BASE=20ms", "KEYHOOK_WEBHOOKS_RETRY_FACTOR=1",
 	}, settings...)}
-	s.begin()
+	s.again()
 	tb.Cleanup(func() { s.end(syscall.SIGKILL) })
 	return s
 }
 
-func (s *server) begin() {
+// again starts the server again after end, with its data and at its old address.
+func (s *server) again() {
 	s.tb.Helper()
-	s.cmd = exec.Command(program(), "serve", "--dev", "--log.format=json")
+	s.cmd = exec.Command(program(), "serve", "--dev", "--log.format=json", "--server.listen="+s.listen)
 	s.cmd.Dir = s.dir
 	s.cmd.Env = append([]string{"TMPDIR=" + s.tb.TempDir(), "PATH=" + os.Getenv("PATH")}, s.settings...)
 	stdout, err := os.Create(filepath.Join(s.tb.TempDir(), "stdout"))
@@ -71,6 +97,9 @@ func (s *server) begin() {
 	select {
 	case url := <-ready:
 		s.client = client{base: url, authorization: "Bearer " + operatorToken}
+		if strings.HasSuffix(s.listen, ":0") {
+			s.listen = hostOf(url)
+		}
 	case <-s.ended:
 		s.tb.Fatalf("serve ended before it was ready:\n%s", s.said())
 	case <-time.After(time.Minute):
@@ -116,13 +145,6 @@ func (s *server) printed() string {
 func (s *server) end(signal os.Signal) {
 	_ = s.cmd.Process.Signal(signal) // it may have ended by itself
 	<-s.ended
-}
-
-// again starts the server again, with its data and at its old address.
-func (s *server) again() {
-	s.tb.Helper()
-	s.settings = append(s.settings, "KEYHOOK_SERVER_LISTEN="+strings.TrimPrefix(s.base, "http://")) // the last line wins
-	s.begin()
 }
 
 // client calls the API with one credential.
