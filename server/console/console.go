@@ -169,7 +169,7 @@ func (s *Site) render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	root := o.Base + Path
-	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "ui.css", "theme.css"}}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "vendor/uPlot.min.css", "ui.css", "theme.css"}}
 	for _, name := range sorted(s.files) {
 		if ext := path.Ext(name); (ext == ".js" || ext == ".mjs") && name != chartLibrary {
 			view.Modules = append(view.Modules, name)
