@@ -114,7 +114,7 @@ func TestPortalLinks(t *testing.T) {
 			time.Sleep(time.Hour)
 			_, err := x.UseLink(t.Context(), p, p.Actor("", ""), late, access.MintSession())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			_, err = x.use(t, later)
+			_, err = x.PrincipalByLink(t.Context(), later.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 			time.Sleep(time.Minute)
 			if n := must[int](t)(x.Links(t.Context())); n != 0 {
