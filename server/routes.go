@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"sync/atomic"
 
@@ -32,7 +33,7 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
 
-		// The caller. Sign-in checks the access token in its body.
+		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
@@ -111,6 +112,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
+		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
 		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
@@ -279,6 +281,7 @@ type handlers struct {
 	permissions   permissions
 	roles         roles
 	organizations organizations
+	portals       portals
 	members       members
 	users         users
 	tokens        tokens
@@ -316,6 +319,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
+		portals:       portals{o.Store, lookup, cmp.Or(o.ConsoleURL, o.BaseURL)},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},
