@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// maxBytes of all files, uncompressed.
-const maxBytes = 250_000
+// maxBytes of all files that a browser loads, uncompressed.
+const maxBytes = 250 << 10
 
 // maxLines of a file of our own, so that a page reads from top to bottom.
 const maxLines = 250
@@ -46,8 +46,10 @@ func TestAssetsAreSmall(t *testing.T) {
 	t.Parallel()
 	ours, vendor := embedded(t)
 	total := 0
-	for _, body := range vendor {
-		total += len(body)
+	for name, body := range vendor {
+		if ext := path.Ext(name); ext != ".txt" && ext != ".md" { // no page loads licences
+			total += len(body)
+		}
 	}
 	for name, body := range ours {
 		total += len(body)
