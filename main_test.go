@@ -64,6 +64,7 @@ var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
+	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
 	"github.com/nicholas-fedor/shoutrrr":  {"dispatch/alert"},

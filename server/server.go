@@ -44,6 +44,7 @@ type Store interface {
 	eventStore
 	arrivalStore
 	statsStore
+	backlogStore
 	auditStore
 	planStore
 	permissionStore
@@ -54,6 +55,7 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
+	portalStore
 	queueStore
 	backupStore
 	appliedStore
@@ -75,6 +77,7 @@ type Options struct {
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
 	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
 	BaseURL        string           // where callers reach the server; every Location starts with its path
+	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
