@@ -25,6 +25,7 @@ var withoutPermission = map[string]string{
 	"GET /docs/":              "the documents say nothing of this instance",
 	"GET /docs/{name}/":       "as /docs/",
 	"GET /api/v1/whoami/":     "every caller may read its own identity",
+	"GET /api/v1/search/":     "it finds only what the caller has the permission to read",
 	"POST /api/v1/session/":   "it takes an access token in its body",
 	"GET /api/v1/session/":    "every session may read itself",
 	"DELETE /api/v1/session/": "every session may end itself",

@@ -34,6 +34,8 @@ func (h *handlers) table() []route {
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
 
+		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
+
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
@@ -246,6 +248,7 @@ type handlers struct {
 	description   description
 	documents     documents
 	whoami        whoami
+	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
 	verification  verification
@@ -282,6 +285,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
 		whoami:        whoami{o.Store},
+		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},

@@ -34,6 +34,7 @@ type Store interface {
 	check.Store
 	form.LookupStore
 	whoamiStore
+	searchStore
 	keyStore
 	explainStore
 	subscriptionStore
