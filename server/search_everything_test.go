@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -80,9 +81,7 @@ func (c searched) texts(name string) map[string]string {
 		c.user: "user " + c.user, name + "-ada": "user " + c.user, strings.ToUpper(name) + "-owner@EXAMPLE": "user " + c.user,
 		c.tokenID: "access_token " + c.tokenID,
 	}
-	for text, found := range c.textsOfCustomer(name) {
-		whole[text] = found
-	}
+	maps.Copy(whole, c.textsOfCustomer(name))
 	return whole
 }
 
