@@ -39,6 +39,8 @@ func (h *handlers) table() []route {
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
 
+		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
+
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
@@ -259,6 +261,7 @@ type handlers struct {
 	documents     documents
 	console       *console.Site // nil is not served
 	whoami        whoami
+	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
 	verification  verification
@@ -297,6 +300,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		documents:     newDocuments(base),
 		console:       o.Console,
 		whoami:        whoami{o.Store},
+		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
