@@ -11,7 +11,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/server/socket"
@@ -216,10 +219,26 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	if a.issuer != nil { // an interface that contains a nil pointer is not nil
 		o.Issuer = a.issuer
 	}
+	if c.Console.Enabled {
+		var err error
+		if o.Console, err = newConsole(c); err != nil {
+			return nil, err
+		}
+	}
 	if c.Metrics.Listen == "" {
 		o.Metrics = a.metrics
 	}
 	return server.New(o)
+}
+
+func newConsole(c config.Config) (*console.Site, error) {
+	u, err := url.Parse(c.Server.BaseURL) // config has checked it
+	if err != nil {
+		return nil, err
+	}
+	return console.New(console.Options{
+		Base: strings.TrimSuffix(u.EscapedPath(), "/"), Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors,
+	})
 }
 
 // run serves and delivers until ctx ends or one part fails. The store runs until the others have ended, because they record

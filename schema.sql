@@ -335,7 +335,7 @@ CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHE
 -- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.
 -- expired counts deliveries that retention deleted while they were pending.
 CREATE TABLE attempt_minutes (
-    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    organization_id INTEGER NOT NULL, -- 0 stands for all organizations
     subscription_id INTEGER NOT NULL, -- 0 stands for all subscriptions of the organization
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
@@ -43,6 +44,7 @@ type Store interface {
 	eventStore
 	arrivalStore
 	statsStore
+	backlogStore
 	auditStore
 	planStore
 	permissionStore
@@ -83,6 +85,7 @@ type Options struct {
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
 	Observe       RequestObserver   // nil observes nothing
 	Metrics       http.Handler      // serves /metrics; nil means 404
+	Console       *console.Site     // nil means 404
 	TLS           *tls.Config       // nil means plain HTTP/1.1; TLS also offers HTTP/2
 	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s

@@ -44,12 +44,14 @@ func newStore(o Options) (*Store, error) {
 	s := &Store{
 		tx:         newTx(),
 		policy:     o.Policy,
-		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit},
+		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
 		toClean:    make(chan struct{}, 1),
+
+		summaryOfAll: newSharedRead[webhook.PendingSummary](),
 	}
 	s.mayRecover.Store(true)
 	s.toClean <- struct{}{}

@@ -70,6 +70,7 @@ type Store struct {
 
 	pending       pendingCount
 	subscriptions subscriptionCount
+	summaryOfAll  sharedRead[webhook.PendingSummary]
 	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
 	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
