@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const consoleLink = "https://keys.example.com/keyhook/console/#link="
+const linkStart = "https://keys.example.com/keyhook/console/#link="
 
 // startPortal starts a server that browsers reach at an address of its own, with an organization.
 func startPortal(t *testing.T) (f *testServer, owner access.Principal) {
@@ -37,7 +37,7 @@ func (o ownTester) Test(ctx context.Context, organization int64, subscription st
 func (f *testServer) portalLink(t testing.TB, organization, body string) string {
 	t.Helper()
 	made := f.do(t, call{"POST /api/v1/organizations/" + organization + "/portal-links/", operator, body, nil}).want(t, http.StatusCreated, "")
-	secret, found := strings.CutPrefix(made.field("url"), consoleLink)
+	secret, found := strings.CutPrefix(made.field("url"), linkStart)
 	if !found || made.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("headers %v, body %s", made.Header, made.body)
 	}
