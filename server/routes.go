@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"net/http"
 	"sync/atomic"
 
@@ -323,7 +322,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
-		portals:       portals{o.Store, lookup, cmp.Or(o.ConsoleURL, o.BaseURL)},
+		portals:       portals{o.Store, lookup, o.ConsoleURL},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},
