@@ -37,6 +37,17 @@ func (p *page) in(role, name string) *page {
 // click clicks the element with a role and a name: the whole name, or, if no element has that name, a part of it.
 func (p *page) click(role, name string) {
 	p.tb.Helper()
+	p.clickTimes(1, role, name)
+}
+
+// doubleClick clicks an element twice, as fast as a hand can.
+func (p *page) doubleClick(role, name string) {
+	p.tb.Helper()
+	p.clickTimes(2, role, name)
+}
+
+func (p *page) clickTimes(n int, role, name string) {
+	p.tb.Helper()
 	t := target{[]string{role}, name}
 	var at struct {
 		X, Y float64
@@ -55,11 +66,12 @@ func (p *page) click(role, name string) {
 		}
 		return ""
 	})
-	if _, err := chromedp.Run(p.limited(), chromedp.MouseClickXY(at.X, at.Y)); err != nil {
-		p.fatalf("click %s: %v", t, err)
+	for count := range n {
+		if _, err := chromedp.Run(p.limited(), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(count+1))); err != nil {
+			p.fatalf("click %s: %v", t, err)
+		}
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // locate scrolls an element into view, and returns a point of it, or why nobody can click it.
@@ -84,8 +96,7 @@ func (p *page) fill(label, text string) {
 	} else if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(kb.Delete)); err != nil {
 		p.fatalf("empty %q: %v", label, err)
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // prepare selects the text of a field. Nobody can type whole dates, so these are set.
@@ -114,8 +125,7 @@ func (p *page) choose(label, option string) {
 		this.dispatchEvent(new Event("change", {bubbles: true}));
 		return "";
 	}`, option)
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // value returns the text in the field with a label.
@@ -168,8 +178,7 @@ func (p *page) press(key string) {
 	if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(key)); err != nil {
 		p.fatalf("press %q: %v", key, err)
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // expect waits until the page shows a text. White space counts as one space.
