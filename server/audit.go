@@ -63,9 +63,11 @@ func (h audit) list(x *exchange) error {
 
 // readAuditFilter reads the filters of the list.
 func readAuditFilter(q *form.Query) (f access.AuditFilter) {
-	isActor := func(s string) bool { return s == "system" || userID.Valid(s) || keyID.Valid(s) }
+	isActor := func(s string) bool {
+		return s == "system" || userID.Valid(s) || keyID.Valid(s) || access.SessionID.Valid(s)
+	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
-	f.Actor = q.Matching("actor", "must be the id of a user or of an API key, or system", isActor)
+	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)
 	f.Since, f.Until = q.Period()
 	return f
 }

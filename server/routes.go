@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -28,7 +30,10 @@ func (h *handlers) table() []route {
 		get("/docs/", h.documents.index).to(open),
 		get("/docs/{name}/", h.documents.read).to(open),
 
-		// The caller. Sign-in checks the access token in its body.
+		// The console: the page, and every path below it.
+		get("/console/", h.consoleFile()).matching(isConsole).to(open),
+
+		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
@@ -59,7 +64,9 @@ func (h *handlers) table() []route {
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
-		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.stats.readSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
+		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
 			pages("organization", "type", "since", "until", "idempotency_key"),
@@ -105,6 +112,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
+		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
 		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
@@ -153,7 +161,7 @@ type route struct {
 	parameters []string     // of the query; any other is refused
 	handle     func(*exchange) error
 	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
-	match      func(path string) bool // instead of method and pattern
+	match      func(path string) bool // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
@@ -182,6 +190,12 @@ func del(pattern string, handle func(*exchange) error) route {
 // anyPath serves all methods at the paths that match.
 func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
+}
+
+// matching serves the method at the paths that match, instead of the pattern.
+func (r route) matching(match func(path string) bool) route {
+	r.match = match
+	return r
 }
 
 func (r route) to(who reach) route {
@@ -243,6 +257,7 @@ type handlers struct {
 	metrics       func(*exchange) error // nil if there are none
 	description   description
 	documents     documents
+	console       *console.Site // nil is not served
 	whoami        whoami
 	sessions      sessions
 	forwardAuth   forwardAuth
@@ -254,6 +269,7 @@ type handlers struct {
 	replays       replays
 	recoveries    recoveries
 	stats         stats
+	backlog       backlog
 	events        events
 	arrivals      arrivals
 	audit         audit
@@ -265,6 +281,7 @@ type handlers struct {
 	permissions   permissions
 	roles         roles
 	organizations organizations
+	portals       portals
 	members       members
 	users         users
 	tokens        tokens
@@ -278,6 +295,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
+		console:       o.Console,
 		whoami:        whoami{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
@@ -289,6 +307,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		replays:       replays{o.Store},
 		recoveries:    recoveries{o.Store},
 		stats:         stats{o.Store},
+		backlog:       backlog{o.Store},
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
@@ -300,6 +319,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
+		portals:       portals{o.Store, lookup, cmp.Or(o.ConsoleURL, o.BaseURL)},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},

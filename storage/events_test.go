@@ -310,7 +310,10 @@ func TestQueryPlans(t *testing.T) {
 	_, err16 := x.Schedules(t.Context(), x.org(), []string{x.sub.ID})
 	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
 	_, err14 := x.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16); err != nil {
+	_, err17 := x.PendingSummary(t.Context(), x.org())
+	_, err19 := x.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
+	_, err18 := x.PendingSummary(t.Context(), access.AllOrganizations)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
@@ -318,6 +321,7 @@ func TestQueryPlans(t *testing.T) {
 	if n := noneGrows(t, x.Store, map[string]string{
 		"FROM deliveries own": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE",
 		"INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM", // the attempts in progress of one millisecond
+		"GROUP BY status, paused":       "TEMP B-TREE FOR GROUP BY",  // at most 500 subscriptions
 	}); n < 50 {
 		t.Errorf("only %d statements were run", n)
 	}
