@@ -15,7 +15,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// target describes an element as a person does who hears the page read aloud: a role of ARIA and an accessible name.
+// target describes an element as a person does who hears the page read aloud: a role of ARIA and an accessible name. An empty
+// name is any name.
 type target struct {
 	roles []string // the first is for messages
 	name  string
