@@ -94,7 +94,7 @@ func (p *page) fill(label, text string) {
 		if _, err := chromedp.Call(p.limited(), input.InsertText, input.InsertTextParams{Text: text}); err != nil {
 			p.fatalf("fill %q: %v", label, err)
 		}
-	} else if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(kb.Delete)); err != nil {
+	} else if err := p.strike(kb.Delete); err != nil {
 		p.fatalf("empty %q: %v", label, err)
 	}
 	p.finish()
@@ -176,10 +176,29 @@ func (p *page) press(key string) {
 	if named, isNamed := keys[key]; isNamed {
 		key = named
 	}
-	if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(key)); err != nil {
+	if err := p.strike(key); err != nil {
 		p.fatalf("press %q: %v", key, err)
 	}
 	p.finish()
+}
+
+// strike presses keys as a keyboard does: the browser makes the character, unless the page has handled the key. chromedp.KeyEvent
+// sends the character in any case.
+func (p *page) strike(text string) error {
+	for _, r := range text {
+		events := kb.Encode(r)
+		for _, e := range events {
+			if e.Type == kb.KeyChar {
+				events[0].Text = e.Text
+			}
+		}
+		for _, e := range []*input.DispatchKeyEventParams{events[0], events[len(events)-1]} {
+			if _, err := chromedp.Call(p.limited(), input.DispatchKeyEvent, *e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // expect waits until the page shows a text. White space counts as one space.

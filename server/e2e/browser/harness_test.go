@@ -146,6 +146,8 @@ const form = `
 <button onclick="this.textContent = 'Waits'; fetch('/wait').then(() => { this.textContent = 'Done' })">Wait</button>
 <button onclick="navigator.clipboard.writeText('evt_1')">Copy</button>
 <button onclick="document.querySelector('dialog').showModal()">Close account</button>
+<label>Search <input id="search" onkeydown="event.stopPropagation()"></label>
+<script>addEventListener("keydown", e => { if (e.key === "/") { e.preventDefault(); document.getElementById("search").focus(); } })</script>
 <dialog aria-label="Close account?"><button autofocus>Keep</button></dialog>`
 
 func TestActingAsAPerson(t *testing.T) {
@@ -178,6 +180,12 @@ func TestActingAsAPerson(t *testing.T) {
 	p.click("button", "Copy")
 	if got := p.copied(); got != "evt_1" {
 		t.Errorf("copied %q", got)
+	}
+	p.press("/")
+	p.expectFocus("textbox", "Search")
+	p.press("a/B")
+	if got := p.value("Search"); got != "a/B" {
+		t.Errorf("the page has handled the first /, and the field contains %q", got)
 	}
 	p.click("button", "Close account")
 	p.in("dialog", "Close account?").expectFocus("button", "Keep")
