@@ -77,6 +77,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
