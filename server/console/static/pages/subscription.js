@@ -71,11 +71,10 @@ export function Subscription({ id }) {
 const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 const hostOf = ({ url }) => new URL(url).host;
 
-function Actions({ subscription: { is_active, blocked_by, pending_deliveries }, actions, setRefused }) {
+function Actions({ subscription: { is_active, pending_deliveries }, actions, setRefused }) {
   return html`
     <${Button} icon="send" onClick=${actions.test} onError=${setRefused}>Send test<//>
-    ${is_active ? html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`
-      : blocked_by === 'paused' && html`<${Button} onClick=${actions.resume} onError=${setRefused}>Resume<//>`}
+    ${is_active && html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`}
     <${Menu} items=${[
       { text: 'Edit settings', href: href(place.get().path, { tab: 'settings' }) },
       { text: 'Rotate secret…', onClick: () => actions.open('rotate') },
@@ -94,7 +93,7 @@ function Health({ subscription: s, actions }) {
   switch (s.blocked_by) {
     case 'paused':
       return html`<${Bar} title="Paused: nothing is sent" action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
-        <p><bdi>${s.last_error}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
+        <p><bdi class="sentence">${s.last_error}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
     case 'disabled':
       return html`<${Bar} tone="danger" title=${`Disabled after ${count(s.consecutive_failures, 'failure')} in a row: nothing is sent`} action=${recover}>
         <${LastError} subscription=${s} /><p>${waits} Repair the receiver, send a test, then recover.</p><//>`;

@@ -53,7 +53,7 @@ function Programs() {
   const { data, error, reload } = useLoad((signal) => readDocument('receiving', signal), []);
   const [language, name, file, command] = chosen;
   return html`<div class="stack tight">
-    <div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period plain"
+    <div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
       aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>
     <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
@@ -75,7 +75,7 @@ function Test({ subscription }) {
     <${ErrorBar} error=${error} />
     ${attempt && html`<div class="card stack" role="status">
       <${Facts} across items=${[
-        ['Result', html`<${Badge} status=${attempt.outcome} />`], ['Status', attempt.response_status ?? 'No response'], ['Duration', duration(attempt.duration_ms)],
+        ['Result', html`<${Badge} status=${attempt.outcome} />`], ['Duration', duration(attempt.duration_ms)],
       ]} />
       <${Response} attempt=${attempt} /></div>`}
   </div>`;

@@ -35,7 +35,7 @@ export function Attempt({ id, subscription, actions, changed }) {
   useLayoutEffect(() => {
     const { top } = frame.current.getBoundingClientRect(); // opened far below, it would show only its head
     if (top > innerHeight / 2) frame.current.scrollIntoView({ block: 'start' });
-  }, []);
+  }, [Boolean(data)]);
   const back = href(place.get().path, { ...query, attempt: null });
 
   const redeliver = async () => {
