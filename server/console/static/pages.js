@@ -5,9 +5,13 @@ import { Event } from './pages/event.js';
 import { EventNew } from './pages/event_new.js';
 import { Events } from './pages/events.js';
 import { Subscriptions } from './pages/subscriptions.js';
+import { SubscriptionNew } from './pages/subscription_new.js';
+import { Subscription } from './pages/subscription.js';
 
 export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', page: Subscriptions, needs: 'webhooks:read', nav: ['', 'subscriptions'] },
+  { path: '/subscriptions/new/', title: 'New subscription', page: SubscriptionNew, needs: 'webhooks:write' },
+  { path: '/subscriptions/{id}/', title: 'Subscription', page: Subscription, needs: 'webhooks:read' },
   { path: '/events/', title: 'Events', page: Events, needs: 'events:read', nav: ['', 'events'] },
   { path: '/events/new/', title: 'Publish an event', page: EventNew, needs: 'events:write' },
   { path: '/events/{id}/', title: 'Event', page: Event, needs: 'events:read' },

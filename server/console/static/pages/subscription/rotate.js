@@ -1,0 +1,40 @@
+// Rotate the signing secret: the overlap, then the new secret once.
+import { html, useState } from '../../ui/html.js';
+import { Dialog } from '../../ui/dialog.js';
+import { Form, SelectField, TextField, useForm } from '../../ui/form.js';
+import { Bar } from '../../ui/state.js';
+import { Secret } from '../../ui/secret.js';
+import { api } from '../../api.js';
+
+const overlaps = [['86400', '1 day'], ['0', 'None: the old secret ends now'], ['3600', '1 hour'], ['604800', '7 days']];
+
+export function Rotate({ subscription, onDone, onClose }) {
+  const [secret, setSecret] = useState('');
+  const form = useForm({ overlap_seconds: '86400', secret: '', word: '' }, async (values) => {
+    const { secret: made } = await api.post(`/webhooks/subscriptions/${subscription.id}/rotate-secret/`, {
+      overlap_seconds: Number(values.overlap_seconds), ...(values.secret && { secret: values.secret }), ...(values.word && { force: true }),
+    });
+    setSecret(made);
+  });
+  const { overlap_seconds, word } = form.values;
+  const [overlaps_now, setOverlapsNow] = useState(false);
+  if (form.error?.code === 'overlap_in_progress' && !overlaps_now) setOverlapsNow(true);
+  const done = () => { onDone(); onClose(); };
+
+  if (secret) {
+    return html`<${Dialog} title="The secret was rotated" fixed>
+      <${Secret} title="New signing secret" value=${secret} onDone=${done}>
+        <p>${overlap_seconds === '0' ? 'The old secret signs nothing any more.' : `The old secret also signs for ${overlaps.find(([v]) => v === overlap_seconds)[1]}. Give the new one to the receiver in this time.`}</p><//><//>`;
+  }
+  return html`<${Dialog} title="Rotate the signing secret" onClose=${onClose}>
+    <p>Keyhook makes a new secret. During the overlap, the old one also signs, so that the receiver can change without a failure.</p>
+    <${Form} form=${form} submit=${overlaps_now ? 'End the overlap and rotate' : 'Rotate secret'} danger=${overlaps_now} disabled=${overlaps_now && word !== 'rotate'}>
+      <${SelectField} form=${form} name="overlap_seconds" label="Overlap" options=${overlaps} />
+      <details class="more-options"><summary>Use a secret of your own</summary>
+        <${TextField} form=${form} name="secret" label="Secret" mono optional hint="24 to 256 characters, such as whsec_ and base64." /></details>
+      ${overlaps_now && html`<${Bar} tone="warning" title="The overlap of the last rotation has not ended">
+        <p>A receiver that still uses the older secret will refuse deliveries.</p>
+        <${TextField} form=${form} name="word" label="Type “rotate” to rotate in spite of this" mono /><//>`}
+    <//>
+  <//>`;
+}
