@@ -24,17 +24,18 @@ export function Subscriptions() {
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
-    { head: 'Event types', size: 'l', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
     { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
-    { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
+    { head: 'Last result', size: 'xl', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ];
 
+  const isFirst = list.rows?.length === 0 && !query.status;
   return html`<${Page} title="Subscriptions"
-    actions=${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
-    <${Filters}>
+    actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
+    ${!isFirst && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
-    <//>
+    <//>`}
     <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id))}
       empty=${query.status ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
   <//>`;
