@@ -44,7 +44,7 @@ export function Shell({ children }) {
 function Away() {
   const { away } = useStore(connection);
   if (!away) return null;
-  return html`<div class="away"><${Bar} tone="warning" title="No answer from the server"><p><bdi>${away}</bdi> Trying again. What you typed stays.</p><//></div>`;
+  return html`<div class="away"><${Bar} tone="warning" title=${away}><p>Trying again. What you typed stays.</p><//></div>`;
 }
 
 // RefusedLink says that a link did not work, and that the earlier session goes on.
