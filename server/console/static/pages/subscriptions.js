@@ -11,7 +11,7 @@ import { Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, useQuery } from '../router.js';
+import { href, place, useQuery } from '../router.js';
 import { can } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
@@ -86,5 +86,6 @@ const First = () => html`<${Empty} title="No subscription yet"
   <${Code} label="The same with curl" text=${curl()} /><//>`;
 
 const curl = () => `curl ${location.origin}${settings.base}/api/v1/webhooks/subscriptions/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
+  -H "X-Organization-Id: ${place.get().org}" \\`}
   -d '{"url": "https://example.com/webhooks", "event_types": []}'`;
