@@ -3,7 +3,9 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
+	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -75,6 +77,7 @@ func (h *handlers) table() []route {
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
 
+		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
@@ -264,6 +267,7 @@ type handlers struct {
 	events        events
 	arrivals      arrivals
 	audit         audit
+	system        system
 	queue         queue
 	backups       backups
 	applied       applied
@@ -301,6 +305,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
+		system:        system{store: o.Store, build: build.Read(), started: time.Now()},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},
 		applied:       applied{o.Store},
@@ -314,6 +319,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		tokens:        tokens{o.Store, lookup},
 		departures:    departures{o.Store},
 	}
+	h.system.deliveries = h.health.queue
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange) error {
 			o.Metrics.ServeHTTP(x, x.request)

@@ -55,6 +55,7 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore
