@@ -106,7 +106,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages(),
+		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
 		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
@@ -118,7 +118,7 @@ func (h *handlers) table() []route {
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
 		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages(),
+		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
 		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
@@ -126,6 +126,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
 		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
+		get("/api/v1/users/{id}/memberships/", h.users.memberships).need(access.PlatformRead).pages().of(user),
 		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
 		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
