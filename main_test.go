@@ -22,9 +22,10 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
-	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
-	"server":                       {"server/build", "server/check", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
+	"":                             {"server", "server/cli", "server/config", "server/console", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
+	"server":                       {"server/build", "server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
 	"server/build":                 {},
+	"server/console":               {},
 	"server/form":                  {},
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
@@ -65,6 +66,7 @@ var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
+	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
 	"github.com/nicholas-fedor/shoutrrr":  {"dispatch/alert"},

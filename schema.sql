@@ -124,17 +124,48 @@ CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
 
--- Sessions of browsers. A session can do what its access token can do, and ends with it.
+-- Links that sign a browser in. A link works once: the transaction that starts its session deletes it.
+CREATE TABLE sign_in_links (
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    kind            TEXT    NOT NULL CHECK (kind IN ('sign_in_link', 'portal')), -- of the session that it starts
+    user_id         INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    token_id        INTEGER REFERENCES access_tokens (id), -- the session acts as this token, and ends with it
+    role_id         INTEGER REFERENCES roles (id) ON DELETE CASCADE CHECK (role_id IS NOT NULL OR kind <> 'portal'),
+    return_url      TEXT, -- where a portal leads back to
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the link's secret
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX sign_in_links_by_expiry ON sign_in_links (expires_at);
+CREATE INDEX sign_in_links_by_user ON sign_in_links (user_id);
+CREATE INDEX sign_in_links_by_organization ON sign_in_links (organization_id);
+CREATE INDEX sign_in_links_by_token ON sign_in_links (token_id) WHERE token_id IS NOT NULL;
+CREATE INDEX sign_in_links_by_role ON sign_in_links (role_id) WHERE role_id IS NOT NULL;
+
+-- Sessions of browsers. A session of an access token can do what the token can do, and ends with it. A portal session can do
+-- what both its user and its role can do, and ends with the role.
 CREATE TABLE sessions (
-    id         INTEGER PRIMARY KEY,
-    public_id  TEXT    NOT NULL UNIQUE,
-    token_id   INTEGER NOT NULL REFERENCES access_tokens (id),
-    digest     BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the cookie's value
-    created_at INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    kind            TEXT    NOT NULL CHECK (kind IN ('token', 'sign_in_link', 'portal')),
+    user_id         INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    token_id        INTEGER REFERENCES access_tokens (id),
+    role_id         INTEGER REFERENCES roles (id) ON DELETE CASCADE CHECK (role_id IS NOT NULL OR kind <> 'portal'),
+    return_url      TEXT, -- where a portal leads back to
+    link_id         TEXT, -- public id of the link that started it
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the cookie's value
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX sessions_by_expiry ON sessions (expires_at);
+CREATE INDEX sessions_by_user ON sessions (user_id);
+CREATE INDEX sessions_by_organization ON sessions (organization_id);
+CREATE INDEX sessions_by_role ON sessions (role_id) WHERE role_id IS NOT NULL;
 
 CREATE TABLE api_keys (
     id              INTEGER PRIMARY KEY,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/build"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -30,7 +31,10 @@ func (h *handlers) table() []route {
 		get("/docs/", h.documents.index).to(open),
 		get("/docs/{name}/", h.documents.read).to(open),
 
-		// The caller. Sign-in checks the access token in its body.
+		// The console: the page, and every path below it.
+		get("/console/", h.consoleFile()).matching(isConsole).to(open),
+
+		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
@@ -76,6 +80,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
 		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
@@ -113,6 +118,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
+		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
 		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
@@ -162,7 +168,7 @@ type route struct {
 	parameters []string     // of the query; any other is refused
 	handle     func(*exchange) error
 	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
-	match      func(path string) bool // instead of method and pattern
+	match      func(path string) bool // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
@@ -191,6 +197,12 @@ func del(pattern string, handle func(*exchange) error) route {
 // anyPath serves all methods at the paths that match.
 func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
+}
+
+// matching serves the method at the paths that match, instead of the pattern.
+func (r route) matching(match func(path string) bool) route {
+	r.match = match
+	return r
 }
 
 func (r route) to(who reach) route {
@@ -252,6 +264,7 @@ type handlers struct {
 	metrics       func(*exchange) error // nil if there are none
 	description   description
 	documents     documents
+	console       *console.Site // nil is not served
 	whoami        whoami
 	search        searches
 	sessions      sessions
@@ -277,6 +290,7 @@ type handlers struct {
 	permissions   permissions
 	roles         roles
 	organizations organizations
+	portals       portals
 	members       members
 	users         users
 	tokens        tokens
@@ -290,6 +304,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
+		console:       o.Console,
 		whoami:        whoami{o.Store},
 		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
@@ -315,6 +330,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
+		portals:       portals{o.Store, lookup, o.ConsoleURL},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},

@@ -141,7 +141,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		return err
 	}
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
-	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
+	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil

@@ -34,6 +34,7 @@ type Options struct {
 	KeepAudit     time.Duration     // how long to keep audit events; 0 keeps them forever
 	Bootstrap     access.Credential // the first operator's access token; required for a new file; see BootstrapCreated
 	BootstrapLife time.Duration     // how long that token is valid; 0 means forever
+	BootstrapLink access.Credential // the secret of a link that signs in once as that token; the zero value is none
 	Observer      Observer          // may be nil
 	Logger        *slog.Logger      // nil means slog.Default
 

@@ -192,6 +192,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		} else if err != nil {
 			return err
 		}
+		d.outdatePrincipals(t) // portal sessions of its service account
 		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: found.ID}, nil)
 	})
 }
