@@ -81,7 +81,7 @@ func TestCreatingASubscription(t *testing.T) {
 	if m := made.Data[0]; !m.Ordered || m.Pace != 50 || m.Audit || len(m.Headers) != 1 || strings.Join(m.Types, " ") != "order.paid invoice.*" || !strings.HasPrefix(m.Description, "Two\nlines <script>") {
 		t.Errorf("created %+v", m)
 	}
-	p.click("button", "Copy the secret")
+	p.in("region", "1. Save the signing secret").click("button", "Copy")
 	secret := p.copied()
 	if !strings.HasPrefix(secret, "whsec_") {
 		t.Errorf("copied %q", secret)
