@@ -56,6 +56,7 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
+	systemStore
 	portalStore
 	queueStore
 	backupStore
