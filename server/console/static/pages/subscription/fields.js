@@ -29,7 +29,7 @@ export function bodyOf({ headers, rate_limit_per_second: pace, secret, ...rest }
   const named = headers.filter((h) => h.name.trim());
   return {
     ...rest, url: rest.url.trim(), external_id: rest.external_id.trim() || null,
-    rate_limit_per_second: pace.trim() === '' ? null : Number.isNaN(Number(pace)) ? pace : Number(pace),
+    rate_limit_per_second: pace === '' ? null : Number(pace),
     headers: Object.fromEntries(named.map((h) => [h.name.trim(), h.value || h.known !== h.name.trim() ? h.value : null])),
     ...(secret && { secret: secret.trim() }),
   };
@@ -50,7 +50,7 @@ export function Destination({ form, types, isNew }) {
 export function Options({ form, isNew }) {
   return html`
     <${CheckField} form=${form} name="ordered" label="In order" hint="One delivery at a time, in the order of publication. A retry delays all later ones." />
-    <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional inputmode="numeric" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
+    <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional type="number" min="1" max="10000" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
     <${HeadersField} form=${form} />
     <${TextField} form=${form} name="external_id" label="External id" optional hint="Your own id for this subscription. The API takes it in place of the id." />
     ${isNew && html`<${TextField} form=${form} name="secret" label="Signing secret" optional mono hint="To move from another system: 24 to 256 characters. Empty: Keyhook makes one." />`}`;
