@@ -63,7 +63,7 @@ function HeadersField({ form }) {
   return html`<fieldset class="field">
     <legend>Request headers <span class="quiet">optional</span></legend>
     ${rows.map((row, i) => html`<div key=${i} class="header-row">
-      <input class="input mono" aria-label=${`Name of header ${i + 1}`} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
+      <input class="input mono" aria-label=${`Name of header ${i + 1}`} aria-invalid=${error ? 'true' : undefined} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
       <input class="input mono" aria-label=${`Value of header ${i + 1}`} placeholder=${row.known ? 'unchanged' : 'Bearer …'} value=${row.value} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { value: e.target.value })} />
       <button type="button" class="plain" aria-label=${`Remove header ${row.name || i + 1}`} onClick=${() => form.set('headers', rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
     </div>`)}
