@@ -24,8 +24,8 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
 	"server":                       {"server/build", "server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
-	"server/build":                 {},
 	"server/console":               {},
+	"server/build":                 {},
 	"server/form":                  {},
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},

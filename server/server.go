@@ -56,8 +56,8 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
-	systemStore
 	portalStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore
