@@ -1,5 +1,9 @@
 // The pages: path, title, and who sees them. nav puts a page into the side bar: [group, icon]. needs is the permission to read
 // what the page shows. A page that is not here does not exist yet.
+import { Audit } from './pages/audit.js';
+import { Event } from './pages/event.js';
+import { EventNew } from './pages/event_new.js';
+import { Events } from './pages/events.js';
 import { Subscriptions } from './pages/subscriptions.js';
 import { SubscriptionNew } from './pages/subscription_new.js';
 import { Subscription } from './pages/subscription.js';
@@ -8,6 +12,10 @@ export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', page: Subscriptions, needs: 'webhooks:read', nav: ['', 'subscriptions'] },
   { path: '/subscriptions/new/', title: 'New subscription', page: SubscriptionNew, needs: 'webhooks:write' },
   { path: '/subscriptions/{id}/', title: 'Subscription', page: Subscription, needs: 'webhooks:read' },
+  { path: '/events/', title: 'Events', page: Events, needs: 'events:read', nav: ['', 'events'] },
+  { path: '/events/new/', title: 'Publish an event', page: EventNew, needs: 'events:write' },
+  { path: '/events/{id}/', title: 'Event', page: Event, needs: 'events:read' },
+  { path: '/audit/', title: 'Audit log', page: Audit, needs: 'audit:read', nav: ['', 'audit'] },
 ];
 
 // first is the page that opens at the root of the console if there is no overview.

@@ -47,6 +47,18 @@ function copyAs(event, text) {
   event.preventDefault();
 }
 
+// Countdown shows the time until a moment, each second: "in 12 s". after is shown when it has come.
+export function Countdown({ value, after = 'now' }) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) setTick((n) => n + 1); }, 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = Math.ceil((new Date(value) - Date.now()) / 1000);
+  const text = left <= 0 ? after : left < 60 ? `in ${left} s` : left < 3600 ? `in ${Math.floor(left / 60)} min ${left % 60} s` : ago(value);
+  return html`<time class="nowrap" datetime=${value} title=${exactTime(value)}>${text}</time>`;
+}
+
 // duration shows milliseconds: 84 ms, 1.2 s, 3 min.
 export function duration(ms) {
   if (ms === null || ms === undefined) return '–';
