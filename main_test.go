@@ -23,7 +23,7 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
-	"server":                       {"server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server":                       {"server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
 	"server/console":               {},
 	"server/form":                  {},
 	"server/credential":            {"server/share"},
@@ -47,14 +47,15 @@ var mayImport = map[string][]string{
 	"server/cli":                   {"dispatch/alert", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
-	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/sqlite"},
+	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
 	"storage/publicid":             {},
 	"storage/scan":                 {"storage/sqlite"},
+	"storage/search":               {"storage/publicid", "storage/scan"},
 	"storage/seal":                 {},
-	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/sqlite"},
+	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }

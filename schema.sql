@@ -62,6 +62,7 @@ CREATE TABLE organizations (
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
+CREATE INDEX organizations_by_name ON organizations (name COLLATE NOCASE);
 CREATE INDEX organizations_by_plan ON organizations (plan_id);
 CREATE INDEX organizations_to_clean ON organizations (id) WHERE closed_at IS NOT NULL AND cleaned_at IS NULL;
 
@@ -90,6 +91,7 @@ CREATE TABLE users (
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
+CREATE INDEX users_by_name ON users (name COLLATE NOCASE);
 CREATE UNIQUE INDEX users_built_in ON users (built_in) WHERE built_in = 1;
 CREATE INDEX users_to_clean ON users (id) WHERE erased_at IS NOT NULL AND cleaned_at IS NULL;
 
@@ -120,6 +122,7 @@ CREATE TABLE access_tokens (
 
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
+CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
 
 -- Links that sign a browser in. A link works once: the transaction that starts its session deletes it.
 CREATE TABLE sign_in_links (
@@ -186,6 +189,8 @@ CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
 CREATE INDEX api_keys_by_prefix ON api_keys (key_prefix);
+CREATE INDEX api_keys_by_name ON api_keys (name COLLATE NOCASE);
+CREATE INDEX api_keys_by_name_in_organization ON api_keys (organization_id, name COLLATE NOCASE);
 
 CREATE TABLE audit_events (
     id              INTEGER PRIMARY KEY,
@@ -252,7 +257,9 @@ CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE pr
 CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
-CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (organization_id, external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (external_id, organization_id) WHERE external_id IS NOT NULL;
+CREATE INDEX subscriptions_by_host ON subscriptions (substr(url, instr(url, '//') + 2));
+CREATE INDEX subscriptions_by_host_in_organization ON subscriptions (organization_id, substr(url, instr(url, '//') + 2));
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 CREATE INDEX subscriptions_paused ON subscriptions (last_error) WHERE paused = 1; -- last_error names a user
 

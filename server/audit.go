@@ -13,6 +13,7 @@ import (
 type auditStore interface {
 	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
+	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
 }
 
 // audit is the endpoint of the audit log.
@@ -59,6 +60,23 @@ func (h audit) list(x *exchange) error {
 		return page.Events, page.Next, err
 	}
 	return searchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
+}
+
+// find returns the line of the log in the path.
+func (h audit) find(x *exchange) (access.AuditEvent, error) {
+	id, err := x.pathID("id", auditEventID, anAuditEvent)
+	if err != nil {
+		return access.AuditEvent{}, err
+	}
+	return h.store.AuditEvent(x.request.Context(), x.organization(), id)
+}
+
+func (h audit) read(x *exchange) error {
+	event, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(newAuditBody(event))
 }
 
 // readAuditFilter reads the filters of the list.

@@ -145,8 +145,10 @@ type eventWithDeliveries struct {
 	Type           string          `json:"type"`
 	Timestamp      timestamp       `json:"timestamp"`
 	OrganizationID string          `json:"organization_id"`
+	IdempotencyKey *string         `json:"idempotency_key"`
 	Data           json.RawMessage `json:"data"`
 	Deliveries     []deliveryBody  `json:"deliveries"`
+	Body           string          `json:"body"` // the exact bytes that are sent and signed
 }
 
 type deliveryBody struct {
@@ -213,7 +215,10 @@ func (h events) read(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
+	body := eventWithDeliveries{
+		ID: event.ID, Type: event.Type, Timestamp: timestamp(event.At), OrganizationID: event.OrganizationID,
+		IdempotencyKey: event.IdempotencyKey, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
+	}
 	now := time.Now().UnixMilli()
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}

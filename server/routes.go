@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"net/http"
 	"sync/atomic"
 
@@ -40,6 +39,8 @@ func (h *handlers) table() []route {
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
 
+		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
+
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
@@ -77,6 +78,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
@@ -261,6 +263,7 @@ type handlers struct {
 	console       *console.Site // nil is not served
 	whoami        whoami
 	usage         usage
+	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
 	verification  verification
@@ -300,6 +303,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		console:       o.Console,
 		whoami:        whoami{o.Store},
 		usage:         usage{o.Store},
+		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
@@ -322,7 +326,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
-		portals:       portals{o.Store, lookup, cmp.Or(o.ConsoleURL, o.BaseURL)},
+		portals:       portals{o.Store, lookup, o.ConsoleURL},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},

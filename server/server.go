@@ -36,6 +36,7 @@ type Store interface {
 	form.LookupStore
 	whoamiStore
 	usageStore
+	searchStore
 	keyStore
 	explainStore
 	subscriptionStore
@@ -78,7 +79,7 @@ type Options struct {
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
 	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
 	BaseURL        string           // where callers reach the server; every Location starts with its path
-	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL
+	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
@@ -168,6 +169,7 @@ func (o *Options) normalize() (base string, err error) {
 	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	o.ConsoleURL = cmp.Or(o.ConsoleURL, o.BaseURL, "http://localhost")
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, "X-Service")
 	if o.SentHeaders == nil {

@@ -8,9 +8,9 @@ import (
 
 const (
 	maxSeries = 200 // subscriptions
-	// maxSeriesMinutes is the most minutes of all series together: 200 subscriptions for a week, which may cover 8 days in steps of
-	// a day. To read so many takes about a second.
-	maxSeriesMinutes = maxSeries * 8 * 24 * 60
+	// maxSeriesMinutes is the most minutes of all series together: 200 subscriptions for 2 days, or 50 for 8. If each minute has
+	// attempts, the read takes half a second.
+	maxSeriesMinutes = maxSeries * 2 * 24 * 60
 )
 
 // sparklineLimits allow few points for each subscription, because many subscriptions share a response.

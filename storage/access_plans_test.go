@@ -102,6 +102,9 @@ func TestAccessQueryPlans(t *testing.T) {
 	empty := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
 	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
 
+	check(x.Search(ctx, x.operator, "a"))
+	check(x.Search(ctx, owner, "a"))
+
 	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|sessions|s|sign_in_links|t|audit_events|events|e)\b`)
 	plans := must[map[string][]string](t)(x.QueryPlans(ctx))
 	if len(plans) < 60 {

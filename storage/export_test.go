@@ -306,3 +306,6 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 
 // Delayed returns how many events of the transaction are not in the table yet.
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
+
+// ForgetShared makes the next shared read a new one.
+func (s *Store) ForgetShared() { s.summaryOfAll.until = time.Time{} }

@@ -4,7 +4,7 @@ import { useStore } from './ui/store.js';
 import { announceNextPage, Page } from './ui/page.js';
 import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
-import { startRouter, place, match, href } from './router.js';
+import { startRouter, place, match, href, navigate } from './router.js';
 import { startSession, useSession, can } from './session.js';
 import { pages, first } from './pages.js';
 import { Shell } from './shell/shell.js';
@@ -27,6 +27,9 @@ function Current() {
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
+  const start = path === '/' && !pages.some((row) => row.path === '/');
+  useLayoutEffect(() => { if (start) navigate(first, {}, { replace: true }); }, [start]);
+  if (start) return null;
   const [row, params] = find(path);
   if (!row) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;
@@ -34,9 +37,8 @@ function Current() {
 }
 
 function find(path) {
-  const wanted = path === '/' && !pages.some((row) => row.path === '/') ? first : path;
   for (const row of pages) {
-    const params = match(row.path, wanted);
+    const params = match(row.path, path);
     if (params) return [row, params];
   }
   return [];
@@ -50,7 +52,7 @@ const Forbidden = ({ row }) => html`<${Page} title=${row.title}>
   <${Bar} tone="warning" title="Your role does not show this page"><p>It needs the permission <code>${row.needs}</code>. An operator or an owner of the organization can give you a role that has it.</p><//><//>`;
 
 const Lost = ({ error }) => html`<${Page} title="There is no such organization">
-  <${ErrorBar} error=${error} title="This organization cannot be opened" />
+  ${error.status === 404 ? html`<p>It was closed, or its id in the address is wrong.</p>` : html`<${ErrorBar} error=${error} />`}
   <div class="row"><${LinkButton} href=${href('/', { org: '' })}>Open your own organization<//></div><//>`;
 
 // Guard shows a defect of a page instead of an empty window.

@@ -13,7 +13,10 @@ export const session = createStore({ status: 'starting', me: null, home: null, p
 
 export const useSession = () => useStore(session);
 
-export const can = (permission) => session.get().me?.permissions.includes(permission) ?? false;
+export const can = (permission) => {
+  const { me, home } = session.get();
+  return (me ?? home)?.permissions.includes(permission) ?? false;
+};
 
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;

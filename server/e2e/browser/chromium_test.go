@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 
 	"github.com/chromedp/chromedp"
@@ -17,6 +18,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		return nil, fmt.Errorf("Chromium is %w: apt-get install chromium fonts-dejavu-core (%v)", errMissing, err) //nolint:staticcheck // a name
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.UserDataDir(filepath.Join(temporary, "profile")), chromedp.Env("TMPDIR="+temporary), // Chromium leaves files behind
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), // nothing leaves this machine
 		chromedp.Flag("lang", "en-US"),
 	)

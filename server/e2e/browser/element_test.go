@@ -15,7 +15,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// target describes an element as a person does who hears the page read aloud: a role of ARIA and an accessible name.
+// target describes an element as a person does who hears the page read aloud: a role of ARIA and an accessible name. An empty
+// name is any name.
 type target struct {
 	roles []string // the first is for messages
 	name  string
@@ -37,6 +38,17 @@ func (p *page) in(role, name string) *page {
 // click clicks the element with a role and a name: the whole name, or, if no element has that name, a part of it.
 func (p *page) click(role, name string) {
 	p.tb.Helper()
+	p.clickTimes(1, role, name)
+}
+
+// doubleClick clicks an element twice, as fast as a hand can.
+func (p *page) doubleClick(role, name string) {
+	p.tb.Helper()
+	p.clickTimes(2, role, name)
+}
+
+func (p *page) clickTimes(n int, role, name string) {
+	p.tb.Helper()
 	t := target{[]string{role}, name}
 	var at struct {
 		X, Y float64
@@ -55,11 +67,12 @@ func (p *page) click(role, name string) {
 		}
 		return ""
 	})
-	if _, err := chromedp.Run(p.limited(), chromedp.MouseClickXY(at.X, at.Y)); err != nil {
-		p.fatalf("click %s: %v", t, err)
+	for count := range n {
+		if _, err := chromedp.Run(p.limited(), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(count+1))); err != nil {
+			p.fatalf("click %s: %v", t, err)
+		}
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // locate scrolls an element into view, and returns a point of it, or why nobody can click it.
@@ -81,11 +94,10 @@ func (p *page) fill(label, text string) {
 		if _, err := chromedp.Call(p.limited(), input.InsertText, input.InsertTextParams{Text: text}); err != nil {
 			p.fatalf("fill %q: %v", label, err)
 		}
-	} else if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(kb.Delete)); err != nil {
+	} else if err := p.strike(kb.Delete); err != nil {
 		p.fatalf("empty %q: %v", label, err)
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // prepare selects the text of a field. Nobody can type whole dates, so these are set.
@@ -114,8 +126,7 @@ func (p *page) choose(label, option string) {
 		this.dispatchEvent(new Event("change", {bubbles: true}));
 		return "";
 	}`, option)
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // value returns the text in the field with a label.
@@ -165,11 +176,29 @@ func (p *page) press(key string) {
 	if named, isNamed := keys[key]; isNamed {
 		key = named
 	}
-	if _, err := chromedp.Run(p.limited(), chromedp.KeyEvent(key)); err != nil {
+	if err := p.strike(key); err != nil {
 		p.fatalf("press %q: %v", key, err)
 	}
-	p.idle()
-	p.check()
+	p.finish()
+}
+
+// strike presses keys as a keyboard does: the browser makes the character, unless the page has handled the key. chromedp.KeyEvent
+// sends the character in any case.
+func (p *page) strike(text string) error {
+	for _, r := range text {
+		events := kb.Encode(r)
+		for _, e := range events {
+			if e.Type == kb.KeyChar {
+				events[0].Text = e.Text
+			}
+		}
+		for _, e := range []*input.DispatchKeyEventParams{events[0], events[len(events)-1]} {
+			if _, err := chromedp.Call(p.limited(), input.DispatchKeyEvent, *e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // expect waits until the page shows a text. White space counts as one space.

@@ -29,8 +29,8 @@ var bad = []struct{ name, policy, head, body, want string }{
 	{"no response", "", `<script>fetch("/abort").catch(() => {})</script>`, "", "no response from"},
 	{"a dialog of the browser", "", `<script>alert("hello")</script>`, "", "dialog of the browser: hello"},
 	{
-		"a jump of the layout", "", "", `<p>Text</p><script>fetch("/slow").then(() =>
-			document.body.insertAdjacentHTML("afterbegin", "<div style='height: 400px'>late</div>"))</script>`, "the layout jumps by",
+		"a jump of the layout", "", "", `<p>Text</p><script>requestAnimationFrame(() => requestAnimationFrame(() => fetch("/slow").then(() =>
+			document.body.insertAdjacentHTML("afterbegin", "<div style='height: 400px'>late</div>"))))</script>`, "the layout jumps by",
 	},
 	{"an image without a text", "", "", `<img src="data:,">`, "axe, in light:\n  image-alt"},
 	{
@@ -44,6 +44,7 @@ var bad = []struct{ name, policy, head, body, want string }{
 // serveSmall serves a page at / and a few endpoints.
 func serveSmall(t *testing.T, policy, head, body string) (url string) {
 	t.Helper()
+	waiting := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":
@@ -58,6 +59,13 @@ func serveSmall(t *testing.T, policy, head, body string) (url string) {
 			case <-r.Context().Done():
 			}
 			_, _ = io.WriteString(w, "slow answer")
+		case "/wait":
+			select {
+			case <-waiting:
+			case <-r.Context().Done():
+			}
+		case "/release":
+			close(waiting)
 		case "/abort":
 			panic(http.ErrAbortHandler)
 		case "/500":
@@ -134,8 +142,12 @@ const form = `
 	<tr><th scope="row">api.acme.example</th><td><button onclick="this.textContent = 'Paused'">Pause</button></td></tr>
 	<tr><th scope="row">api.other.example</th><td><button>Pause</button></td></tr>
 </tbody></table>
+<button onclick="this.nextSibling.textContent = 'Sent ' + ++times.value">Send</button><b></b><input id="times" type="hidden" value="0">
+<button onclick="this.textContent = 'Waits'; fetch('/wait').then(() => { this.textContent = 'Done' })">Wait</button>
 <button onclick="navigator.clipboard.writeText('evt_1')">Copy</button>
 <button onclick="document.querySelector('dialog').showModal()">Close account</button>
+<label>Search <input id="search" onkeydown="event.stopPropagation()"></label>
+<script>addEventListener("keydown", e => { if (e.key === "/") { e.preventDefault(); document.getElementById("search").focus(); } })</script>
 <dialog aria-label="Close account?"><button autofocus>Keep</button></dialog>`
 
 func TestActingAsAPerson(t *testing.T) {
@@ -159,9 +171,21 @@ func TestActingAsAPerson(t *testing.T) {
 	p.in("row", "acme").click("button", "Pause")
 	p.in("row", "acme").expectElement("button", "Paused")
 	p.in("row", "other").goneElement("button", "Paused")
+	p.doubleClick("button", "Send")
+	p.expect("Sent 2")
+	p.atOnce().click("button", "Wait")
+	p.expect("Waits")
+	evaluate[any](p, "fetch('/release').then(() => {})")
+	p.expect("Done")
 	p.click("button", "Copy")
 	if got := p.copied(); got != "evt_1" {
 		t.Errorf("copied %q", got)
+	}
+	p.press("/")
+	p.expectFocus("textbox", "Search")
+	p.press("a/B")
+	if got := p.value("Search"); got != "a/B" {
+		t.Errorf("the page has handled the first /, and the field contains %q", got)
 	}
 	p.click("button", "Close account")
 	p.in("dialog", "Close account?").expectFocus("button", "Keep")
@@ -187,7 +211,7 @@ func TestAnActionThatCannotBeDoneFailsTheTest(t *testing.T) {
 		do   func(p *page)
 		want string
 	}{
-		{"a missing button names the others", func(p *page) { p.click("button", "Publish") }, `there is no button "Publish"; there are ["Save name" "Delete" "Pause" "Pause" "Copy" "Close account"]`},
+		{"a missing button names the others", func(p *page) { p.click("button", "Publish") }, `there is no button "Publish"; there are ["Save name" "Delete" "Pause" "Pause" "Send" "Wait" "Copy" "Close account"]`},
 		{"two elements", func(p *page) { p.click("button", "Pause") }, `there are 2 of button "Pause"`},
 		{"a disabled button", func(p *page) { p.click("button", "Delete") }, `button "Delete" is disabled`},
 		{"a covered button", func(p *page) { p.click("button", "Copy") }, "is covered by <div"},

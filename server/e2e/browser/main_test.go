@@ -14,7 +14,10 @@ import (
 	"testing"
 )
 
-var binary string // use program
+var (
+	binary    string // use program
+	temporary string // a directory for the files of all tests
+)
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "2"); err != nil { // each page keeps one core busy; the command line comes later, so it wins
@@ -29,16 +32,17 @@ func runTests(m *testing.M) int {
 		fmt.Println("no browser under the race detector; see doc.go")
 		return 0
 	}
-	defer stopChromium()
-	if binary = os.Getenv("KEYHOOK_BINARY"); binary != "" {
-		return m.Run()
-	}
 	dir, err := os.MkdirTemp("", "keyhook-browser-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	temporary = dir
+	defer stopChromium()
+	if binary = os.Getenv("KEYHOOK_BINARY"); binary != "" {
+		return m.Run()
+	}
 	binary = filepath.Join(dir, "keyhook")
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "github.com/keyhook/keyhook").CombinedOutput()
 	if err != nil {

@@ -33,6 +33,7 @@ type page struct {
 	scope []target      // the elements, outermost first, in which the test looks; see in
 	told  *bool         // whether a failure has shown the text of the page; nil: failures are expected
 	wait  time.Duration // how long for what must happen soon
+	hasty bool          // whether actions do not wait until the page is idle
 }
 
 // open opens a page at base, the address of a server. Nothing is loaded before visit.
@@ -114,16 +115,14 @@ func (p *page) reload() {
 	if _, err := chromedp.Call(p.ctx, cdppage.Reload, cdppage.ReloadParams{}); err != nil {
 		p.fatalf("reload: %v", err)
 	}
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // back is the back button of the browser.
 func (p *page) back() {
 	p.tb.Helper()
 	evaluate[any](p, "history.back()")
-	p.idle()
-	p.check()
+	p.finish()
 }
 
 // path returns the path of the page with its query and its fragment.
@@ -167,6 +166,22 @@ func (p *page) idle() {
 		}
 		return ""
 	})
+}
+
+// finish ends an action.
+func (p *page) finish() {
+	p.tb.Helper()
+	if !p.hasty {
+		p.idle()
+	}
+	p.check()
+}
+
+// atOnce returns the same page, whose actions return before the page is idle: to see a page that loads, or to go on meanwhile.
+func (p *page) atOnce() *page {
+	hasty := *p
+	hasty.hasty = true
+	return &hasty
 }
 
 // await calls ask until it returns an empty text. The text is the reason to wait on, and to fail at last.

@@ -1,7 +1,7 @@
 package browser
 
 import (
-	"strings"
+	"net/http"
 	"testing"
 )
 
@@ -12,12 +12,16 @@ func pages(w *world) []pageRow {
 		{"docs", "/docs/", "", "Keyhook documents"},
 		{"docs-operating", "/docs/operating/", "", "Operate Keyhook"}, // long, with tables and code
 		{"docs-receiving", "/docs/receiving/", "", "Receive webhooks"},
+		{"sign-in", "/console/", "", "Sign in"},
+		{"subscriptions", "/console/subscriptions/", w.acme.token, "Orders to the warehouse"},
+		{"subscriptions-empty", "/console/subscriptions/", w.empty.token, "No subscription yet"},
+		{"subscriptions-long", "/console/subscriptions/", w.hostile.token, nasty},
 	}
 }
 
 // pageRow is a page in one state.
 type pageRow struct {
-	name  string // of the screenshots
+	name  string // of the screenshots, without spaces
 	path  string
 	token string // the access token of who looks; empty: nobody has signed in
 	text  string // a text that the page shows in this state
@@ -33,10 +37,12 @@ func TestPages(t *testing.T) {
 			p := open(t, w.base)
 			if row.token != "" {
 				p.signIn(row.token)
+			} else {
+				p.allow(http.StatusUnauthorized, "/api/v1/session/") // the console asks who has signed in
 			}
 			p.visit(row.path)
 			p.expect(row.text)
-			p.look(strings.ReplaceAll(row.name, " ", "-"))
+			p.look(row.name)
 		})
 	}
 }

@@ -35,7 +35,10 @@ export function SignInAgain() {
 function Ways() {
   const form = useForm({ token: '' }, async ({ token }) => {
     session.set({ error: null });
-    await signIn(token.trim());
+    await signIn(token.trim()).catch((refused) => {
+      if (refused.status === 401) refused.fields = { token: refused.message };
+      throw refused;
+    });
   });
   return html`
     ${settings.oidc && html`<${LinkButton} href=${settings.root + 'oidc/start/'} kind="primary" target="_self" icon="user">Sign in with your account<//>

@@ -76,11 +76,12 @@ const Values = ({ at, counts }) => html`<span class="chart-at">${at}</span>
 const summary = (label, { totals, since, until }) => `${label}, ${exactTime(since)} to ${exactTime(until)}: `
   + `${totals.succeeded} succeeded, ${totals.failed} failed, 95 percent within ${duration(totals.duration_ms?.p95)}`;
 
-// columnsOf stacks by drawing: the bar of all attempts has the colour of failed ones, and that of succeeded ones covers it.
+// columnsOf stacks by drawing: where some failed, the bar of all attempts has the colour of failed ones, and that of
+// succeeded ones covers it.
 function columnsOf({ data }) {
   return [
     data.map((p) => Date.parse(p.at) / 1000),
-    data.map((p) => p.succeeded + p.failed),
+    data.map((p) => (p.failed ? p.succeeded + p.failed : null)),
     data.map((p) => p.succeeded),
     data.map((p) => p.duration_ms?.p95 ?? null),
   ];

@@ -4,11 +4,13 @@
 //   html`<${Filters}>
 //     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
 //     <${TextFilter} name="type" label="Type" />
+//     <${TimeFilter} name="since" label="Since" />
 //     <${Range} />
 //   <//>`
 //   useList('/events/', { type: query.type, since: rangeStart(query.range) })
 import { html, cx, useState, useEffect, useId } from './html.js';
 import { useQuery, href, place } from '../router.js';
+import { toField, fromField } from './time.js';
 
 export const Filters = ({ children }) => html`<div class="filters" role="search" aria-label="Filters">${children}</div>`;
 
@@ -37,11 +39,19 @@ export function TextFilter({ name, label, placeholder, suggestions }) {
   </form>`;
 }
 
-const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6] };
+// TimeFilter is a point in time, such as since and until.
+export function TimeFilter({ name, label }) {
+  const [query, setQuery] = useQuery();
+  const id = useId();
+  return html`<div class=${cx('filter time', query[name] && 'set')}><label for=${id}>${label}</label>
+    <input type="datetime-local" id=${id} value=${toField(query[name])} onChange=${(e) => setQuery({ [name]: fromField(e.target.value) })} /></div>`;
+}
+
+const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
 // Range is the time filter "range". rangeStart gives the API its since, in whole minutes so that a poll asks the same.
 export const Range = ({ all = 'Any time' }) =>
-  html`<${Choice} name="range" label="Time" all=${all} options=${Object.entries(ranges).map(([value, [text]]) => [value, text])} />`;
+  html`<${Choice} name="range" label="Time" all=${all} options=${Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text])} />`;
 
 export function rangeStart(range, fallback) {
   const [, ms] = ranges[range] ?? ranges[fallback] ?? [];

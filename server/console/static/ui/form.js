@@ -8,6 +8,7 @@ import { html, cx, useState, useRef, useEffect, useId } from './html.js';
 import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { useAction } from './hooks.js';
+import { toField, fromField } from './time.js';
 
 export function useForm(initial, send) {
   const [values, setValues] = useState(initial);
@@ -73,13 +74,21 @@ export const SelectField = ({ form, name, label, hint, optional, options, ...res
   </select>`}
 <//>`;
 
+// TimeField is a point in time: the value is an RFC 3339 time, or empty.
+export const TimeField = ({ form, name, label, hint, optional, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
+  ${(attributes) => html`<input type="datetime-local" class="input" ...${attributes} ...${rest} value=${toField(form.values[name])}
+    onChange=${(e) => form.set(name, fromField(e.target.value))} />`}
+<//>`;
+
 export function CheckField({ form, name, label, hint }) {
   form.names.add(name);
   const id = useId();
+  const error = form.errorOf(name);
   return html`<div class="check">
     <input type="checkbox" id=${id} name=${name} checked=${form.values[name]} aria-describedby=${hint ? id + 'h' : undefined}
       onChange=${(e) => form.set(name, e.target.checked)} />
-    <div><label for=${id}>${label}</label>${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}</div>
+    <div><label for=${id}>${label}</label>${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
+      ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}</div>
   </div>`;
 }
 

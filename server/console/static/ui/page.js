@@ -1,7 +1,7 @@
 // The frame of a page: crumbs, heading, actions and content. It sets the title of the window.
 //
 //   html`<${Page} title="Subscriptions" actions=${html`<${LinkButton} …>`}>…<//>`
-import { html, useEffect, useRef } from './html.js';
+import { html, cx, useEffect, useRef } from './html.js';
 import { Icon } from './icon.js';
 import { settings } from '../settings.js';
 
@@ -40,8 +40,8 @@ export const Section = ({ title, actions, children }) => html`<section class="st
   ${children}
 </section>`;
 
-// Facts are names with values: [[name, value]]. Values are text or elements; null is left out.
-export const Facts = ({ items }) => html`<dl class="facts">
+// Facts are names with values: [[name, value]]. Values are text or elements; null is left out. across sets them side by side.
+export const Facts = ({ items, across }) => html`<dl class=${cx('facts', across && 'across')}>
   ${items.filter((item) => item && item[1] !== null && item[1] !== undefined).map(([name, value]) =>
     html`<div key=${name}><dt>${name}</dt><dd><bdi>${value}</bdi></dd></div>`)}
 </dl>`;

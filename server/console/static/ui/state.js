@@ -25,7 +25,7 @@ const mends = {
 export function ErrorBar({ error, title, retry }) {
   if (!error) return null;
   const fields = Object.entries(error.fields ?? {});
-  return html`<${Bar} tone="danger" title=${title ?? error.title}>
+  return html`<${Bar} tone="danger" title=${title}>
     <p><bdi>${error.message}</bdi> ${mends[error.code] ?? ''}</p>
     ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${text}</bdi></li>`)}</ul>`}
     <div class="row">

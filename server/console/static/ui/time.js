@@ -60,3 +60,18 @@ export const number = (n) => whole.format(n);
 
 // count is "1 event" or "12 events".
 export const count = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
+
+// toField and fromField convert an RFC 3339 time to the text of a date field, in the time zone of the browser, and back.
+export function toField(value) {
+  if (!value || Number.isNaN(Date.parse(value))) return '';
+  const date = new Date(value);
+  return new Date(date - date.getTimezoneOffset() * 6e4).toISOString().slice(0, 16);
+}
+
+export const fromField = (text) => (text ? new Date(text).toISOString() : '');
+
+const moment = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
+
+// WithTimes shows a sentence of the API with its times in the time zone of the browser.
+export const WithTimes = ({ text }) => html`<bdi>${text.split(moment).map((part, i) =>
+  (i % 2 ? html`<${Time} key=${i} value=${part} form="exact" />` : part))}</bdi>`;
