@@ -58,6 +58,7 @@ type Store interface {
 	departureStore
 	sessionStore
 	portalStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore
