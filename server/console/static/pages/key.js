@@ -37,8 +37,7 @@ export function Key({ id }) {
     <${ErrorBar} error=${error} retry=${reload} />
     ${failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
       title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
-    ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />.
-      <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
+    ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
     <div class="columns two">
       <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${now.data?.checks} /><//>
       <div class="stack loose">

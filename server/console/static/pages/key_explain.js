@@ -1,5 +1,5 @@
 // Explain a request: would it pass with this key, and if not, which check fails and what mends that?
-import { html, cx, useEffect, useState, useId } from '../ui/html.js';
+import { html, useEffect, useState, useId } from '../ui/html.js';
 import { Form, useForm, TextField, SelectField } from '../ui/form.js';
 import { Icon } from '../ui/icon.js';
 import { Bar } from '../ui/state.js';
@@ -49,10 +49,10 @@ function refuse(field, message) {
 
 const statuses = { plan_capability_required: 403, permission_denied: 403, rate_limited: 429 }; // of the others: 401
 const names = {
-  parse: 'Form', lookup: 'Key', revoked: 'Not revoked', expired: 'Not expired', creator: 'Creator', plan: 'Plan', rate_limit: 'Rate limit',
+  parse: 'Checksum', lookup: 'Key', revoked: 'Not revoked', expired: 'Not expired', creator: 'Creator', plan: 'Plan', rate_limit: 'Rate limit',
   organization: 'Organization', permission: 'Permission',
 };
-const icons = { passed: ['ok', 'success'], failed: ['bad', 'danger'], not_reached: ['off', 'quiet'] };
+const icons = { passed: ['ok', 'success'], failed: ['bad', 'danger'] }; // others are left out
 
 function Verdict({ result, apiKey }) {
   const failed = result.checks.find((c) => c.verdict === 'failed');
@@ -63,9 +63,10 @@ function Verdict({ result, apiKey }) {
       ${failed && html`<${Mend} failed=${failed} result=${result} apiKey=${apiKey} />`}
       ${!apiKey && result.key_id && html`<a href=${href(paths.key(result.key_id))}>Open this key</a>`}
     <//>
-    <ol class="checks">${result.checks.filter((c) => c.verdict !== 'not_applicable').map((c) => html`<li key=${c.check} class=${cx(c.verdict === 'not_reached' && 'quiet')}>
+    <ol class="checks">${result.checks.filter((c) => icons[c.verdict]).map((c) => html`<li key=${c.check}>
       <${Icon} name=${icons[c.verdict][0]} class=${icons[c.verdict][1]} /><span class="strong">${names[c.check]}</span>
-      <span class="quiet">${c === failed ? html`<bdi>${c.value || 'Failed'}</bdi>` : html`<${WithTimes} text=${c.verdict === 'not_reached' ? 'Not checked' : c.detail} />`}</span></li>`)}</ol>
+      <span class="quiet">${c === failed ? html`<bdi>${c.value || 'Failed'}</bdi>` : html`<${WithTimes} text=${c.detail} />`}</span></li>`)}</ol>
+    ${failed && failed !== needed && html`<p class="quiet small">The checks after this one were not made.</p>`}
   </div>`;
 }
 
