@@ -4,9 +4,13 @@ import { Audit } from './pages/audit.js';
 import { Event } from './pages/event.js';
 import { EventNew } from './pages/event_new.js';
 import { Events } from './pages/events.js';
-import { Subscriptions } from './pages/subscriptions.js';
-import { SubscriptionNew } from './pages/subscription_new.js';
+import { ExplainRequest } from './pages/explain.js';
+import { Key } from './pages/key.js';
+import { Keys } from './pages/keys.js';
+import { NewKey } from './pages/key_new.js';
 import { Subscription } from './pages/subscription.js';
+import { SubscriptionNew } from './pages/subscription_new.js';
+import { Subscriptions } from './pages/subscriptions.js';
 
 export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', page: Subscriptions, needs: 'webhooks:read', nav: ['', 'subscriptions'] },
@@ -15,6 +19,10 @@ export const pages = [
   { path: '/events/', title: 'Events', page: Events, needs: 'events:read', nav: ['', 'events'] },
   { path: '/events/new/', title: 'Publish an event', page: EventNew, needs: 'events:write' },
   { path: '/events/{id}/', title: 'Event', page: Event, needs: 'events:read' },
+  { path: '/keys/', title: 'API keys', page: Keys, needs: 'api_keys:read', nav: ['', 'keys'] },
+  { path: '/keys/new/', title: 'New API key', page: NewKey, needs: 'api_keys:write' },
+  { path: '/keys/explain/', title: 'Explain a request', page: ExplainRequest, needs: 'api_keys:read' },
+  { path: '/keys/{id}/', title: 'API key', page: Key, needs: 'api_keys:read' },
   { path: '/audit/', title: 'Audit log', page: Audit, needs: 'audit:read', nav: ['', 'audit'] },
 ];
 
