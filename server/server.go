@@ -57,6 +57,7 @@ type Store interface {
 	departureStore
 	sessionStore
 	portalStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore
