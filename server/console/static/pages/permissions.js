@@ -21,8 +21,8 @@ export function Permissions() {
   const [open, setOpen] = useState(false);
   const columns = [
     { head: 'Permission', main: true, size: 'l', cell: (p) => html`<code class="strong"><bdi>${p.key}</bdi></code>` },
-    { head: 'Allows to', wide: true, cell: (p) => html`<span class="cut" title=${p.description}><bdi>${p.description}</bdi></span>` },
-    { head: 'Roles that have it', cell: (p) => html`<${Tags} values=${p.roles} />` },
+    { head: 'Allows to', wide: true, cell: (p) => html`<span class="two-lines"><span class="cut" title=${p.description}><bdi>${p.description}</bdi></span></span>` },
+    { head: 'Roles that have it', cell: (p) => html`<${Tags} values=${p.roles} most=${4} />` },
     { head: 'Kind', size: 'm', wide: true, cell: (p) => html`<span class="quiet">${origin(p)}</span>` },
   ];
   return html`<${Page} title="Permissions" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New permission<//>`}>

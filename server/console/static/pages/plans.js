@@ -6,7 +6,7 @@ import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
 import { Empty, ErrorBar, Skeleton } from '../ui/state.js';
-import { number, bytes } from '../ui/time.js';
+import { count, number, bytes } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
@@ -17,7 +17,7 @@ const yes = (on) => (on ? 'Yes' : 'No');
 const most = (fallback) => (n) => (n === null ? fallback : number(n));
 
 // limits are the fields of a plan: name, label, how to show the value.
-const limits = [
+export const limits = [
   ['api_keys', 'Uses API keys', yes],
   ['webhooks', 'Uses webhooks', yes],
   ['api_rate_limit_per_minute', 'Requests a minute', most('No limit')],
@@ -30,7 +30,7 @@ export function Plans() {
   const list = useList('/plans/', {}, { id: (p) => p.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Plan', main: true, cell: (p) => html`<span class="cut strong"><bdi>${p.name}</bdi></span>` },
+    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines strong"><span class="cut"><bdi>${p.name}</bdi></span></span>` },
     ...limits.map(([field, head, show]) => ({ head, size: 'm', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
   ];
   return html`<${Page} title="Plans" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
@@ -83,17 +83,20 @@ function EditPlan({ plan, reload }) {
       <p>All organizations on the plan have these limits from their next request and their next attempt on.</p><//>`}`;
 }
 
-// Changes shows what a change of a plan, or to another plan, means: each limit now and then. A lower limit deletes nothing.
-export function Changes({ from, to }) {
+// Changes shows what a change of a plan, or to another plan, means: each limit now and then. For one organization, subscriptions
+// and keys are how many it has.
+export function Changes({ from, to, subscriptions, keys }) {
   const changed = limits.filter(([field]) => from[field] !== to[field]);
   const less = changed.some(([field]) => field.startsWith('max_') && to[field] !== null && (from[field] === null || to[field] < from[field]));
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
   return html`<table class="table changes">
       <thead><tr><th scope="col">Limit</th><th scope="col" class="size-m">Now</th><th scope="col" class="size-m">Then</th></tr></thead>
-      <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><th scope="row">${label}</th>
+      <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><td>${label}</td>
         <td class="size-m quiet">${show(from[field])}</td><td class="size-m strong">${show(to[field])}</td></tr>`)}</tbody></table>
-    ${from.webhooks && !to.webhooks && html`<p>Nothing is sent. What waits stays, and is sent when the plan has webhooks again.</p>`}
-    ${from.api_keys && !to.api_keys && html`<p>All API keys are refused until the plan has API keys again.</p>`}
+    ${from.webhooks && !to.webhooks && html`<p><strong class="strong">${subscriptions >= 0 ? count(subscriptions, 'subscription stops', 'subscriptions stop') : 'All subscriptions stop'}.</strong>
+      ${' '}What waits stays, and is sent when the plan has webhooks again.</p>`}
+    ${from.api_keys && !to.api_keys && html`<p><strong class="strong">${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>
+      ${' '}until the plan has API keys again.</p>`}
     ${less && html`<p>A lower limit deletes nothing. It only stops the creation of more.</p>`}`;
 }
 

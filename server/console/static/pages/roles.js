@@ -19,7 +19,7 @@ export function Roles() {
   const list = useList('/roles/', {}, { id: (r) => r.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="cut strong"><bdi>${r.name}</bdi></span>` },
+    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines strong"><span class="cut"><bdi>${r.name}</bdi></span></span>` },
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
     { head: 'Made by', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'You'}</span>` },
   ];
