@@ -21,6 +21,8 @@ type eventStore interface {
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	// EventTypes lists the types of the newest events, the most frequent first.
+	EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error)
 	scheduleStore
 }
 

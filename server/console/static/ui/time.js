@@ -91,3 +91,9 @@ const inText = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 // WithTimes shows a sentence of the API with its times in the time zone of the browser.
 export const WithTimes = ({ text }) => html`<bdi>${text.split(inText).map((part, i) =>
   (i % 2 ? html`<${Time} key=${i} value=${part} form="exact" />` : part))}</bdi>`;
+
+// bytes shows a size: 512 B, 10 GB, 1.5 GB. A unit is 1,000 of the one before.
+export function bytes(n) {
+  const at = Math.min(5, n < 1000 ? 0 : Math.floor(Math.log10(n) / 3));
+  return `${Number((n / 1000 ** at).toPrecision(3))} ${['B', 'kB', 'MB', 'GB', 'TB', 'PB'][at]}`;
+}

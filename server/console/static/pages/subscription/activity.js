@@ -15,7 +15,7 @@ import { can } from '../../session.js';
 import { Attempt } from './attempt.js';
 import { useEventTypes } from './fields.js';
 
-const periods = [['24h', '24 h'], ['7d', '7 d'], ['30d', '30 d'], ['1y', '1 y']];
+const periods = [['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]]; // with the step in seconds
 const filters = ['outcome', 'type', 'event', 'range'];
 
 export function Activity({ subscription, sent, actions, changed }) {
@@ -51,9 +51,9 @@ export function Activity({ subscription, sent, actions, changed }) {
 
 function History({ subscription: { id } }) {
   const [query] = useQuery();
-  const period = query.chart ?? '24h';
+  const [period, , step] = periods.find(([value]) => value === query.chart) ?? periods[0];
   const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
-    signal, query: { subscription_id: id, since: rangeStart(period, '24h') },
+    signal, query: { subscription_id: id, since: rangeStart(period), step },
   }), [id, period], 15_000);
   const choice = html`<nav class="periods" aria-label="Period">${periods.map(([value, text]) => html`<a key=${value}
     class="period" aria-current=${value === period ? 'page' : undefined} href=${href(place.get().path, { ...query, chart: value === '24h' ? null : value })}>${text}</a>`)}</nav>`;
@@ -75,7 +75,7 @@ const narrow = [
 const all = [
   narrow[0],
   { ...narrow[1], size: 'l' },
-  { head: 'Error', wide: true, cell: (a) => html`<span class="cut quiet" title=${a.error}><bdi>${a.error}</bdi></span>` },
+  { head: 'Event', wide: true, cell: (a) => html`<span class="cut mono quiet">${a.event_id}</span>` },
   { head: 'Attempt', size: 'm', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
   { head: 'Duration', size: 's', number: true, wide: true, cell: (a) => duration(a.outcome === 'sending' ? null : a.duration_ms) },
   narrow[3],

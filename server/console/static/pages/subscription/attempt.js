@@ -104,7 +104,7 @@ function Verdict({ attempt, verdict, subscription, actions, redeliver, setRefuse
     held_queue: html`<${LinkButton} href=${href(paths.system, { org: '' })}>Release the queue<//>`,
     blocked_by_plan: html`<${LinkButton} href=${href(paths.organization(subscription.organization_id), { org: '' })}>Change the plan<//>`,
   })[verdict.verdict];
-  return html`<${Bar} tone=${tone} title=${title} action=${button || operator}><p><${WithTimes} text=${verdict.detail} /></p>
+  return html`<${Bar} tone=${tone} title=${advised === 'test' ? 'The test failed' : title} action=${button || operator}><p><${WithTimes} text=${verdict.detail} /></p>
 <//>`;
 }
 

@@ -29,7 +29,7 @@ export function bodyOf({ headers, rate_limit_per_second: pace, secret, ...rest }
   const named = headers.filter((h) => h.name.trim());
   return {
     ...rest, url: rest.url.trim(), external_id: rest.external_id.trim() || null,
-    rate_limit_per_second: pace.trim() === '' ? null : Number.isNaN(Number(pace)) ? pace : Number(pace),
+    rate_limit_per_second: pace === '' ? null : Number(pace),
     headers: Object.fromEntries(named.map((h) => [h.name.trim(), h.value || h.known !== h.name.trim() ? h.value : null])),
     ...(secret && { secret: secret.trim() }),
   };
@@ -50,7 +50,7 @@ export function Destination({ form, types, isNew }) {
 export function Options({ form, isNew }) {
   return html`
     <${CheckField} form=${form} name="ordered" label="In order" hint="One delivery at a time, in the order of publication. A retry delays all later ones." />
-    <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional inputmode="numeric" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
+    <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional type="number" min="1" max="10000" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
     <${HeadersField} form=${form} />
     <${TextField} form=${form} name="external_id" label="External id" optional hint="Your own id for this subscription. The API takes it in place of the id." />
     ${isNew && html`<${TextField} form=${form} name="secret" label="Signing secret" optional mono hint="To move from another system: 24 to 256 characters. Empty: Keyhook makes one." />`}`;
@@ -63,7 +63,7 @@ function HeadersField({ form }) {
   return html`<fieldset class="field">
     <legend>Request headers <span class="quiet">optional</span></legend>
     ${rows.map((row, i) => html`<div key=${i} class="header-row">
-      <input class="input mono" aria-label=${`Name of header ${i + 1}`} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
+      <input class="input mono" aria-label=${`Name of header ${i + 1}`} aria-invalid=${error ? 'true' : undefined} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
       <input class="input mono" aria-label=${`Value of header ${i + 1}`} placeholder=${row.known ? 'unchanged' : 'Bearer …'} value=${row.value} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { value: e.target.value })} />
       <button type="button" class="plain" aria-label=${`Remove header ${row.name || i + 1}`} onClick=${() => form.set('headers', rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
     </div>`)}

@@ -31,7 +31,7 @@ export const verdicts = {
   held_paused: ['warning', 'Waits, because the subscription is paused', 'resume'],
   held_queue: ['warning', 'Waits, because an operator holds the queue'],
   blocked_by_plan: ['warning', 'Waits, because the plan has no webhooks'],
-  exhausted: ['danger', 'All attempts failed, and Keyhook gave up', 'redeliver'],
+  exhausted: ['danger', 'Keyhook gave up', 'redeliver'],
   dropped: ['warning', 'The delivery was discarded', 'redeliver'],
   expired: ['warning', 'The delivery waited longer than events are kept'],
 };

@@ -10,15 +10,19 @@ const overlaps = [['86400', '1 day'], ['0', 'None: the old secret ends now'], ['
 
 export function Rotate({ subscription, onDone, onClose }) {
   const [secret, setSecret] = useState('');
+  const [isOverlap, setIsOverlap] = useState(false); // of the rotation before
   const form = useForm({ overlap_seconds: '86400', secret: '', word: '' }, async (values) => {
-    const { secret: made } = await api.post(`/webhooks/subscriptions/${subscription.id}/rotate-secret/`, {
-      overlap_seconds: Number(values.overlap_seconds), ...(values.secret && { secret: values.secret }), ...(values.word && { force: true }),
-    });
-    setSecret(made);
+    try {
+      const rotated = await api.post(`/webhooks/subscriptions/${subscription.id}/rotate-secret/`, {
+        overlap_seconds: Number(values.overlap_seconds), ...(values.secret && { secret: values.secret.trim() }), ...(isOverlap && { force: true }),
+      });
+      setSecret(rotated.secret);
+    } catch (error) {
+      if (error.code !== 'overlap_in_progress') throw error;
+      setIsOverlap(true);
+    }
   });
   const { overlap_seconds, word } = form.values;
-  const [overlaps_now, setOverlapsNow] = useState(false);
-  if (form.error?.code === 'overlap_in_progress' && !overlaps_now) setOverlapsNow(true);
   const done = () => { onDone(); onClose(); };
 
   if (secret) {
@@ -28,13 +32,13 @@ export function Rotate({ subscription, onDone, onClose }) {
   }
   return html`<${Dialog} title="Rotate the signing secret" onClose=${onClose}>
     <p>Keyhook makes a new secret. During the overlap, the old one also signs, so that the receiver can change without a failure.</p>
-    <${Form} form=${form} submit=${overlaps_now ? 'End the overlap and rotate' : 'Rotate secret'} danger=${overlaps_now} disabled=${overlaps_now && word !== 'rotate'}>
+    <${Form} form=${form} submit=${isOverlap ? 'End the overlap and rotate' : 'Rotate secret'} danger=${isOverlap} disabled=${isOverlap && word !== 'rotate'}>
       <${SelectField} form=${form} name="overlap_seconds" label="Overlap" options=${overlaps} />
       <details class="more-options"><summary>Use a secret of your own</summary>
         <${TextField} form=${form} name="secret" label="Secret" mono optional hint="24 to 256 characters, such as whsec_ and base64." /></details>
-      ${overlaps_now && html`<${Bar} tone="warning" title="The overlap of the last rotation has not ended">
-        <p>A receiver that still uses the older secret will refuse deliveries.</p>
-        <${TextField} form=${form} name="word" label="Type “rotate” to rotate in spite of this" mono /><//>`}
+      ${isOverlap && html`<${Bar} tone="warning" title="The overlap of the last rotation has not ended">
+        <p>The older secret still signs. If you rotate now, it ends, and a receiver that uses it refuses deliveries.</p>
+        <${TextField} form=${form} name="word" label="Type “rotate” to end the overlap" mono /><//>`}
     <//>
   <//>`;
 }
