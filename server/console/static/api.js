@@ -100,6 +100,13 @@ async function send(url, init) {
   }) };
 }
 
+// readDocument returns a document for users, such as "receiving", as an HTML document. Nothing in it runs.
+export async function readDocument(name, signal) {
+  const { response, error } = await send(`${settings.base}/docs/${name}/`, { method: 'GET', signal });
+  if (error) throw error;
+  return new DOMParser().parseFromString(await response.text(), 'text/html');
+}
+
 // A proxy answers 502, 503 or 504 while the server restarts. 429 says when to try again.
 function isAway(error) {
   return error.code === 'unreachable' || [429, 502, 503, 504].includes(error.status);

@@ -1,9 +1,13 @@
 // The pages: path, title, and who sees them. nav puts a page into the side bar: [group, icon]. needs is the permission to read
 // what the page shows. A page that is not here does not exist yet.
 import { Subscriptions } from './pages/subscriptions.js';
+import { SubscriptionNew } from './pages/subscription_new.js';
+import { Subscription } from './pages/subscription.js';
 
 export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', page: Subscriptions, needs: 'webhooks:read', nav: ['', 'subscriptions'] },
+  { path: '/subscriptions/new/', title: 'New subscription', page: SubscriptionNew, needs: 'webhooks:write' },
+  { path: '/subscriptions/{id}/', title: 'Subscription', page: Subscription, needs: 'webhooks:read' },
 ];
 
 // first is the page that opens at the root of the console if there is no overview.
