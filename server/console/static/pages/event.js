@@ -40,7 +40,7 @@ export function Event({ id }) {
     <${Summary} event=${event} reasons=${reasons} />
     <${About} event=${event} />
     <${Deliveries} event=${event} reasons=${reasons} isLive=${beat > 0} onChanged=${changed} />
-    <${Body} event=${event} />
+    ${(reasons.rows || reasons.error) && html`<${Body} event=${event} />`}
   <//>`;
 }
 
