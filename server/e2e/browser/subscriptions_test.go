@@ -149,6 +149,11 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.expectPath(console(a.failing))
 	p.back()
 	p.expectPath(console(a.failing) + "?attempt=" + attempt)
+	p.press("Escape")
+	p.expectPath(console(a.failing))
+	p.press("j")
+	p.press("Enter")
+	p.expectPath(console(a.failing) + "?attempt=" + attempt)
 
 	before := len(w.receiver.arrived("failing"))
 	panel.click("button", "Redeliver event")

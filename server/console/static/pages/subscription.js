@@ -31,7 +31,7 @@ export function Subscription({ id }) {
   const [refused, setRefused] = useState(null); // the error of an action in the head
   const [sent, setSent] = useState(0); // grows when something was sent, so that the list of attempts loads again
 
-  if (!subscription) {
+  if (!subscription || error?.status === 404) { // somebody may have deleted it meanwhile
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
       ${error ? html`<${ErrorBar} error=${error} title="This subscription cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
   }
