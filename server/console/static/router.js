@@ -74,6 +74,10 @@ function decode(text) {
 export function startRouter() {
   history.scrollRestoration = 'manual';
   addEventListener('popstate', () => {
+    if (leaveCheck && read().path !== place.get().path && !leaveCheck()) {
+      history.forward(); // the back button has left the page already
+      return;
+    }
     place.set(read({ scroll: history.state?.scroll ?? 0 }));
     restoreScroll(history.state?.scroll ?? 0);
   });
