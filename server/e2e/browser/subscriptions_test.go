@@ -339,7 +339,7 @@ func TestWhatStopsASubscription(t *testing.T) {
 	w.must(t, "POST", "/api/v1/queue/release/", nil, nil)
 	p.gone("An operator holds the queue")
 
-	w.must(t, "POST", "/api/v1/plans/", object{"name": "bare", "webhooks": false}, nil)
+	w.must(t, "POST", "/api/v1/plans/", object{"name": "bare", "webhooks": false, "api_keys": true, "api_rate_limit_per_minute": 100}, nil)
 	w.must(t, "PATCH", "/api/v1/organizations/"+w.acme.id+"/", object{"plan": "bare"}, nil)
 	p.signIn(w.acme.token)
 	p.visit("/console/subscriptions/")
