@@ -38,6 +38,8 @@ export const api = {
   delete: (path, options) => request('DELETE', path, undefined, options),
 };
 
+// A body is a value, or a text that is JSON already, so numbers keep their digits.
+//
 // Options of a request:
 //   query         an object; empty values are left out
 //   signal        of an AbortController
@@ -53,7 +55,7 @@ async function request(method, path, body, options = {}) {
   const init = { method, headers, signal, credentials: 'same-origin', cache: 'no-store' };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
-    init.body = JSON.stringify(body);
+    init.body = typeof body === 'string' ? body : JSON.stringify(body);
   }
   for (let attempt = 0; ; attempt++) {
     const { response, error } = await send(url, init);

@@ -24,13 +24,18 @@ export function Choice({ name, label, options, all = 'All' }) {
     </select></div>`;
 }
 
-// TextFilter takes effect with Enter, or when one leaves it. suggestions is optional.
-export function TextFilter({ name, label, placeholder, suggestions }) {
+// TextFilter takes effect with Enter, or when one leaves it. suggestions is optional. clean changes what was typed before it gets
+// into the URL.
+export function TextFilter({ name, label, placeholder, suggestions, clean = (typed) => typed }) {
   const [query, setQuery] = useQuery();
   const [text, setText] = useState(query[name] ?? '');
   const id = useId();
   useEffect(() => setText(query[name] ?? ''), [query[name]]);
-  const apply = () => { if (text.trim() !== (query[name] ?? '')) setQuery({ [name]: text.trim() }); };
+  const apply = () => {
+    const wanted = clean(text.trim());
+    setText(wanted);
+    if (wanted !== (query[name] ?? '')) setQuery({ [name]: wanted });
+  };
   return html`<form class=${cx('filter', query[name] && 'set')} onSubmit=${(e) => { e.preventDefault(); apply(); }}><label for=${id}>${label}</label>
     <input id=${id} value=${text} placeholder=${placeholder} autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
       onInput=${(e) => setText(e.target.value)} onBlur=${apply} onChange=${suggestions && apply} />

@@ -47,6 +47,18 @@ function copyAs(event, text) {
   event.preventDefault();
 }
 
+// Countdown shows the time until a moment, each second: "in 12 s". after is shown when it has come.
+export function Countdown({ value, after = 'now' }) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) setTick((n) => n + 1); }, 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = Math.ceil((new Date(value) - Date.now()) / 1000);
+  const text = left <= 0 ? after : left < 60 ? `in ${left} s` : left < 3600 ? `in ${Math.floor(left / 60)} min ${left % 60} s` : ago(value);
+  return html`<time class="nowrap" datetime=${value} title=${exactTime(value)}>${text}</time>`;
+}
+
 // duration shows milliseconds: 84 ms, 1.2 s, 3 min.
 export function duration(ms) {
   if (ms === null || ms === undefined) return '–';
@@ -79,3 +91,9 @@ const inText = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 // WithTimes shows a sentence of the API with its times in the time zone of the browser.
 export const WithTimes = ({ text }) => html`<bdi>${text.split(inText).map((part, i) =>
   (i % 2 ? html`<${Time} key=${i} value=${part} form="exact" />` : part))}</bdi>`;
+
+// bytes shows a size: 512 B, 10 GB, 1.5 GB. A unit is 1,000 of the one before.
+export function bytes(n) {
+  const at = Math.min(5, n < 1000 ? 0 : Math.floor(Math.log10(n) / 3));
+  return `${Number((n / 1000 ** at).toPrecision(3))} ${['B', 'kB', 'MB', 'GB', 'TB', 'PB'][at]}`;
+}
