@@ -18,7 +18,7 @@ import { mendOf, verdicts } from './mend.js';
 
 const kept = 2000; // characters of a response body that the API keeps
 
-export function Attempt({ id, subscription, actions, changed }) {
+export function Attempt({ id, subscription, sent, actions, changed }) {
   const [query] = useQuery();
   const path = `/webhooks/subscriptions/${subscription.id}/deliveries/${encodeURIComponent(id)}/`;
   const [live, setLive] = useState(true);
@@ -27,7 +27,7 @@ export function Attempt({ id, subscription, actions, changed }) {
     const verdict = await explain(attempt, signal);
     setLive(attempt.outcome === 'sending' || !['delivered', 'exhausted', 'dropped', 'expired'].includes(verdict?.verdict));
     return { attempt, verdict };
-  }, [path], live ? 3000 : 0);
+  }, [path, sent], live ? 3000 : 0);
   const [asking, setAsking] = useState(false);
   const [told, setTold] = useState(false);
   const [refused, setRefused] = useState(null);
@@ -42,7 +42,6 @@ export function Attempt({ id, subscription, actions, changed }) {
     await api.post(path + 'redeliver/');
     setTold(true);
     changed();
-    reload();
   };
   const { attempt, verdict } = data ?? {};
   const arrived = attempt?.outcome === 'succeeded' || verdict?.verdict === 'delivered';
@@ -54,7 +53,7 @@ export function Attempt({ id, subscription, actions, changed }) {
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
         <div class="row">${can('webhooks:write') && html`<${Button} icon="reload" onError=${setRefused}
           onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`}
-          <a class="plain close" href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
+          <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
       </div>
       <${ErrorBar} error=${refused} />
       ${told && html`<${Bar} tone="success" title="A new delivery of the event was created"><p>${subscription.blocked_by
