@@ -32,7 +32,7 @@ function All({ entry: e, query, back }) {
   const only = (name, value) => href(place.get().path, { ...query, [name]: value, id: e.id });
   return html`
     <div class="row spread one-line"><h2 class="grow"><${Sentence} entry=${e} isLinked /></h2>
-      <a class="plain close" href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a></div>
+      <a class="plain close" data-close href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a></div>
     <${Facts} items=${[
       ['When', html`<${Time} value=${e.at} form="exact" /> <span class="quiet">(<${Time} value=${e.at} />)</span>`],
       ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : 'Keyhook itself'}</bdi><a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
