@@ -228,6 +228,7 @@ func TestTheAuditLog(t *testing.T) {
 	entry.click("link", "Its history")
 	p.choose("What", "All")
 	p.gone("Old laptop")
+	p.press("Escape") // leaves the filter
 	p.press("Escape")
 	p.goneElement("region", "Entry")
 	p.visit("/console/audit/?type=member_set")

@@ -28,8 +28,8 @@ export function Events() {
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true, cell: (e) => html`<${Tag}>${e.type}<//>` },
-    { head: 'Deliveries', size: everywhere ? 'l' : 'xl', cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span><span class="narrow-only"><${States} states=${e.states} /></span></span>` },
+    { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} />` },
