@@ -90,8 +90,7 @@ var longAgo = time.Unix(1, 0)
 func (c *connection) exchange(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	body := &responseBody{connection: c, ctx: ctx, stopWatching: context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) })}
-	err := c.send(r)
-	if err != nil {
+	if err := c.send(r); err != nil {
 		return nil, body.fail(fmt.Errorf("send request: %w", err))
 	}
 	response, err := c.receive(r)
@@ -100,48 +99,51 @@ func (c *connection) exchange(r *http.Request) (*http.Response, error) {
 	}
 	body.rest, body.keepsOpen = response.Body, !response.Close && !r.Close && response.StatusCode != http.StatusSwitchingProtocols
 	if response.Body == http.NoBody {
-		body.end(io.EOF)
+		body.end(true, io.EOF)
 	} else {
 		response.Body = body
 	}
 	return response, nil
 }
 
-// send writes the request. http.Request.Write takes 3 µs more, because it sorts the header and repairs its values.
+// send writes the request. http.Request.Write takes 5 % more of the processor time of a delivery, because it sorts the header and
+// repairs its values.
 func (c *connection) send(r *http.Request) error {
-	w := c.out
-	w.WriteString("POST ") // the buffer keeps its first error for Flush
-	w.WriteString(r.URL.RequestURI())
-	w.WriteString(" HTTP/1.1\r\n")
-	writeHeader(w, "Host", r.Host)
+	head := append(c.out.AvailableBuffer(), "POST "...)
+	head = append(append(head, r.URL.RequestURI()...), " HTTP/1.1\r\n"...)
+	head = appendHeader(head, "Host", r.Host)
 	for name, values := range r.Header {
 		for _, value := range values {
-			writeHeader(w, name, value)
+			head = appendHeader(head, name, value)
 		}
 	}
 	if r.Close {
-		writeHeader(w, "Connection", "close")
+		head = appendHeader(head, "Connection", "close")
 	}
-	writeHeader(w, "Content-Length", strconv.FormatInt(r.ContentLength, 10))
-	w.WriteString("\r\n")
+	head = appendHeader(head, "Content-Length", strconv.FormatInt(r.ContentLength, 10))
+	if _, err := c.out.Write(append(head, "\r\n"...)); err != nil {
+		return err
+	}
 	if r.ContentLength > 0 {
-		if _, err := io.CopyN(w, r.Body, r.ContentLength); err != nil {
+		if _, err := io.CopyN(c.out, r.Body, r.ContentLength); err != nil {
 			return fmt.Errorf("body: %w", err)
 		}
 	}
-	return w.Flush()
+	return c.out.Flush()
 }
 
-func writeHeader(w *bufio.Writer, name, value string) {
-	w.WriteString(name)
-	w.WriteString(": ")
-	w.WriteString(value)
-	w.WriteString("\r\n")
+func appendHeader(dst []byte, name, value string) []byte {
+	dst = append(append(dst, name...), ": "...)
+	return append(append(dst, value...), "\r\n"...)
 }
 
-// validateHeader refuses a header that would change the meaning of the request.
+// validateHeader refuses a header that would change where the request begins or ends.
 func validateHeader(h http.Header) error {
 	for name, values := range h {
+		switch name {
+		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
+			return fmt.Errorf("the header %s is not valid here", name)
+		}
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Errorf("the header name %q is not valid", name)
 		}
@@ -191,9 +193,10 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		return 0, b.ended
 	}
 	n, err := b.rest.Read(p)
-	if err == io.EOF {
-		b.end(err)
-	} else if err != nil {
+	switch {
+	case errors.Is(err, io.EOF):
+		b.end(true, err)
+	case err != nil:
 		err = b.fail(err)
 	}
 	return n, err
@@ -203,7 +206,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 // rest, which would read all of it first.
 func (b *responseBody) Close() error {
 	if b.ended == nil {
-		b.end(http.ErrBodyReadAfterClose)
+		b.end(false, http.ErrBodyReadAfterClose)
 	}
 	return nil
 }
@@ -214,15 +217,15 @@ func (b *responseBody) fail(err error) error {
 	if b.ctx.Err() != nil {
 		err = context.Cause(b.ctx)
 	}
-	b.end(err)
+	b.end(false, err)
 	return err
 }
 
-// end ends the use of the connection for this response. io.EOF means that the response is complete. A connection on which more
-// has come than the response is not used again.
-func (b *responseBody) end(reason error) {
-	b.ended = reason
-	if b.stopWatching() && reason == io.EOF && b.keepsOpen && b.connection.in.Buffered() == 0 {
+// end ends the use of the connection for this response. next is what the next read returns. A connection on which more has come
+// than a complete response is not used again.
+func (b *responseBody) end(complete bool, next error) {
+	b.ended = next
+	if b.stopWatching() && complete && b.keepsOpen && b.connection.in.Buffered() == 0 {
 		b.connection.idle.put(b.connection)
 		return
 	}
