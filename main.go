@@ -11,7 +11,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/server/socket"
@@ -53,8 +56,8 @@ func newServe() *cobra.Command {
 		Long: `Run the server: the API and the delivery of webhooks.
 
 The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an
-access token for that operator. The token is valid for 24 hours. Until the first authenticated request, each start
-replaces the token and prints the new one.
+access token for that operator, and a link that signs in to the console once. Both are valid for 24 hours. Until the
+first authenticated request, each start replaces them and prints the new ones.
 
 SIGTERM or SIGINT stops the server after its current requests and deliveries. A second signal stops it at once.`,
 		Example: `  keyhook serve --dev
@@ -76,6 +79,7 @@ SIGTERM or SIGINT stops the server after its current requests and deliveries. A 
 type appliance struct {
 	settings   config.Config
 	log        *slog.Logger
+	url        string         // where people reach the server
 	roots      *x509.CertPool // the authorities that outgoing TLS connections trust
 	metrics    *metrics.Metrics
 	store      *storage.Store
@@ -110,7 +114,8 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		defer scrapes.Close()
 		a.log.Info("listening for metrics", "address", scrapes.Addr().String())
 	}
-	token, err := a.openStore(ctx)
+	a.url = c.Server.URL(listener.Addr().String())
+	token, link, err := a.openStore(ctx)
 	if err != nil {
 		return cli.StartError(ctx, a.log, err)
 	}
@@ -122,24 +127,24 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	url := c.Server.URL(listener.Addr().String())
 	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
-		cli.Welcome(out, c.Storage.Path, url, token)
+		cli.Welcome(out, c.Storage.Path, a.url, token, server.SignInURL(a.url, link))
 	}
-	a.log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
+	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	defer a.log.Info("stopped")
 	return a.run(ctx, listener, local, scrapes)
 }
 
-// openStore opens the file. It returns the first operator's token, which the server prints; empty if it is a setting.
-func (a *appliance) openStore(ctx context.Context) (token string, err error) {
+// openStore opens the file. It returns the first operator's token and a link that signs in as it, which the server prints; both are
+// empty if the token is a setting.
+func (a *appliance) openStore(ctx context.Context) (token string, link access.Credential, err error) {
 	c := a.settings
 	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
-	token = first.Reveal()
+	token, link = first.Reveal(), access.Mint(access.LinkPrefix)
 	if !c.Bootstrap.Token.IsZero() {
 		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
-		token, life = "", 0
+		token, link, life = "", access.Credential{}, 0
 	}
 	a.store, err = storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
@@ -148,10 +153,10 @@ func (a *appliance) openStore(ctx context.Context) (token string, err error) {
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        c.Webhooks.Policy(),
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
-		Bootstrap: first, BootstrapLife: life,
+		Bootstrap: first, BootstrapLife: life, BootstrapLink: link,
 		Observer: a.metrics, Logger: a.log,
 	})
-	return token, err
+	return token, link, err
 }
 
 // connect creates the other parts and connects them with the store.
@@ -199,7 +204,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
 		CheckURL:  guard.CheckURL,
 		Limiter:   limiter.New(time.Minute),
-		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, TrustedProxies: c.Server.TrustedProxies,
+		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, ConsoleURL: a.url, TrustedProxies: c.Server.TrustedProxies,
 		Deliveries: a.dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: a.store.Ready},
@@ -214,10 +219,26 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	if a.issuer != nil { // an interface that contains a nil pointer is not nil
 		o.Issuer = a.issuer
 	}
+	if c.Console.Enabled {
+		var err error
+		if o.Console, err = newConsole(c); err != nil {
+			return nil, err
+		}
+	}
 	if c.Metrics.Listen == "" {
 		o.Metrics = a.metrics
 	}
 	return server.New(o)
+}
+
+func newConsole(c config.Config) (*console.Site, error) {
+	u, err := url.Parse(c.Server.BaseURL) // config has checked it
+	if err != nil {
+		return nil, err
+	}
+	return console.New(console.Options{
+		Base: strings.TrimSuffix(u.EscapedPath(), "/"), Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors,
+	})
 }
 
 // run serves and delivers until ctx ends or one part fails. The store runs until the others have ended, because they record

@@ -62,6 +62,7 @@ CREATE TABLE organizations (
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
+CREATE INDEX organizations_by_name ON organizations (name COLLATE NOCASE);
 CREATE INDEX organizations_by_plan ON organizations (plan_id);
 CREATE INDEX organizations_to_clean ON organizations (id) WHERE closed_at IS NOT NULL AND cleaned_at IS NULL;
 
@@ -90,6 +91,7 @@ CREATE TABLE users (
     updated_at  INTEGER NOT NULL
 ) STRICT;
 
+CREATE INDEX users_by_name ON users (name COLLATE NOCASE);
 CREATE UNIQUE INDEX users_built_in ON users (built_in) WHERE built_in = 1;
 CREATE INDEX users_to_clean ON users (id) WHERE erased_at IS NOT NULL AND cleaned_at IS NULL;
 
@@ -120,18 +122,50 @@ CREATE TABLE access_tokens (
 
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
+CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
 
--- Sessions of browsers. A session can do what its access token can do, and ends with it.
+-- Links that sign a browser in. A link works once: the transaction that starts its session deletes it.
+CREATE TABLE sign_in_links (
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    kind            TEXT    NOT NULL CHECK (kind IN ('sign_in_link', 'portal')), -- of the session that it starts
+    user_id         INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    token_id        INTEGER REFERENCES access_tokens (id), -- the session acts as this token, and ends with it
+    role_id         INTEGER REFERENCES roles (id) ON DELETE CASCADE CHECK (role_id IS NOT NULL OR kind <> 'portal'),
+    return_url      TEXT, -- where a portal leads back to
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the link's secret
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX sign_in_links_by_expiry ON sign_in_links (expires_at);
+CREATE INDEX sign_in_links_by_user ON sign_in_links (user_id);
+CREATE INDEX sign_in_links_by_organization ON sign_in_links (organization_id);
+CREATE INDEX sign_in_links_by_token ON sign_in_links (token_id) WHERE token_id IS NOT NULL;
+CREATE INDEX sign_in_links_by_role ON sign_in_links (role_id) WHERE role_id IS NOT NULL;
+
+-- Sessions of browsers. A session of an access token can do what the token can do, and ends with it. A portal session can do
+-- what both its user and its role can do, and ends with the role.
 CREATE TABLE sessions (
-    id         INTEGER PRIMARY KEY,
-    public_id  TEXT    NOT NULL UNIQUE,
-    token_id   INTEGER NOT NULL REFERENCES access_tokens (id),
-    digest     BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the cookie's value
-    created_at INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    kind            TEXT    NOT NULL CHECK (kind IN ('token', 'sign_in_link', 'portal')),
+    user_id         INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    token_id        INTEGER REFERENCES access_tokens (id),
+    role_id         INTEGER REFERENCES roles (id) ON DELETE CASCADE CHECK (role_id IS NOT NULL OR kind <> 'portal'),
+    return_url      TEXT, -- where a portal leads back to
+    link_id         TEXT, -- public id of the link that started it
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the cookie's value
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX sessions_by_expiry ON sessions (expires_at);
+CREATE INDEX sessions_by_user ON sessions (user_id);
+CREATE INDEX sessions_by_organization ON sessions (organization_id);
+CREATE INDEX sessions_by_role ON sessions (role_id) WHERE role_id IS NOT NULL;
 
 CREATE TABLE api_keys (
     id              INTEGER PRIMARY KEY,
@@ -155,6 +189,8 @@ CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
 CREATE INDEX api_keys_by_prefix ON api_keys (key_prefix);
+CREATE INDEX api_keys_by_name ON api_keys (name COLLATE NOCASE);
+CREATE INDEX api_keys_by_name_in_organization ON api_keys (organization_id, name COLLATE NOCASE);
 
 CREATE TABLE audit_events (
     id              INTEGER PRIMARY KEY,
@@ -221,7 +257,9 @@ CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE pr
 CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
-CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (organization_id, external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (external_id, organization_id) WHERE external_id IS NOT NULL;
+CREATE INDEX subscriptions_by_host ON subscriptions (substr(url, instr(url, '//') + 2));
+CREATE INDEX subscriptions_by_host_in_organization ON subscriptions (organization_id, substr(url, instr(url, '//') + 2));
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 CREATE INDEX subscriptions_paused ON subscriptions (last_error) WHERE paused = 1; -- last_error names a user
 
@@ -304,7 +342,7 @@ CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHE
 -- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.
 -- expired counts deliveries that retention deleted while they were pending.
 CREATE TABLE attempt_minutes (
-    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    organization_id INTEGER NOT NULL, -- 0 stands for all organizations
     subscription_id INTEGER NOT NULL, -- 0 stands for all subscriptions of the organization
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,

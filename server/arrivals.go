@@ -30,6 +30,7 @@ type explainedDeliveryBody struct {
 	URLHost        string     `json:"url_host"`
 	Verdict        string     `json:"verdict"`
 	Detail         string     `json:"detail"`
+	Action         *string    `json:"action"`
 	Advice         *string    `json:"advice"`
 	NextAttemptAt  *timestamp `json:"next_attempt_at"`
 	Attempts       int        `json:"attempts"`
@@ -71,7 +72,7 @@ func (h arrivals) list(x *exchange) error {
 func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
 	d := r.Explain()
 	return explainedDeliveryBody{
-		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Advice: nullIfEmpty(d.Advice),
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Action: nullIfEmpty(string(d.Action)), Advice: nullIfEmpty(d.Advice),
 		NextAttemptAt: (*timestamp)(d.NextAttemptAt), Attempts: d.Attempts,
 	}
 }

@@ -106,6 +106,7 @@ type explained struct {
 	Host           string     `json:"url_host"`
 	Verdict        string     `json:"verdict"`
 	Detail         string     `json:"detail"`
+	Action         *string    `json:"action"`
 	Advice         *string    `json:"advice"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at"`
 	Attempts       int        `json:"attempts"`

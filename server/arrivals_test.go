@@ -218,6 +218,9 @@ func TestExplainEvent(t *testing.T) {
 					(x.NextAttemptAt != nil) != tt.isTimed || x.Attempts != tt.tries {
 					t.Errorf("explained as %+v\nadvice %q, want %q", x, advice, tt.advice)
 				}
+				if (x.Action == nil) != (x.Advice == nil) {
+					t.Errorf("the action is %v with the advice %q", x.Action, x.advice())
+				}
 				if all := e.explainAll(t, event); all[sub].Verdict != x.Verdict {
 					t.Errorf("in the list, it is %q", all[sub].Verdict)
 				}

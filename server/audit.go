@@ -13,6 +13,7 @@ import (
 type auditStore interface {
 	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
+	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
 }
 
 // audit is the endpoint of the audit log.
@@ -61,11 +62,30 @@ func (h audit) list(x *exchange) error {
 	return searchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
 }
 
+// find returns the line of the log in the path.
+func (h audit) find(x *exchange) (access.AuditEvent, error) {
+	id, err := x.pathID("id", auditEventID, anAuditEvent)
+	if err != nil {
+		return access.AuditEvent{}, err
+	}
+	return h.store.AuditEvent(x.request.Context(), x.organization(), id)
+}
+
+func (h audit) read(x *exchange) error {
+	event, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(newAuditBody(event))
+}
+
 // readAuditFilter reads the filters of the list.
 func readAuditFilter(q *form.Query) (f access.AuditFilter) {
-	isActor := func(s string) bool { return s == "system" || userID.Valid(s) || keyID.Valid(s) }
+	isActor := func(s string) bool {
+		return s == "system" || userID.Valid(s) || keyID.Valid(s) || access.SessionID.Valid(s)
+	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
-	f.Actor = q.Matching("actor", "must be the id of a user or of an API key, or system", isActor)
+	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)
 	f.Since, f.Until = q.Period()
 	return f
 }

@@ -29,6 +29,7 @@ func TestEveryBody(t *testing.T) {
 		"plans/{name}", "plans/growth", "roles/{name}", "roles/clerk", "permissions/{key}", "permissions/orders:read",
 	)
 	optional := []string{
+		"POST /api/v1/organizations/{id}/portal-links/",
 		"POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", "POST /api/v1/api-keys/{id}/rotate/",
 		"POST /api/v1/webhooks/subscriptions/{id}/recover/", "POST /api/v1/webhooks/subscriptions/{id}/discard/",
 		"POST /api/v1/queue/hold/", "POST /api/v1/backups/",

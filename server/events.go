@@ -21,6 +21,8 @@ type eventStore interface {
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	// EventTypes lists the types of the newest events, the most frequent first.
+	EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error)
 	scheduleStore
 }
 
@@ -145,8 +147,10 @@ type eventWithDeliveries struct {
 	Type           string          `json:"type"`
 	Timestamp      timestamp       `json:"timestamp"`
 	OrganizationID string          `json:"organization_id"`
+	IdempotencyKey *string         `json:"idempotency_key"`
 	Data           json.RawMessage `json:"data"`
 	Deliveries     []deliveryBody  `json:"deliveries"`
+	Body           string          `json:"body"` // the exact bytes that are sent and signed
 }
 
 type deliveryBody struct {
@@ -213,7 +217,10 @@ func (h events) read(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
+	body := eventWithDeliveries{
+		ID: event.ID, Type: event.Type, Timestamp: timestamp(event.At), OrganizationID: event.OrganizationID,
+		IdempotencyKey: event.IdempotencyKey, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
+	}
 	now := time.Now().UnixMilli()
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}

@@ -77,6 +77,9 @@ func TestEventDataIsKeptAsWritten(t *testing.T) {
 			if !strings.Contains(read.body, `"data":`+sent+`,"deliveries":[{"subscription_id":"sub_`) || !strings.Contains(read.body, `"state":"pending","attempts":0,"next_attempt_at":null}]`) {
 				t.Errorf("read %s", read.body)
 			}
+			if read.field("body") != string(event.Body) {
+				t.Errorf("the body of deliveries is %s, not %s", read.field("body"), event.Body)
+			}
 		})
 	}
 }
@@ -90,6 +93,9 @@ func TestIdempotency(t *testing.T) {
 	first := event(nil, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`).want(t, 202, "")
 	if first.Header.Get("Idempotent-Replayed") != "" {
 		t.Error("the first response says that it is replayed")
+	}
+	if got := f.do(t, call{"GET " + eventPath + first.field("id") + "/", operator, "", nil}).want(t, 200, "").field("idempotency_key"); got != "k1" {
+		t.Errorf("the event has the key %q", got)
 	}
 	for name, tt := range map[string]struct {
 		header []string

@@ -134,6 +134,7 @@ const (
 	subscriptionID = access.SubscriptionID
 	eventID        = access.EventID
 	attemptID      = access.AttemptID
+	auditEventID   = access.AuditEventID
 	organizationID = access.OrganizationID
 	userID         = access.UserID
 	tokenID        = access.TokenID
@@ -146,6 +147,7 @@ const (
 	aSubscription = "subscription"
 	anEvent       = "event"
 	anAttempt     = "attempt"
+	anAuditEvent  = "audit event"
 	anOrg         = "organization"
 	aUser         = "user"
 	aToken        = "access token"

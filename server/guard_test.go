@@ -24,8 +24,10 @@ var withoutPermission = map[string]string{
 	"GET /openapi.json/":      "as openapi.yaml",
 	"GET /docs/":              "the documents say nothing of this instance",
 	"GET /docs/{name}/":       "as /docs/",
+	"GET /console/":           "the console signs people in, and its files say nothing of this instance but its name",
 	"GET /api/v1/whoami/":     "every caller may read its own identity",
-	"POST /api/v1/session/":   "it takes an access token in its body",
+	"POST /api/v1/session/":   "it takes an access token or a sign-in link in its body",
+	"GET /api/v1/search/":     "it finds only what the caller has the permission to read",
 	"GET /api/v1/session/":    "every session may read itself",
 	"DELETE /api/v1/session/": "every session may end itself",
 

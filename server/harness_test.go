@@ -14,6 +14,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -44,8 +45,13 @@ func start(t testing.TB, change ...func(*server.Options)) *testServer {
 func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	f := &testServer{store: storagetest.Open(t), log: &lines{}}
+	site, err := console.New(console.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := server.Options{
 		Store:    f.store,
+		Console:  site,
 		Tester:   tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
 		CheckURL: egress.Policy{}.CheckURL,
 		Logger:   slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -53,7 +59,6 @@ func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	for _, c := range change {
 		c(&o)
 	}
-	var err error
 	if f.server, err = server.New(o); err != nil {
 		t.Fatalf("new server: %v", err)
 	}

@@ -128,7 +128,7 @@ func (x *exchange) appendPrincipal(attrs []slog.Attr) []slog.Attr {
 	if x.Principal.Key != nil {
 		attrs = append(attrs, slog.String("key", x.Principal.Key.ID))
 	}
-	if x.Principal.Session != nil {
+	if x.Principal.Session != nil && x.Principal.Session.ID != "" { // a link that was refused has started no session
 		attrs = append(attrs, slog.String("session", x.Principal.Session.ID))
 	}
 	return attrs

@@ -179,6 +179,13 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", query, got, want)
 		}
 	}
+	entry := "GET /api/v1/audit-events/" + event["id"].(string) + "/"
+	if got := f.do(t, call{entry, as, "", nil}).want(t, 200, ""); got.field("type") != "api_key_created" || got.field("id") != event["id"] {
+		t.Errorf("the entry is %s", got.body)
+	}
+	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
+	f.do(t, call{entry, bearer(other), "", nil}).want(t, 404, "not_found")
+	f.do(t, call{strings.Replace(entry, "aud_", "evt_", 1), as, "", nil}).want(t, 404, "not_found")
 	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "actor=" + created.field("organization_id")} {
 		f.do(t, call{"GET /api/v1/audit-events/?" + query, as, "", nil}).want(t, 400, "invalid_parameter")
 	}

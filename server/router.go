@@ -80,10 +80,14 @@ func setRoute(rt *route) httprouter.Handle {
 func (r *router) find(x *exchange, method string, requested *url.URL) (allowed []string, found bool) {
 	path := requested.Path
 	for _, rt := range r.matched {
-		if rt.match(path) {
+		if !rt.match(path) {
+			continue
+		}
+		if rt.method == anyMethod || rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
 			x.route = rt
 			return nil, true
 		}
+		return []string{rt.method, http.MethodHead}, false
 	}
 	hasSlash := strings.Contains(strings.ToUpper(requested.RawPath), "%2F")
 	if hasSlash {

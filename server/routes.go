@@ -3,7 +3,10 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
+	"github.com/keyhook/keyhook/server/build"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -28,11 +31,16 @@ func (h *handlers) table() []route {
 		get("/docs/", h.documents.index).to(open),
 		get("/docs/{name}/", h.documents.read).to(open),
 
-		// The caller. Sign-in checks the access token in its body.
+		// The console: the page, and every path below it.
+		get("/console/", h.consoleFile()).matching(isConsole).to(open),
+
+		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
+
+		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
 
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
@@ -59,7 +67,9 @@ func (h *handlers) table() []route {
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
-		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.stats.readSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
+		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
 			pages("organization", "type", "since", "until", "idempotency_key"),
@@ -67,9 +77,12 @@ func (h *handlers) table() []route {
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
 		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
+		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
+		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
@@ -98,19 +111,20 @@ func (h *handlers) table() []route {
 		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages(),
+		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
 		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
+		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
 		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
 		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages(),
+		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
 		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
@@ -118,6 +132,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
 		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
+		get("/api/v1/users/{id}/memberships/", h.users.memberships).need(access.PlatformRead).pages().of(user),
 		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
 		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
@@ -153,7 +168,7 @@ type route struct {
 	parameters []string     // of the query; any other is refused
 	handle     func(*exchange) error
 	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
-	match      func(path string) bool // instead of method and pattern
+	match      func(path string) bool // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
@@ -182,6 +197,12 @@ func del(pattern string, handle func(*exchange) error) route {
 // anyPath serves all methods at the paths that match.
 func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
+}
+
+// matching serves the method at the paths that match, instead of the pattern.
+func (r route) matching(match func(path string) bool) route {
+	r.match = match
+	return r
 }
 
 func (r route) to(who reach) route {
@@ -243,7 +264,9 @@ type handlers struct {
 	metrics       func(*exchange) error // nil if there are none
 	description   description
 	documents     documents
+	console       *console.Site // nil is not served
 	whoami        whoami
+	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
 	verification  verification
@@ -254,9 +277,11 @@ type handlers struct {
 	replays       replays
 	recoveries    recoveries
 	stats         stats
+	backlog       backlog
 	events        events
 	arrivals      arrivals
 	audit         audit
+	system        system
 	queue         queue
 	backups       backups
 	applied       applied
@@ -265,6 +290,7 @@ type handlers struct {
 	permissions   permissions
 	roles         roles
 	organizations organizations
+	portals       portals
 	members       members
 	users         users
 	tokens        tokens
@@ -278,7 +304,9 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
+		console:       o.Console,
 		whoami:        whoami{o.Store},
+		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
@@ -289,9 +317,11 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		replays:       replays{o.Store},
 		recoveries:    recoveries{o.Store},
 		stats:         stats{o.Store},
+		backlog:       backlog{o.Store},
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
+		system:        system{store: o.Store, build: build.Read(), started: time.Now()},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},
 		applied:       applied{o.Store},
@@ -300,11 +330,13 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		permissions:   permissions{o.Store},
 		roles:         roles{o.Store, lookup},
 		organizations: organizations{o.Store, lookup},
+		portals:       portals{o.Store, lookup, o.ConsoleURL},
 		members:       members{o.Store, lookup},
 		users:         users{o.Store},
 		tokens:        tokens{o.Store, lookup},
 		departures:    departures{o.Store},
 	}
+	h.system.deliveries = h.health.queue
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange) error {
 			o.Metrics.ServeHTTP(x, x.request)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
@@ -34,6 +35,7 @@ type Store interface {
 	check.Store
 	form.LookupStore
 	whoamiStore
+	searchStore
 	keyStore
 	explainStore
 	subscriptionStore
@@ -43,6 +45,7 @@ type Store interface {
 	eventStore
 	arrivalStore
 	statsStore
+	backlogStore
 	auditStore
 	planStore
 	permissionStore
@@ -53,6 +56,8 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
+	portalStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore
@@ -74,6 +79,7 @@ type Options struct {
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
 	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
 	BaseURL        string           // where callers reach the server; every Location starts with its path
+	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
@@ -81,6 +87,7 @@ type Options struct {
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
 	Observe       RequestObserver   // nil observes nothing
 	Metrics       http.Handler      // serves /metrics; nil means 404
+	Console       *console.Site     // nil means 404
 	TLS           *tls.Config       // nil means plain HTTP/1.1; TLS also offers HTTP/2
 	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
@@ -162,6 +169,7 @@ func (o *Options) normalize() (base string, err error) {
 	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	o.ConsoleURL = cmp.Or(o.ConsoleURL, o.BaseURL, "http://localhost")
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, "X-Service")
 	if o.SentHeaders == nil {

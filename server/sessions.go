@@ -12,6 +12,8 @@ import (
 type sessionStore interface {
 	// CreateSession starts a session with the rights of the access token of p.
 	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
+	// UseLink starts the session of a sign-in link, whose principal is p. It returns Unauthenticated if the link was used meanwhile.
+	UseLink(ctx context.Context, p access.Principal, actor access.Actor, link, cookie access.Credential) (access.Session, error)
 	// EndSession ends the session of p.
 	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
 }
@@ -24,37 +26,35 @@ type sessions struct {
 	whoami whoami
 }
 
-// sessionBody says who is signed in, and until when. It contains neither the token nor the value of the cookie.
+// sessionBody says who is signed in, how, and until when. It contains neither a token nor the value of the cookie.
 type sessionBody struct {
 	whoamiBody
-	ExpiresAt timestamp `json:"expires_at"`
+	ExpiresAt timestamp   `json:"expires_at"`
+	Kind      string      `json:"kind"`
+	Portal    *portalBody `json:"portal"` // null unless a portal link started the session
 }
 
-// create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as another
-// user.
+// portalBody is what limits a portal session, and where the portal leads back to.
+type portalBody struct {
+	Role      string  `json:"role"`
+	ReturnURL *string `json:"return_url"`
+}
+
+// create exchanges an access token or a sign-in link for a cookie. It refuses requests from other sites: they could sign in a
+// visitor as another user.
 func (h sessions) create(x *exchange) error {
 	x.noStore()
 	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
 		return err
 	}
-	f, err := x.form()
-	if err != nil {
+	if err := h.present(x); err != nil {
 		return err
-	}
-	f.Require("token")
-	raw := f.Text("token", maxShownKey)
-	if err := f.Err(); err != nil {
-		return err
-	}
-	x.Presented, x.Address, x.Last = h.auth.reader.ReadToken(*raw), x.client, access.CheckRateLimit
-	if x.Unreadable != nil {
-		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
 	if err := h.auth.admit(x); err != nil {
 		return err
 	}
 	minted := access.MintSession()
-	session, err := h.store.CreateSession(x.request.Context(), x.Principal, x.actor(), minted)
+	session, err := h.start(x, minted)
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,43 @@ func (h sessions) create(x *exchange) error {
 	}
 	h.auth.cookies.Set(x, x.request, minted, session)
 	return x.created("/api/v1/session/", body)
+}
+
+// present reads the credential in the body: a token or a link.
+func (h sessions) present(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
+	if f.Has("token") == f.Has("link") {
+		f.Refuse("token", "one_of", "Send either an access token in token, or the secret of a sign-in link in link.")
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	x.Address, x.Last = x.client, access.CheckRateLimit
+	if link != nil {
+		x.Presented = credential.ParseLink(*link)
+		return nil
+	}
+	x.Presented = h.auth.reader.ReadToken(*token)
+	if x.Unreadable != nil {
+		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
+	}
+	return nil
+}
+
+// start starts the session of the credential that was presented.
+func (h sessions) start(x *exchange, cookie access.Credential) (access.Session, error) {
+	if x.Kind != credential.Link {
+		return h.store.CreateSession(x.request.Context(), x.Principal, x.actor(), cookie)
+	}
+	session, err := h.store.UseLink(x.request.Context(), x.Principal, x.actor(), x.Credential, cookie)
+	if fault.KindOf(err) == fault.Unauthenticated {
+		err = credential.ErrLink
+	}
+	return session, err
 }
 
 func (h sessions) read(x *exchange) error {
@@ -90,8 +127,13 @@ func (h sessions) end(x *exchange) error {
 }
 
 func (h sessions) body(x *exchange) (sessionBody, error) {
-	body, err := h.whoami.body(x)
-	return sessionBody{body, timestamp(x.Principal.Session.ExpiresAt)}, err
+	who, err := h.whoami.body(x)
+	s := x.Principal.Session
+	body := sessionBody{whoamiBody: who, ExpiresAt: timestamp(s.ExpiresAt), Kind: string(s.Kind)}
+	if s.IsPortal() {
+		body.Portal = &portalBody{s.Role, s.ReturnURL}
+	}
+	return body, err
 }
 
 // errNoSession refuses other credentials than a session.

@@ -99,7 +99,12 @@ func TestSession(t *testing.T) {
 		if left := time.Until(expires); err != nil || left < 12*time.Hour-time.Minute || left > 12*time.Hour {
 			t.Errorf("error %v, %s are left", err, left)
 		}
-		delete(got, "expires_at")
+		if got["kind"] != "token" || got["portal"] != nil {
+			t.Errorf("kind %v, portal %v", got["kind"], got["portal"])
+		}
+		for _, name := range []string{"expires_at", "kind", "portal"} {
+			delete(got, name)
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("not as whoami (-want +got):\n%s", diff)
 		}
@@ -195,6 +200,11 @@ func TestRefusedSession(t *testing.T) {
 	}{
 		"nothing":                       {"", 400, "body_required"},
 		"no token":                      {"{}", 422, "validation_failed"},
+		"a token and a link":            {`{"token":"` + token.Reveal() + `","link":"x"}`, 422, "validation_failed"},
+		"an unknown link":               {`{"link":"` + access.Mint(access.LinkPrefix).Reveal() + `"}`, 401, "invalid_link"},
+		"a malformed link":              {`{"link":"ksl_x"}`, 401, "invalid_link"},
+		"a token as a link":             {`{"link":"` + token.Reveal() + `"}`, 401, "invalid_link"},
+		"an empty link":                 {`{"link":""}`, 401, "invalid_link"},
 		"a token that is not a string":  {`{"token":1}`, 422, "validation_failed"},
 		"a token that is null":          {`{"token":null}`, 422, "validation_failed"},
 		"an unknown field":              {`{"token":"` + token.Reveal() + `","x":1}`, 422, "validation_failed"},

@@ -2,17 +2,23 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // statsStore is the part of the store that the statistics endpoint uses.
 type statsStore interface {
-	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes.
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
+	// access.AllOrganizations counts those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
+	// SubscriptionSeries returns the counts of several subscriptions, in the order of ids and without those that do not exist.
+	// Until must be a whole number of steps after since.
+	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
 }
 
 // stats is the endpoint for the counts of attempts, which are stored per minute.
@@ -20,11 +26,16 @@ type stats struct {
 	store statsStore
 }
 
-const (
-	defaultPeriod    = time.Hour
-	maxPoints        = 1500 // one day in steps of a minute, and a little more
-	maxDefaultPoints = 300  // at most, if the query has no step
-)
+const defaultPeriod = time.Hour
+
+// pointLimits are the most points of a series.
+type pointLimits struct {
+	any         int64
+	withoutStep int64 // if the query has no step
+}
+
+// seriesLimits allow one day in steps of a minute, and a little more.
+var seriesLimits = pointLimits{1500, 300}
 
 // period is a time span of whole steps, in minutes since the epoch.
 type period struct {
@@ -43,8 +54,8 @@ func newPeriod(since, until, step int64) period {
 func (p period) points() int64 { return (p.until - p.since) / p.step }
 
 // period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
-// it chooses one that gives at most a few hundred points.
-func (x *exchange) period() (period, error) {
+// it chooses one that keeps the limit.
+func (x *exchange) period(limits pointLimits) (period, error) {
 	q := &x.query
 	since, until := q.Period()
 	if until == 0 {
@@ -62,8 +73,8 @@ func (x *exchange) period() (period, error) {
 			return period{}, err
 		}
 		p := newPeriod(since, until, step)
-		if p.points() > maxPoints {
-			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, and at most "+strconv.Itoa(maxPoints)+" are allowed")
+		if p.points() > limits.any {
+			q.Refuse("step", fmt.Sprintf("is too small for this period: it makes %d points, and at most %d are allowed", p.points(), limits.any))
 		}
 		return p, q.Err()
 	}
@@ -71,16 +82,19 @@ func (x *exchange) period() (period, error) {
 		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
-		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
+		if p := newPeriod(since, until, step); p.points() <= limits.withoutStep {
 			return p, nil
 		}
 	}
 	p := newPeriod(since, until, 24*60)
-	if p.points() > maxPoints {
-		q.Refuse("since", "and until are too far apart: at most "+strconv.Itoa(maxPoints)+" days are allowed")
+	if p.points() > limits.any {
+		q.Refuse("since", fmt.Sprintf("and until are too far apart: at most %d days are allowed", limits.any))
 	}
 	return p, q.Err()
 }
+
+// minuteAt is the time of a minute since the epoch.
+func minuteAt(m int64) timestamp { return timestamp(m * time.Minute.Milliseconds()) }
 
 // readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
 func readMinutes(q *form.Query, name string, most time.Duration) int64 {
@@ -133,19 +147,25 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 
 // read responds with a series without gaps: a step without attempts is zero.
 func (h stats) read(x *exchange) error {
+	organization, err := x.listed()
+	if err != nil {
+		return err
+	}
 	subscription := x.query.Matching("subscription_id", "must be the id of a subscription",
 		subscriptionID.Valid)
-	p, err := x.period()
+	if subscription != "" && x.listsAll() {
+		x.query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
+	}
+	p, err := x.period(seriesLimits)
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(x.request.Context(), x.organization(), subscription, p.since, p.until, p.step)
+	found, err := h.store.Series(x.request.Context(), organization, subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
-	at := func(m int64) timestamp { return timestamp(m * time.Minute.Milliseconds()) }
 	body := statsBody{
-		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
+		Since: minuteAt(p.since), Until: minuteAt(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
 	}
 	var totals webhook.AttemptCounts
@@ -155,7 +175,7 @@ func (h stats) read(x *exchange) error {
 			t, found = found[0].AttemptCounts, found[1:]
 		}
 		totals.Merge(t)
-		body.Data = append(body.Data, pointBody{at(m), newCountsBody(t)})
+		body.Data = append(body.Data, pointBody{minuteAt(m), newCountsBody(t)})
 	}
 	body.Totals = newCountsBody(totals)
 	return x.ok(body)

@@ -140,3 +140,23 @@ func TestStats(t *testing.T) {
 		}
 	})
 }
+
+func TestStatsOfAllOrganizations(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	var subs []string
+	var as string
+	for _, name := range []string{"acme", "beta"} {
+		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
+		sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+		attempted(t, f, owner, sub, 2+len(subs))
+		subs, as = append(subs, sub.ID), bearer(token)
+	}
+	got := f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all", operator, "", nil}).want(t, 200, "")
+	var s statsSeries
+	if err := json.Unmarshal([]byte(got.body), &s); err != nil || s.Totals.Succeeded != 3 || s.Totals.Failed != 2 || len(s.Data) < 60 {
+		t.Errorf("%v, totals %+v in %d points", err, s.Totals, len(s.Data))
+	}
+	f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all", as, "", nil}).want(t, 403, "permission_denied")
+	f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all&subscription_id=" + subs[0], operator, "", nil}).want(t, 400, "invalid_parameter")
+}

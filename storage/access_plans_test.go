@@ -73,6 +73,12 @@ func TestAccessQueryPlans(t *testing.T) {
 		}
 		return x.EndSession(ctx, p, x.by)
 	}())
+	link, portal := access.Mint(access.LinkPrefix), access.MintSession()
+	check(x.CreatePortalLink(ctx, x.by, org.ID, access.NewPortalLink{Credential: link, Role: "clerk", Life: time.Hour}))
+	visitor := must[access.Principal](t)(x.PrincipalByLink(ctx, link.Digest()))
+	check(x.UseLink(ctx, visitor, x.by, link, portal))
+	visitor = must[access.Principal](t)(x.PrincipalBySession(ctx, portal.Digest()))
+	check(x.CreateKey(ctx, visitor, x.by, access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)}))
 	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, ""))
 	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b", Organization: "b"}, ""))
 	check(x.SetMember(ctx, x.by, x.operator.Home.ID, user, access.RoleMember))
@@ -96,7 +102,14 @@ func TestAccessQueryPlans(t *testing.T) {
 	empty := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
 	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
 
-	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|sessions|s|audit_events|events|e)\b`)
+	check(x.Search(ctx, x.operator, "a"))
+	check(x.Search(ctx, owner, "a"))
+	checkPage := func(_ any, _ int64, err error) { check(nil, err) }
+	checkPage(x.OrganizationPage(ctx, "a", 0, 10))
+	checkPage(x.UserPage(ctx, "a", 0, 10))
+	check(x.Memberships(ctx, user, 0, 10))
+
+	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|sessions|s|sign_in_links|t|audit_events|events|e)\b`)
 	plans := must[map[string][]string](t)(x.QueryPlans(ctx))
 	if len(plans) < 60 {
 		t.Errorf("only %d statements were run", len(plans))

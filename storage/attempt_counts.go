@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +20,8 @@ const (
 	minutesPerRead = 10_000 // one read adds them up in about 20 ms
 )
 
-// countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization.
+// countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization. The zero
+// value is all organizations, because to add up the rows of 1,000 organizations for a day takes seconds.
 type countOwner struct {
 	Organization int64 `db:"organization_id"`
 	Subscription int64 `db:"subscription_id"`
@@ -41,8 +45,8 @@ func (t *tx) countExpired(organization, subscription int64) {
 
 // addCounts changes the counts of this minute. The transaction writes the counts of all its writes once, at its end.
 func (t *tx) addCounts(organization, subscription int64, add func(*webhook.AttemptCounts)) {
-	for _, subscription := range [...]int64{0, subscription} {
-		key := minuteKey{countOwner{organization, subscription}, t.Now() / minute}
+	for _, owner := range [...]countOwner{{}, {organization, 0}, {organization, subscription}} {
+		key := minuteKey{owner, t.Now() / minute}
 		counts, ok := t.attemptCounts[key]
 		if !ok {
 			counts = new(webhook.AttemptCounts)
@@ -69,9 +73,10 @@ func (t *tx) writeAttemptCounts() error {
 	return nil
 }
 
-// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. It returns one
-// point for each step with attempts, in order. The three are in minutes, and steps start at multiples of step since the
-// epoch. The attempts of a deleted subscription count until retention deletes them.
+// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. For
+// access.AllOrganizations it counts those of all. It returns one point for each step with attempts, in order. The three are in
+// minutes, and steps start at multiples of step since the epoch. The attempts of a deleted subscription count until retention
+// deletes them.
 //
 // Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
@@ -117,6 +122,67 @@ func (s *Store) seriesSlice(ctx context.Context, owner countOwner, since, until,
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
 		GROUP BY 1 ORDER BY 1`, step, owner.Organization, owner.Subscription, since, next)
 	return points, next, err
+}
+
+// SubscriptionSeries counts the attempts of subscriptions of an organization, in the order of ids. It leaves out ids that do not
+// exist; deleted subscriptions exist until retention deletes their counts. Times are as in Series, and until is a whole number of
+// steps after since. Faults: Unavailable if too many reads of the organization's logs are running.
+func (s *Store) SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error) {
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var found []numberedID
+	if err := s.logs.List(ctx, &found, `
+		SELECT s.id, s.public_id FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value
+		WHERE s.organization_id = ?`, string(list), organization); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b numberedID) int { return cmp.Compare(slices.Index(ids, a.ID), slices.Index(ids, b.ID)) })
+	series := make([]webhook.SubscriptionSeries, len(found))
+	for i, f := range found {
+		series[i] = webhook.SubscriptionSeries{
+			SubscriptionID: f.ID, Succeeded: make([]int64, (until-since)/step), Failed: make([]int64, (until-since)/step),
+		}
+		if err := s.fillSeries(ctx, &series[i], countOwner{organization, f.Row}, since, until, step); err != nil {
+			return nil, err
+		}
+	}
+	return series, nil
+}
+
+// numberedID is a public id with its row id.
+type numberedID struct {
+	Row int64  `db:"id"`
+	ID  string `db:"public_id"`
+}
+
+// fillSeries adds the counts of a subscription, a few days at a time.
+func (s *Store) fillSeries(ctx context.Context, series *webhook.SubscriptionSeries, owner countOwner, since, until, step int64) error {
+	atOnce := max(minutesPerRead/step, 1) * step
+	for from := since; from < until; from += atOnce {
+		var points []struct {
+			Minute    int64 `db:"minute"`
+			Succeeded int64 `db:"succeeded"`
+			Failed    int64 `db:"failed"`
+		}
+		if err := s.logs.List(ctx, &points, `
+			SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed FROM attempt_minutes
+			WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5 GROUP BY 1`,
+			step, owner.Organization, owner.Subscription, from, min(from+atOnce, until)); err != nil {
+			return err
+		}
+		for _, p := range points {
+			at := (p.Minute - since) / step
+			series.Succeeded[at], series.Failed[at] = p.Succeeded, p.Failed
+		}
+	}
+	return nil
 }
 
 // durationColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.

@@ -83,6 +83,9 @@ func TestSeries(t *testing.T) {
 		}
 
 		stranger, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
+		if all, err := store.Series(t.Context(), access.AllOrganizations, "", first, first+3, 1); err != nil || !cmp.Equal(all, []webhook.MinuteCounts{one, two}) {
+			t.Errorf("all organizations: %v, %v", all, err)
+		}
 		if got, err := store.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
 			t.Errorf("another organization sees %v, %v", got, err)
 		}
@@ -95,8 +98,10 @@ func TestSeries(t *testing.T) {
 			t.Errorf("after 47 minutes: %v, %v", got, err)
 		}
 		time.Sleep(30 * time.Minute) // retention reads minutes every ten minutes
-		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 0 {
-			t.Errorf("after 77 minutes: %v, %v", got, err)
+		for _, organization := range []int64{x.org(), access.AllOrganizations} {
+			if got, err := store.Series(t.Context(), organization, "", first, first+10, 1); err != nil || len(got) != 0 {
+				t.Errorf("organization %d after 77 minutes: %v, %v", organization, got, err)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -108,6 +109,23 @@ func (s *Store) AuditPage(ctx context.Context, organization int64, f access.Audi
 		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
 	}
 	return page, err
+}
+
+// AuditEvent returns one line of the audit log of an organization. Faults: NotFound; Unavailable if too many reads of the
+// organization's logs are running.
+func (s *Store) AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error) {
+	row, _, ok := s.ids.Row(access.AuditEventID, id)
+	if !ok {
+		return access.AuditEvent{}, fault.Missing("audit event")
+	}
+	page, err := s.AuditPage(ctx, organization, access.AuditFilter{Before: row + 1, Limit: 1})
+	if err != nil {
+		return access.AuditEvent{}, err
+	}
+	if len(page.Events) == 0 || page.Events[0].ID != id {
+		return access.AuditEvent{}, fault.Missing("audit event")
+	}
+	return page.Events[0], nil
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

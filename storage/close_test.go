@@ -68,6 +68,20 @@ func newCustomer(t *testing.T) *customer {
 	return x
 }
 
+// visitPortal starts a portal session of the organization, and leaves a link unused.
+func (x *customer) visitPortal(t *testing.T) {
+	t.Helper()
+	var link access.Credential
+	for _, path := range []string{"/unused-link", "/portal-session"} {
+		link = access.Mint(access.LinkPrefix)
+		must[access.SignInLink](t)(x.CreatePortalLink(t.Context(), x.by, x.org.ID, access.NewPortalLink{
+			Credential: link, Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://initech.example" + path),
+		}))
+	}
+	p := must[access.Principal](t)(x.PrincipalByLink(t.Context(), link.Digest()))
+	must[access.Session](t)(x.UseLink(t.Context(), p, x.by, link, access.MintSession()))
+}
+
 func (x *customer) open(t *testing.T) {
 	t.Helper()
 	x.Store, x.stop = storagetest.OpenWith(t, x.o)
@@ -95,6 +109,8 @@ func TestCloseOrganization(t *testing.T) {
 	t.Run("no file has a trace of a closed organization", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
+		x.visitPortal(t)
+		customerTraces := append(customerTraces[:len(customerTraces):len(customerTraces)], "/unused-link", "/portal-session")
 		before := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
 		if found := tracesIn(t, before.File, customerTraces); len(found) != len(customerTraces) {
 			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)

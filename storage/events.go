@@ -69,7 +69,7 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 	}
 	defer end()
 	err = s.logs.Get(ctx, &e, `
-		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body
+		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body, e.idempotency_key
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {

@@ -310,7 +310,12 @@ func TestQueryPlans(t *testing.T) {
 	_, err16 := x.Schedules(t.Context(), x.org(), []string{x.sub.ID})
 	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
 	_, err14 := x.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16); err != nil {
+	_, err17 := x.PendingSummary(t.Context(), x.org())
+	err20 := searchEverything(t, x, p.ID, a.ID, key)
+	_, err21 := x.EventTypes(t.Context(), x.org(), true)
+	_, err19 := x.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
+	_, err18 := x.PendingSummary(t.Context(), access.AllOrganizations)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
@@ -318,9 +323,25 @@ func TestQueryPlans(t *testing.T) {
 	if n := noneGrows(t, x.Store, map[string]string{
 		"FROM deliveries own": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE",
 		"INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM", // the attempts in progress of one millisecond
+		"GROUP BY newest.type":          "TEMP B-TREE",               // of at most 3,000 events
+		"GROUP BY status, paused":       "TEMP B-TREE FOR GROUP BY",  // at most 500 subscriptions
 	}); n < 50 {
 		t.Errorf("only %d statements were run", n)
 	}
+}
+
+// searchEverything makes every lookup of a search.
+func searchEverything(t *testing.T, x fixture, event, attempt string, key access.Key) error {
+	audit := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org(), access.AuditFilter{Limit: 1})).Events[0].ID
+	token := must[[]access.AccessToken](t)(x.Tokens(t.Context(), x.owner.User.ID, 0, 1))[0].ID
+	var errs []error
+	for _, by := range []access.Principal{x.owner, storagetest.Operator(t, x.Store)} {
+		for _, text := range []string{"a", event, attempt, key.ID, key.KeyPrefix, audit, token, x.sub.ID, x.owner.User.ID, x.owner.Organization.ID} {
+			_, err := x.Search(t.Context(), by, text)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // noneGrows checks the plans of all statements that the store has run, and returns their number. but allows exceptions:

@@ -151,9 +151,6 @@ func (t *tx) Holds() (bool, error) {
 	return hold != nil, err
 }
 
-// Path returns the name of the file.
-func (s *Store) Path() string { return s.file.Path() }
-
 // MoveClock moves the observed times, so that the clock seems to have jumped at the next observation.
 func (s *Store) MoveClock(jump time.Duration) {
 	c := &s.clock
@@ -306,3 +303,6 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 
 // Delayed returns how many events of the transaction are not in the table yet.
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
+
+// ForgetShared makes the next shared read a new one.
+func (s *Store) ForgetShared() { s.summaryOfAll.until = time.Time{} }

@@ -111,6 +111,9 @@ func fill(t *testing.T, store *storage.Store) {
 		must[[]webhook.Settled](t)(store.Record(ctx, result))
 	}
 	must[access.Session](t)(x.CreateSession(ctx, x.operator, x.by, access.MintSession()))
+	must[access.SignInLink](t)(x.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
+		Credential: access.Mint(access.LinkPrefix), Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://shop.example/settings"),
+	}))
 	if err := x.HoldQueue(ctx, x.by, "to look first"); err != nil {
 		t.Fatal(err)
 	}

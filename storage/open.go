@@ -44,12 +44,14 @@ func newStore(o Options) (*Store, error) {
 	s := &Store{
 		tx:         newTx(),
 		policy:     o.Policy,
-		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit},
+		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
 		toClean:    make(chan struct{}, 1),
+
+		summaryOfAll: newSharedRead[webhook.PendingSummary](),
 	}
 	s.mayRecover.Store(true)
 	s.toClean <- struct{}{}
@@ -139,7 +141,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		return err
 	}
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
-	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
+	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil

@@ -44,6 +44,9 @@ type retention struct {
 	minutesNext  time.Time  // time of the next pass over the minutes
 }
 
+// beforeOwners comes before all owners of counts. A pass over the minutes begins there.
+var beforeOwners = countOwner{Subscription: -1}
+
 // deleteOld deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
 // stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
 func (s *Store) deleteOld(ctx context.Context) error {
@@ -316,7 +319,7 @@ func (s *Store) deleteOldCounts(ctx context.Context, now int64) (more bool, err 
 		return false, err
 	}
 	if r.minutesAfter = done.after; !done.more {
-		r.minutesAfter, r.minutesNext = countOwner{}, time.Now().Add(minutesInterval)
+		r.minutesAfter, r.minutesNext = beforeOwners, time.Now().Add(minutesInterval)
 	}
 	return done.more, nil
 }

@@ -34,6 +34,7 @@ type Options struct {
 	KeepAudit     time.Duration     // how long to keep audit events; 0 keeps them forever
 	Bootstrap     access.Credential // the first operator's access token; required for a new file; see BootstrapCreated
 	BootstrapLife time.Duration     // how long that token is valid; 0 means forever
+	BootstrapLink access.Credential // the secret of a link that signs in once as that token; the zero value is none
 	Observer      Observer          // may be nil
 	Logger        *slog.Logger      // nil means slog.Default
 
@@ -69,6 +70,7 @@ type Store struct {
 
 	pending       pendingCount
 	subscriptions subscriptionCount
+	summaryOfAll  sharedRead[webhook.PendingSummary]
 	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
 	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
@@ -100,6 +102,18 @@ func (s *Store) Ready(context.Context) (warning string, err error) { return s.fi
 
 // Degraded lists every reason that can stop writes, and whether it applies now.
 func (s *Store) Degraded() map[string]bool { return s.file.Degraded() }
+
+// Path returns the name of the database, with links resolved.
+func (s *Store) Path() string { return s.file.Path() }
+
+// Synchronous returns the level of durability, Full or Normal.
+func (s *Store) Synchronous() string { return s.file.Synchronous() }
+
+// SchemaVersion returns the version of the schema.
+func (s *Store) SchemaVersion() int64 { return s.file.SchemaVersion() }
+
+// Commits returns the number of transactions since the start.
+func (s *Store) Commits() int64 { return s.file.Commits() }
 
 // Sizes returns how large the database and its write-ahead log are on disk, in bytes.
 func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes() }

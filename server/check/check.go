@@ -95,6 +95,8 @@ type Store interface {
 	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
 	// PrincipalBySession is the same for a session of the console.
 	PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalByLink is the same for the session that a sign-in link would start.
+	PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error)
 	// PrincipalByIdentity is the same for a user whom an issuer names. named is the organization to act in. It is needed
 	// only if neither the issuer nor the user's memberships decide it: then NotFound means that the user is no member, and
 	// Malformed that named is empty.
@@ -173,6 +175,8 @@ func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Diges
 		c.Principal, err = k.store.PrincipalByToken(ctx, digest)
 	case c.Kind == credential.Session:
 		c.Principal, err = k.store.PrincipalBySession(ctx, digest)
+	case c.Kind == credential.Link:
+		c.Principal, err = k.store.PrincipalByLink(ctx, digest)
 	case c.Kind == credential.IssuerToken:
 		var identity access.Identity
 		if identity, err = k.issuer.Verify(ctx, c.Credential); err == nil {
@@ -351,6 +355,8 @@ func sameAsMalformed(err error, p credential.Presented) error {
 		return credential.ErrToken
 	case p.Kind == credential.Session:
 		return credential.ErrSession
+	case p.Kind == credential.Link:
+		return credential.ErrLink
 	}
 	return err
 }

@@ -1,5 +1,7 @@
 package cli
 
+import "github.com/keyhook/keyhook/storage/access"
+
 var (
 	keyArgument          = argument{name: "ID", value: idOf(keyID)}
 	organizationArgument = argument{name: "ORGANIZATION", value: idOrExternalID(organizationID)}
@@ -123,6 +125,18 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		preview: pathOrganizations + "{}/close/",
 		question: "Close this organization for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {members} memberships, " +
 			"{subscriptions} subscriptions, {pending_deliveries} pending deliveries. Its events are deleted.",
+	},
+	{
+		use: "portal-link ORGANIZATION", short: "Create a link that signs a customer in to the console of an organization, once",
+		long: "The customer sees only this organization, and can do what the role allows. Your own back end can create such links, and put\n" +
+			"them behind a button of your product.",
+		example: "portal-link acme-17\nportal-link acme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
+		method:  "POST", path: pathOrganizations + "{}/portal-links/", arguments: []argument{organizationArgument}, id: "url", secret: "url",
+		body: []field{
+			{member: "role", usage: "what the customer can do: owner, member, or your own role (default owner)", value: roleName},
+			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationUpTo(access.MaxPortalLife)},
+			{member: "return_url", usage: "where the console leads back to", value: someText},
+		},
 	},
 	{
 		use: "members ORGANIZATION", short: "List the members of an organization", example: "members org_01h455vb4pex5vsknk084sn02q",

@@ -72,6 +72,43 @@ func checkHeaderPrefix(s string) error {
 	return nil
 }
 
+const maxName = 40 // characters of console.name
+
+func checkName(s string) error {
+	if s == "" || utf8.RuneCountInString(s) > maxName {
+		return advise(fmt.Sprintf("the name must have 1 to %d characters", maxName), "write a name such as Acme")
+	}
+	return checkLine(s)
+}
+
+var colorForm = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+
+func checkColor(s string) error {
+	if !colorForm.MatchString(s) {
+		return advise(quote(s)+" is not a colour", `write # and six hex digits in quotes, such as "#3b5bdb"`)
+	}
+	return nil
+}
+
+// parseOrigin reads the origin of a page: a scheme, a host, and a port if it is not the usual one. Nothing else may reach the
+// Content-Security-Policy.
+func parseOrigin(s string) (string, error) {
+	if s == "" {
+		return "", advise("the list has an empty item", "remove the extra comma")
+	}
+	u, err := parseURL(s)
+	if err != nil {
+		return "", err
+	}
+	if addr, _ := netip.ParseAddr(u.Hostname()); !addr.IsValid() && !hostForm.MatchString(u.Hostname()) {
+		return "", advise(quote(s)+" has no valid host", "write an origin such as https://app.example.com")
+	}
+	if origin := u.Scheme + "://" + u.Host; s != origin {
+		return "", advise(quote(s)+" is not an origin", "write "+quote(origin))
+	}
+	return s, nil
+}
+
 // encryptionKeyForm is 32 bytes as hexadecimal digits, or in either alphabet of base64, with or without padding.
 var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
 

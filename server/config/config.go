@@ -32,6 +32,7 @@ type Config struct {
 	Encryption Encryption
 	Bootstrap  Bootstrap
 	OIDC       OIDC
+	Console    Console
 	Metrics    Metrics
 	Alerts     Alerts
 	Log        Log
@@ -147,6 +148,14 @@ type OIDC struct {
 	Issuer            string
 	Audience          string
 	OrganizationClaim string
+}
+
+// Console is the web console.
+type Console struct {
+	Enabled        bool
+	Name           string
+	Accent         string   // "#rrggbb"; empty: the default of the console
+	FrameAncestors []string // origins of pages that may show the console in a frame
 }
 
 // Metrics is where Prometheus scrapes the process.

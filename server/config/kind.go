@@ -164,6 +164,25 @@ var networks = kind{label: "networks", list: &list{",", "write [10.0.0.0/8], or 
 	return all, errors.Join(wrong...)
 }}
 
+const maxOrigins = 20
+
+// origins takes origins separated by commas. The error has each wrong item.
+var origins = kind{label: "origins", list: &list{",", "write [https://app.example.com], or one item per line with a hyphen before it"}, parse: func(s string) (any, error) {
+	var all []string
+	if strings.TrimSpace(s) == "" {
+		return all, nil
+	}
+	var wrong []error
+	for item := range strings.SplitSeq(s, ",") {
+		origin, err := parseOrigin(strings.TrimSpace(item))
+		all, wrong = append(all, origin), append(wrong, err)
+	}
+	if len(all) > maxOrigins {
+		return nil, advise(fmt.Sprintf("the list has more than %d items", maxOrigins), "remove some")
+	}
+	return all, errors.Join(wrong...)
+}}
+
 // urlStart begins a service URL in a list. A comma alone does not separate two URLs, because a URL may contain one.
 var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)
 
@@ -196,6 +215,8 @@ func show(value any) string {
 		}
 	case []netip.Prefix:
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]")
+	case []string:
+		return strings.Join(v, ", ")
 	case slog.Level:
 		return strings.ToLower(v.String())
 	case redact.Text:

@@ -90,6 +90,15 @@ var table = []Setting{
 	newSetting("oidc.organization_claim", "", text("text", checkLine),
 		"claim with the id or external_id of the organization; empty: the only organization of the user, or X-Organization-Id"),
 
+	newSetting("console.enabled", "true", choice(true, false),
+		"serve the web console and the customer portal under /console/"),
+	newSetting("console.name", "Keyhook", text("text", checkName),
+		"name that the console shows, such as the name of your product"),
+	newSetting("console.accent", "", text("colour", optional(checkColor)),
+		"colour of buttons and links in the console, in quotes; Keyhook makes readable variants for light and dark; empty: blue"),
+	newSetting("console.frame_ancestors", "", origins,
+		"origins of your pages that may show the console in a frame; they must be of the same site, or the browser sends no cookie"),
+
 	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
 		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
 

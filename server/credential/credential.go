@@ -1,5 +1,5 @@
 // Package credential owns how a request presents its credential: an API key, an access token, a token of the identity provider,
-// or the cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
+// a sign-in link, or the cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
 package credential
 
 import (
@@ -25,6 +25,7 @@ const (
 	IssuerToken                 // a token of the identity provider
 	Session                     // the cookie of a session
 	Socket                      // none: the request came over the local socket
+	Link                        // a sign-in link; only the request that starts a session presents one
 )
 
 // Presented is the credential that a request presents.
@@ -46,6 +47,7 @@ var (
 	ErrKey     = fault.New(fault.Unauthenticated, CodeUnknown, "This API key is malformed or unknown; check that it was copied in full.")
 	ErrToken   = fault.New(fault.Unauthenticated, CodeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
 	ErrSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
+	ErrLink    = fault.New(fault.Unauthenticated, "invalid_link", "This link was used already or has expired; ask for a new one.")
 
 	errNoIssuer = fault.New(fault.Unauthenticated, CodeUnknown,
 		"This looks like a JWT, but this server accepts no JWTs, because oidc.issuer is not set. Send an access token (kat_…), or ask the operator to set oidc.issuer.")
@@ -188,6 +190,15 @@ func (d *Reader) ReadToken(raw string) Presented {
 		return Presented{Kind: Token, Unreadable: ErrToken}
 	}
 	return Presented{Kind: Token, Credential: c}
+}
+
+// ParseLink reads the secret of a sign-in link.
+func ParseLink(raw string) Presented {
+	c, ok := access.ParseLink(raw)
+	if !ok {
+		return Presented{Kind: Link, Unreadable: ErrLink}
+	}
+	return Presented{Kind: Link, Credential: c}
 }
 
 // isList reports whether an Authorization header lists several credentials. A proxy joins several headers into such a list. A

@@ -132,5 +132,6 @@ func toHTML(source []byte, root string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err = markdown.Renderer().Render(&out, source, tree)
-	return out.Bytes(), err
+	// Long lines of code scroll, so the keyboard must reach them. In the text of a document, < is escaped.
+	return bytes.ReplaceAll(out.Bytes(), []byte("<pre>"), []byte(`<pre tabindex="0">`)), err
 }

@@ -53,11 +53,14 @@ func TestBackendPrograms(t *testing.T) {
 			}
 			cmd := program.prepare(t, dir)
 			p := start(t, t.TempDir())
-			for run, texts := range [][]string{{"key is valid: ", "received: {", `"type":"order.created"`}, {"key is valid: "}} {
+			for run, texts := range [][]string{{"key is valid: ", "received: {", `"type":"order.created"`, "portal: http"}, {"key is valid: "}} {
 				receiver := startBackend(t, p, cmd)
 				receiver.await(t, texts...) // the second run repeats its calls, and the event was published before
 				receiver.refuses(t, run)
 				receiver.stop()
+				if run == 0 {
+					opensPortal(t, p, receiver.said())
+				}
 			}
 			var list struct{ Data []struct{ ID string } }
 			p.must(t, "GET", "/api/v1/organizations/", nil, &list)
@@ -65,6 +68,40 @@ func TestBackendPrograms(t *testing.T) {
 				t.Errorf("%d organizations, want the first one, the back end's and one customer", len(list.Data))
 			}
 		})
+	}
+}
+
+// opensPortal signs in with the link that a program has printed, and with the link of the command in the document.
+func opensPortal(t *testing.T, p *process, said string) {
+	t.Helper()
+	_, link, _ := strings.Cut(said, "portal: ")
+	link, _, _ = strings.Cut(link, "\n")
+	script := backendDocument(t, "A portal for your customers", "sh")
+	cmd := keyhook(t, p.dir)
+	cmd.Env = append(cmd.Env, "KEYHOOK_URL="+p.url, "KEYHOOK_TOKEN="+backendToken(t, p))
+	cmd.Path, cmd.Args = tool(t, "sh"), []string{"sh", "-ec", fmt.Sprintf("keyhook() { %q \"$@\" >&2; }\n%s", program(), script)}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the command of the document: %v: %s", err, out)
+	}
+	var printed struct{ URL string }
+	if err := json.Unmarshal(out, &printed); err != nil {
+		t.Fatalf("the command of the document prints %s: %v", out, err)
+	}
+	for _, url := range []string{link, printed.URL} {
+		secret, _ := strings.CutPrefix(url, p.url+"/console/#link=")
+		var session struct {
+			Kind   string
+			Portal struct {
+				Role      string
+				ReturnURL string `json:"return_url"`
+			}
+			Permissions []string
+		}
+		p.must(t, "POST", "/api/v1/session/", object{"link": secret}, &session)
+		if session.Kind != "portal" || session.Portal.Role != "owner" || session.Portal.ReturnURL != "https://shop.example/settings" || len(session.Permissions) < 7 {
+			t.Errorf("the session of %q is %+v", url, session)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,56 @@ const withoutToken = "KEYHOOK_BOOTSTRAP_TOKEN="
 
 func TestFirstToken(t *testing.T) {
 	t.Parallel()
+
+	t.Run("comes with a link that signs in to the console once, which counts as its first use", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		linkOf := func(p *process) string {
+			_, rest, _ := strings.Cut(p.printed(t), "\nConsole: "+p.url+"/console/#link=")
+			link, _, found := strings.Cut(rest, "\n")
+			if !found {
+				t.Fatalf("no link was printed: %s", p.printed(t))
+			}
+			return link
+		}
+		signIn := func(p *process, link string) (status int, kind string) {
+			resp, err := http.Post(p.url+"/api/v1/session/", "application/json", strings.NewReader(`{"link":"`+link+`"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			var body struct{ Kind, Code string }
+			if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+				t.Fatal(err)
+			}
+			return resp.StatusCode, body.Kind + body.Code
+		}
+		p := start(t, dir, withoutToken)
+		replaced := linkOf(p)
+		p.end(syscall.SIGTERM)
+		p = start(t, dir, withoutToken)
+		link := linkOf(p)
+		for _, tt := range []struct {
+			link   string
+			status int
+			says   string
+		}{
+			{replaced, http.StatusUnauthorized, "invalid_link"}, {link, http.StatusCreated, "sign_in_link"}, {link, http.StatusUnauthorized, "invalid_link"},
+		} {
+			if status, says := signIn(p, tt.link); status != tt.status || says != tt.says {
+				t.Errorf("status %d %s, want %d %s", status, says, tt.status, tt.says)
+			}
+		}
+		if strings.Contains(p.said(), link) {
+			t.Errorf("the log shows the link: %s", p.said())
+		}
+		p.end(syscall.SIGTERM)
+		p = start(t, dir, withoutToken)
+		p.end(syscall.SIGTERM)
+		if printed := p.printed(t); printed != "" {
+			t.Errorf("printed after the link was used: %s", printed)
+		}
+	})
 
 	t.Run("is printed at each start until somebody has made an authenticated request", func(t *testing.T) {
 		t.Parallel()
@@ -70,8 +121,12 @@ func TestFirstToken(t *testing.T) {
 		t.Parallel()
 		p := start(t, t.TempDir())
 		p.end(syscall.SIGTERM)
-		if printed := p.printed(t); strings.Contains(printed, operatorToken) || strings.Contains(printed, "kat_") {
+		printed := p.printed(t)
+		if strings.Contains(printed, operatorToken) || strings.Contains(printed, "kat_") || strings.Contains(printed, "#link=") {
 			t.Errorf("printed %s", printed)
+		}
+		if !strings.Contains(printed, p.url+"/console/\n") {
+			t.Errorf("no address of the console: %s", printed)
 		}
 	})
 }

@@ -27,10 +27,10 @@ func (r *Receiver) redeliverCommand(a *webhook.Attempt) string {
 }
 
 // sendAgain adds a command that creates a delivery. Without webhooks in the plan, it would be refused, so the plan comes first.
-func (r *Receiver) sendAgain(d Delivery, command string) Delivery {
-	d.Advice = command
+func (r *Receiver) sendAgain(d Delivery, action Action, command string) Delivery {
+	d.Action, d.Advice = action, command
 	if !r.Webhooks {
-		d.Advice = r.planCommand()
+		d.Action, d.Advice = ChangePlan, r.planCommand()
 		d.Detail += " The plan " + r.Event.Plan + " has no webhooks. Nothing can be sent before an operator changes it."
 	}
 	return d

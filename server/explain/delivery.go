@@ -13,6 +13,7 @@ import (
 type Delivery struct {
 	Verdict Verdict
 	Detail  string // what happened, with times and the last error
+	Action  Action // the kind of Advice
 	Advice  string // the command that mends it; empty if there is nothing to mend, or nothing mends it
 	// NextAttemptAt is the time of the next attempt, in milliseconds; nil if the delivery waits for anything but a time.
 	NextAttemptAt *int64
@@ -43,6 +44,24 @@ const (
 	AboutItself        Verdict = "about_itself"
 )
 
+// Action says in a word what the advice does, so that a program can offer it. It is empty without an advice.
+type Action string
+
+// The actions.
+const (
+	Recover            Action = "recover"
+	Reactivate         Action = "reactivate"
+	ChangePlan         Action = "change_plan"
+	ReleaseQueue       Action = "release_queue"
+	RaiseRateLimit     Action = "raise_rate_limit"
+	Redeliver          Action = "redeliver"
+	ReplayFailed       Action = "replay_failed"
+	ReplayMissed       Action = "replay_missed"
+	Test               Action = "test"
+	AddEventType       Action = "add_event_type"
+	ReceiveAuditEvents Action = "receive_audit_events"
+)
+
 // Receiver is an event and one subscription of its organization.
 type Receiver struct {
 	Event webhook.EventFacts
@@ -62,7 +81,7 @@ func (r *Receiver) Explain() Delivery {
 		}
 	}
 	if r.DeletedAt != nil {
-		d.Advice = "" // nothing can be sent to it
+		d.Action, d.Advice = "", "" // nothing can be sent to it
 	}
 	return d
 }
@@ -156,20 +175,20 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
 	switch r.BlockedBy() {
 	case webhook.BlockedByPause:
-		w.Verdict, w.Advice = HeldPaused, r.command("reactivate")
+		w.Verdict, w.Action, w.Advice = HeldPaused, Reactivate, r.command("reactivate")
 		w.Detail = "The subscription was paused" + r.since() + ": " + r.LastError + ". The delivery waits until the subscription is reactivated."
 	case webhook.BlockedByFault:
-		w.Verdict, w.Advice = HeldDisabled, r.command("recover")
+		w.Verdict, w.Action, w.Advice = HeldDisabled, Recover, r.command("recover")
 		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
 			r.since(), r.ConsecutiveFailures, r.LastError) + r.nextProbe(w)
 		if !r.Webhooks { // recover would be refused
-			w.Advice = r.planCommand()
+			w.Action, w.Advice = ChangePlan, r.planCommand()
 		}
 	case webhook.BlockedByPlan:
-		w.Verdict, w.Advice = BlockedByPlan, r.planCommand()
+		w.Verdict, w.Action, w.Advice = BlockedByPlan, ChangePlan, r.planCommand()
 		w.Detail = "The plan " + r.Event.Plan + " has no webhooks. The delivery waits until an operator changes the plan."
 	case webhook.BlockedByHold:
-		w.Verdict, w.Advice = HeldQueue, "keyhook queue release"
+		w.Verdict, w.Action, w.Advice = HeldQueue, ReleaseQueue, "keyhook queue release"
 		w.Detail = r.held() + " The delivery waits until an operator releases it."
 	default:
 		return r.open(d, w)
@@ -199,7 +218,7 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
 	switch {
 	case r.Status == webhook.Failing:
-		w.Verdict, w.Advice = WaitingForProbe, r.command("recover")
+		w.Verdict, w.Action, w.Advice = WaitingForProbe, Recover, r.command("recover")
 		w.Detail = fmt.Sprintf("The subscription is failing, after %d failures in a row. The last error: %s. Keyhook tries one delivery at a time, and the others wait until one succeeds.",
 			r.ConsecutiveFailures, r.LastError)
 		switch {
@@ -212,7 +231,7 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
 		w.Verdict, w.Detail = Scheduled, "The delivery waits for its turn."
 	case isDue && r.RateLimitPerSecond != nil:
-		w.Verdict = WaitingForPace
+		w.Verdict, w.Action = WaitingForPace, RaiseRateLimit
 		w.Advice = r.command(fmt.Sprintf("update --rate-limit-per-second %d", min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
 		w.Detail = fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending. The delivery is sent when its turn comes. A higher limit sends faster.",
 			*r.RateLimitPerSecond, r.PendingDeliveries)
@@ -316,14 +335,14 @@ func (r *Receiver) exhausted() Delivery {
 		return d
 	case r.Event.IsTest:
 		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
-		return r.sendAgain(d, r.command("test"))
+		return r.sendAgain(d, Test, r.command("test"))
 	case r.isOld():
-		return r.sendAgain(d, r.redeliverCommand(a))
+		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
 	case r.Status != webhook.Healthy && !r.Paused && a.AttemptedAt+a.DurationMS >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
-		return r.sendAgain(d, r.command("recover"))
+		return r.sendAgain(d, Recover, r.command("recover"))
 	}
-	return r.sendAgain(d, r.replayCommand("failed"))
+	return r.sendAgain(d, ReplayFailed, r.replayCommand("failed"))
 }
 
 func (r *Receiver) dropped() Delivery {
@@ -337,7 +356,7 @@ func (r *Receiver) dropped() Delivery {
 		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
 	default:
 		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
-		return r.sendAgain(d, r.redeliverCommand(a))
+		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
 	}
 	d.Detail += r.lastAttempt()
 	return d

@@ -187,7 +187,7 @@ func TestDeliveryOf(t *testing.T) {
 			if !strings.Contains(got.Detail, tt.detail) {
 				t.Errorf("detail %q, want %q", got.Detail, tt.detail)
 			}
-			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Advice: tt.advice, NextAttemptAt: tt.next, Attempts: tt.attempts}
+			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Action: actionOf(tt.advice), Advice: tt.advice, NextAttemptAt: tt.next, Attempts: tt.attempts}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -204,4 +204,22 @@ func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
 			t.Errorf("the event in front is from %d, the event from %d: %q", front, published, detail)
 		}
 	}
+}
+
+// actionOf returns the action that belongs to a command.
+func actionOf(advice string) explain.Action {
+	for _, known := range []struct {
+		part   string
+		action explain.Action
+	}{
+		{"subscriptions recover ", explain.Recover}, {"subscriptions reactivate ", explain.Reactivate}, {"subscriptions test ", explain.Test},
+		{"--plan ", explain.ChangePlan}, {"queue release", explain.ReleaseQueue}, {"--rate-limit-per-second ", explain.RaiseRateLimit},
+		{"deliveries redeliver ", explain.Redeliver}, {"--only failed", explain.ReplayFailed}, {"--only missed", explain.ReplayMissed},
+		{"--event-types ", explain.AddEventType}, {"--audit-events", explain.ReceiveAuditEvents},
+	} {
+		if strings.Contains(advice, known.part) {
+			return known.action
+		}
+	}
+	return ""
 }

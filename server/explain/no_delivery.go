@@ -24,7 +24,7 @@ func (r *Receiver) absent() Delivery {
 		return r.unwanted()
 	case isAudit && !r.AuditEvents:
 		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events." + r.ifLive(" After the change, a replay sends this event too."),
-			Advice: r.command("update --audit-events=true")}
+			Action: ReceiveAuditEvents, Advice: r.command("update --audit-events=true")}
 	case e.PlanLacked:
 		return r.planLacked()
 	case access.HealthNews(e.Type):
@@ -56,7 +56,7 @@ func (r *Receiver) unwanted() Delivery {
 	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
 	if len(types) <= maxTypesInAdvice {
 		d.Detail += r.ifLive(" After the change, a replay sends this event too.")
-		d.Advice = r.command("update --event-types " + strings.Join(append(types, r.Event.Type), ","))
+		d.Action, d.Advice = AddEventType, r.command("update --event-types "+strings.Join(append(types, r.Event.Type), ","))
 	} else {
 		d.Detail += r.ifLive(" Add the type to its event_types. Then a replay sends this event too.")
 	}
@@ -83,7 +83,7 @@ func (r *Receiver) sendMissed(d Delivery) Delivery {
 	if r.Webhooks {
 		d.Detail += " A replay sends what the subscription missed."
 	}
-	return r.sendAgain(d, r.replayCommand("missed"))
+	return r.sendAgain(d, ReplayMissed, r.replayCommand("missed"))
 }
 
 // healthNews explains why news about the health of one subscription did not go to another.

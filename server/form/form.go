@@ -79,8 +79,8 @@ func (f *Form) take(name string) jsontext.Value {
 	return nil
 }
 
-// has reports whether a field is present.
-func (f *Form) has(name string) bool {
+// Has reports whether a field is present.
+func (f *Form) Has(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
 			return true
@@ -92,7 +92,7 @@ func (f *Form) has(name string) bool {
 // Require adds a problem for every field that is missing.
 func (f *Form) Require(names ...string) {
 	for _, name := range names {
-		if !f.has(name) {
+		if !f.Has(name) {
 			f.Refuse(name, "missing", "This field is required.")
 		}
 	}

@@ -3,6 +3,7 @@ package form
 import (
 	"math"
 	"net/mail"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -126,6 +127,23 @@ func (f *Form) PathExternalID(name, text string) {
 	default:
 		f.refuseAmbiguous(name, text)
 	}
+}
+
+// maxWebURL limits the URL of a web page, in characters.
+const maxWebURL = 2048
+
+// WebURL returns the absolute URL of a web page, which a browser may open.
+func (f *Form) WebURL(name string) *string {
+	text := f.Line(name, maxWebURL)
+	if text == nil {
+		return nil
+	}
+	u, err := url.Parse(*text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
+		f.Refuse(name, "invalid", "This must be an absolute URL with http or https, such as https://shop.example/settings.")
+		return nil
+	}
+	return text
 }
 
 // truncate returns at most max characters of a text.

@@ -41,6 +41,7 @@ const (
 	AccessTokenRevoked    = "access_token_revoked"
 	SessionStarted        = "session_started"
 	SessionEnded          = "session_ended"
+	PortalLinkCreated     = "portal_link_created"
 	QueueHeld             = "queue_held"
 	QueueReleased         = "queue_released"
 	QueueDiscarded        = "queue_discarded"
@@ -58,7 +59,7 @@ var auditTypes = []string{
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
 	UserErased,
-	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, PortalLinkCreated, QueueHeld,
 	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
 }
 
@@ -82,7 +83,7 @@ func HealthNews(eventType string) bool {
 
 // Actor is the person or program that did something, as the audit log shows it.
 type Actor struct {
-	Type         string `db:"actor_type"` // "user", "api_key" or "system"
+	Type         string `db:"actor_type"` // "user", "api_key", "portal" or "system"
 	ID           string `db:"actor_id"`   // public id; empty for the appliance itself
 	Name         string `db:"actor_name"`
 	Organization int64  `db:"-"` // row id of the organization acted in

@@ -10,9 +10,11 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// TokenPrefix begins every access token: "kat_…". The prefix of API keys is a setting; DefaultKeyPrefix is its default.
+// TokenPrefix begins every access token: "kat_…", and LinkPrefix the secret of every sign-in link. The prefix of API keys is a
+// setting; DefaultKeyPrefix is its default.
 const (
 	TokenPrefix      = "kat"
+	LinkPrefix       = "ksl"
 	DefaultKeyPrefix = "svc"
 )
 
@@ -29,7 +31,7 @@ const (
 // Digest is the SHA-256 of a whole credential. Only digests are stored.
 type Digest [sha256.Size]byte
 
-// Credential is a raw API key, access token or session cookie. Credentials are compared by their digests, not with ==. The
+// Credential is a raw API key, access token, secret of a sign-in link or session cookie. Credentials are compared by their digests, not with ==. The
 // zero value is no credential.
 type Credential struct{ redact.Text }
 

@@ -19,10 +19,11 @@ const (
 	AttemptID      IDType = "att"
 	AuditEventID   IDType = "aud"
 	SessionID      IDType = "ses"
+	LinkID         IDType = "lnk"
 )
 
 var idTypes = []IDType{
-	KeyID, TokenID, OrganizationID, UserID, SubscriptionID, EventID, AttemptID, AuditEventID, SessionID,
+	KeyID, TokenID, OrganizationID, UserID, SubscriptionID, EventID, AttemptID, AuditEventID, SessionID, LinkID,
 }
 
 // LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write

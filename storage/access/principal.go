@@ -7,13 +7,13 @@ type Principal struct {
 	Organization Organization // the organization acted in
 	Home         Organization // the credential's own organization; differs only with PlatformActAs
 	Plan         Plan         // of Home; its limits apply to the credential
-	Permissions  Scope        // permissions of the role, narrowed by the key's scope
+	Permissions  Scope        // permissions of the role, narrowed by the key's scope, or by the role of a portal session
 	Key          *Key         // nil unless authenticated by a key
-	Token        *AccessToken // nil unless authenticated by an access token, or by a session that it started
+	Token        *AccessToken // nil unless authenticated by an access token, or by a session of one
 	Session      *Session     // nil unless authenticated by a session
 }
 
-// Can reports whether the principal has the permission. Permissions are already narrowed to a key's scope.
+// Can reports whether the principal has the permission. Permissions are already narrowed.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
 
 // In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.
@@ -22,13 +22,14 @@ func (p Principal) In(o Organization) Principal {
 	return p
 }
 
-// Authority names, by row ids, the credential of an actor. A transaction reads the present permissions of the actor with
+// Authority names the credential of an actor, mostly by row ids. A transaction reads the present permissions of the actor with
 // it, because they may have changed since the request began.
 type Authority struct {
-	User  int64
-	Home  int64 // the credential's own organization
-	Key   int64 // 0 unless the credential is an API key
-	Token int64 // 0 unless the credential is an access token, or a session of one
+	User    int64
+	Home    int64  // the credential's own organization
+	Key     int64  // 0 unless the credential is an API key
+	Token   int64  // 0 unless the credential is an access token, or a session of one
+	Session string // public id; empty unless the credential is a session. Another session may get the row id of one that ended
 }
 
 // Authority returns the row ids of the principal's credential.
@@ -39,6 +40,9 @@ func (p Principal) Authority() Authority {
 	}
 	if p.Token != nil {
 		a.Token = p.Token.RowID
+	}
+	if p.Session != nil {
+		a.Session = p.Session.ID
 	}
 	return a
 }
@@ -52,6 +56,8 @@ func (p Principal) Actor(ip, requestID string) Actor {
 	switch {
 	case p.Key != nil:
 		a.Type, a.ID, a.Name = "api_key", p.Key.ID, p.Key.Name
+	case p.Session.IsPortal():
+		a.Type, a.ID, a.Name = "portal", p.Session.ID, "Portal ("+p.Session.Role+")"
 	case p.User.BuiltIn:
 		a.Type = "system"
 	}

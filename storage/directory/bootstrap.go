@@ -19,6 +19,7 @@ const bootstrapToken = "bootstrap"
 type Bootstrap struct {
 	Credential access.Credential // the zero value is none
 	Life       time.Duration     // how long the token lasts; 0 is for ever
+	Link       access.Credential // of a link that signs in as this token, once; the zero value is none. It needs a Life
 }
 
 // firstRequestAt names the row of table instance with the time of the first authenticated request.
@@ -58,8 +59,8 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 }
 
 // EnsureBootstrapToken makes the bootstrap credential an access token of the first operator, as long as there was no authenticated request:
-// an earlier start may have ended before anybody read its token. The new token replaces the unused tokens of earlier starts, so
-// there is at most one. A revoked token stays revoked. Call it before the file runs.
+// an earlier start may have ended before anybody read its token. The new token and its link replace the unused ones of earlier
+// starts, so there is at most one. A revoked token stays revoked. Call it before the file runs.
 func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 	return d.file.Alone(func(t *sqlite.Tx) error {
 		first, err := findFirstOperator(t)
@@ -146,7 +147,13 @@ func (d *Directory) inviteOperator(t *sqlite.Tx, first firstOperator, b Bootstra
 	if b.Life > 0 {
 		expiresAt = new(time.UnixMilli(t.Now()).Add(b.Life).UnixMilli())
 	}
-	_, err := d.makeToken(t, access.System(first.Organization), first.User, first.Organization, b.Credential, bootstrapToken, expiresAt)
+	made, err := d.makeToken(t, access.System(first.Organization), first.User, first.Organization, b.Credential, bootstrapToken, expiresAt)
+	if err != nil || expiresAt == nil || b.Link == (access.Credential{}) {
+		return err
+	}
+	_, err = insertLink(t, b.Link, *expiresAt, newSession{
+		Kind: access.LinkSession, User: first.User, Organization: first.Organization, Token: &made.RowID,
+	})
 	return err
 }
 

@@ -149,3 +149,36 @@ func TestFirstOperatorsToken(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstOperatorsLink: a start prints a link to the token, which works once, ends with the token and is replaced with it.
+func TestFirstOperatorsLink(t *testing.T) {
+	t.Parallel()
+	s := newStarts(t)
+	s.options.BootstrapLink = access.Mint(access.LinkPrefix)
+	replaced := s.options.BootstrapLink
+	_, _, stop := s.minted(t)
+	stop()
+	s.options.BootstrapLink = access.Mint(access.LinkPrefix)
+	store, token, _ := s.minted(t)
+	_, err := store.PrincipalByLink(t.Context(), replaced.Digest())
+	storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
+	p := must[access.Principal](t)(store.PrincipalByLink(t.Context(), s.options.BootstrapLink.Digest()))
+	cookie := access.MintSession()
+	made := must[access.Session](t)(store.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, cookie))
+	_, err = store.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, access.MintSession())
+	storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
+	want := must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+	got := must[access.Principal](t)(store.PrincipalBySession(t.Context(), cookie.Digest()))
+	if made.Kind != access.LinkSession || made.ExpiresAt-made.CreatedAt != (12*time.Hour).Milliseconds() {
+		t.Errorf("the session is %+v", made)
+	}
+	got.Session = nil
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the session acts not as the token (-want +got):\n%s", d)
+	}
+	if err := store.RevokeToken(t.Context(), want.Actor("", ""), want.User.ID, want.Token.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.PrincipalBySession(t.Context(), cookie.Digest())
+	storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+}

@@ -72,8 +72,8 @@ func (d *Directory) OrganizationsToClean(ctx context.Context, limit int) ([]acce
 	return organizations, err
 }
 
-// EndOrganization ends the API keys, the access tokens and the memberships of a closed organization, and its service account. It
-// calls pause between transactions.
+// EndOrganization ends the API keys, the access tokens, the sign-in links and the memberships of a closed organization, and its
+// service account. Its sessions are refused, and expire. It calls pause between transactions.
 func (d *Directory) EndOrganization(ctx context.Context, organization int64, pause func() error) error {
 	return d.inBatches(ctx, organization, pause, []batch{{
 		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM api_keys WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
@@ -81,6 +81,12 @@ func (d *Directory) EndOrganization(ctx context.Context, organization int64, pau
 	}, {
 		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM access_tokens WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
 		run:  "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = '' WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",
+	}, {
+		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM sign_in_links WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
+		run:  "DELETE FROM sign_in_links WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND ?4 > 0",
+	}, {
+		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM sessions WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
+		run:  "UPDATE sessions SET return_url = NULL WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND ?4 > 0",
 	}, {
 		next: "SELECT coalesce(max(user_id), 0) FROM (SELECT user_id FROM memberships WHERE organization_id = ?1 AND user_id > ?2 ORDER BY user_id LIMIT ?3)",
 		run:  "DELETE FROM memberships WHERE organization_id = ?1 AND user_id > ?2 AND user_id <= ?3 AND ?4 > 0",

@@ -33,6 +33,13 @@ func (r principalRow) state() access.CredentialState {
 	if r.Key != nil {
 		permissions = granted.Intersect(r.Key.Scope)
 	}
+	if r.Token != nil && r.Token.RowID == 0 {
+		r.Token = nil // a session without a token
+	}
+	if r.Session.IsPortal() {
+		r.Session.Role = r.Limit.Name
+		permissions = inPortal(granted, r.Limit)
+	}
 	return access.CredentialState{
 		Principal: access.Principal{
 			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions,

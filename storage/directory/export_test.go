@@ -36,6 +36,11 @@ func (d *Directory) Sessions(ctx context.Context) (n int, err error) {
 	return n, d.get(ctx, &n, "SELECT count(*) FROM sessions")
 }
 
+// Links returns how many sign-in links are kept.
+func (d *Directory) Links(ctx context.Context) (n int, err error) {
+	return n, d.get(ctx, &n, "SELECT count(*) FROM sign_in_links")
+}
+
 // MoveSessions changes the times of all sessions, as a clock that was wrong does.
 func (d *Directory) MoveSessions(ctx context.Context, by time.Duration) error {
 	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {

@@ -111,6 +111,8 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	switch {
 	case !found.Active:
 		return access.Scope{}, nil
+	case a.Session != "":
+		return ofSession(t, a.Session, own)
 	case a.Key == 0:
 		return own, nil
 	}
@@ -121,8 +123,31 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	return own.Intersect(scope), nil
 }
 
-// notRevoked refuses a credential that was revoked after its request began: it must not create another credential.
+// ofSession returns the permissions of a session whose user holds the given ones.
+func ofSession(t *sqlite.Tx, id string, held access.Scope) (access.Scope, error) {
+	var found struct {
+		Kind  access.SessionKind `db:"kind"`
+		Limit access.Role        `db:"limit"`
+	}
+	if err := t.Get(&found, "SELECT c.kind,"+limitColumns+" FROM sessions c WHERE c.public_id = ?", id); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "session")
+	}
+	if found.Kind != access.PortalSession {
+		return held, nil
+	}
+	return inPortal(held, found.Limit), nil
+}
+
+// notRevoked refuses a credential that was revoked, or a session that has ended, after its request began: it must not create
+// another credential.
 func notRevoked(t *sqlite.Tx, a access.Authority) error {
+	if a.Session != "" {
+		if err := refuseIf(t, refusedSession.invalid(), `
+			SELECT 1 WHERE NOT EXISTS (
+				SELECT 1 FROM sessions s JOIN organizations o ON o.id = s.organization_id WHERE s.public_id = ? AND o.closed_at IS NULL)`, a.Session); err != nil {
+			return err
+		}
+	}
 	if a.Key != 0 {
 		if err := refuseIf(t, refusedKey.revoked(), `
 			SELECT 1 FROM api_keys k JOIN organizations o ON o.id = k.organization_id

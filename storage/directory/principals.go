@@ -156,12 +156,30 @@ const (
 	keyPrincipal     = keyColumns + byDigest
 	keyPrincipalByID = keyColumns + " WHERE c.public_id = ?" // for KeyStateByID: an id does not authenticate
 
-	tokenPrincipal = `SELECT` + tokenColumns + principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
-
-	tokenColumns = `
-	c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
+	tokenPrincipal = `
+	SELECT c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
 	o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
-	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "token.revoked_at",`
+	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "token.revoked_at",` +
+		principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
+
+	// The token t and the role l of a session or a sign-in link. The columns are empty if it has none.
+	sessionColumns = `
+	c.public_id AS "session.public_id", c.kind AS "session.kind", c.return_url AS "session.return_url", c.created_at AS "session.created_at", c.expires_at AS "session.expires_at",
+	coalesce(t.id, 0) AS "token.id", coalesce(t.public_id, '') AS "token.public_id", u.public_id AS "token.user_public_id",
+	o.public_id AS "token.organization_public_id", coalesce(t.name, '') AS "token.name", coalesce(t.token_prefix, '') AS "token.token_prefix",
+	coalesce(t.created_at, 0) AS "token.created_at", t.expires_at AS "token.expires_at", t.last_used_at AS "token.last_used_at", coalesce(t.revoked_at, o.closed_at) AS "token.revoked_at",
+	` + limitColumns + `,` + principalColumns
+
+	// limitColumns select the role of a portal session c.
+	limitColumns = `
+	coalesce((SELECT r.name FROM roles r WHERE r.id = c.role_id), '') AS "limit.name",
+	coalesce((SELECT r.built_in FROM roles r WHERE r.id = c.role_id), 0) AS "limit.built_in",
+	coalesce((SELECT ` + listedPermissions + ` FROM roles r WHERE r.id = c.role_id), '') AS "limit.permissions"`
+
+	sessionPrincipal = `SELECT c.id AS "session.id", c.link_id AS "session.link_id",` + sessionColumns + ` FROM sessions c` + sessionJoins
+	linkPrincipal    = `SELECT 0 AS "session.id", c.public_id AS "session.link_id",` + sessionColumns + ` FROM sign_in_links c` + sessionJoins
+
+	sessionJoins = principalJoins + ` LEFT JOIN access_tokens t ON t.id = c.token_id` + byDigest
 )
 
 // principalRow is a row of these statements. Key, Token and Session are nil for other sorts of credentials.
@@ -169,6 +187,7 @@ type principalRow struct {
 	Key     *access.Key         `db:"key"`
 	Token   *access.AccessToken `db:"token"`
 	Session *access.Session     `db:"session"`
+	Limit   access.Role         `db:"limit"` // of a portal session
 	User    access.User         `db:"user"`
 	Home    access.Organization `db:"home"`
 	Plan    access.Plan         `db:"plan"`

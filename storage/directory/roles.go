@@ -104,9 +104,10 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 	})
 }
 
-// DeleteRole deletes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
+// DeleteRole deletes a role. Portal sessions that it limits end. Faults: NotFound; Conflict for a built-in one, and while a member
+// has it.
 func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
-	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		r, err := roleNamed(t, name)
 		if err != nil {
 			return err
@@ -123,6 +124,7 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 		} else if err != nil {
 			return err
 		}
+		d.outdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.RoleDeleted, Target{Type: "role", ID: name}, nil)
 	})
 }

@@ -65,8 +65,8 @@ func TestSessions(t *testing.T) {
 			_, err := x.PrincipalBySession(t.Context(), d)
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		}
-		about := map[string]any{"user_id": p.User.ID, "access_token_id": p.Token.ID}
-		until := map[string]any{"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": time.UnixMilli(p.Session.ExpiresAt).UTC().Format("2006-01-02T15:04:05.000Z")}
+		about := map[string]any{"kind": "token", "user_id": p.User.ID, "access_token_id": p.Token.ID}
+		until := map[string]any{"kind": "token", "user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": time.UnixMilli(p.Session.ExpiresAt).UTC().Format("2006-01-02T15:04:05.000Z")}
 		x.expectLog(t, p.Home.RowID, told{access.SessionEnded, "session " + p.Session.ID, about}, told{access.SessionStarted, "session " + p.Session.ID, until})
 	})
 	for name, tt := range map[string]struct {

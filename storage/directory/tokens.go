@@ -122,9 +122,12 @@ func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id s
 	})
 }
 
-// revokeToken revokes an access token that is not revoked yet, and audits it.
+// revokeToken revokes an access token that is not revoked yet, deletes the links to it, and audits it.
 func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke) error {
 	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
+		return err
+	}
+	if _, err := t.Exec("DELETE FROM sign_in_links WHERE token_id = ?", token.Row); err != nil {
 		return err
 	}
 	d.outdatePrincipals(t)

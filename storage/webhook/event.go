@@ -20,6 +20,8 @@ type Event struct {
 	At             int64  `db:"created_at"`
 	Body           []byte `db:"body"` // the envelope, sent byte for byte in every attempt
 	Deliveries     int    `db:"deliveries"`
+	// IdempotencyKey is nil in lists, and for an event without a key.
+	IdempotencyKey *string `db:"idempotency_key"`
 }
 
 // NewEvent is an event to publish. Data is a compact JSON object. An empty IdempotencyKey is none. With a key, Digest

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/console"
+)
+
+// isConsole reports whether the files of the console have this path. The API serves the paths of sign-in with an identity
+// provider.
+func isConsole(path string) bool {
+	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
+}
+
+// consoleFile returns the handler of the console's files; nil if there is no console.
+func (h *handlers) consoleFile() func(*exchange) error {
+	if h.console == nil {
+		return nil
+	}
+	return func(x *exchange) error {
+		path := x.request.URL.Path
+		file, found := h.console.File(strings.TrimPrefix(path, console.Path))
+		if !found {
+			return &refusal{http.StatusNotFound, "not_found", "The console has no file " + path + ". Reload the page."}
+		}
+		for _, field := range file.Header {
+			x.set(field[0], field[1])
+		}
+		body := file.Body
+		if file.Zipped != nil && acceptsGzip(x.request.Header.Get("Accept-Encoding")) {
+			x.set("Content-Encoding", "gzip")
+			body = file.Zipped
+		}
+		x.send(http.StatusOK, file.Type, body)
+		return nil
+	}
+}
+
+// acceptsGzip reports whether Accept-Encoding lists gzip. Browsers list it without a weight. A client that refuses gzip with
+// "gzip;q=0" gets the plain body.
+func acceptsGzip(list string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(item) == "gzip" {
+			return true
+		}
+	}
+	return false
+}

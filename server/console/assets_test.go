@@ -1,0 +1,198 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxBytes of all files that a browser loads, uncompressed.
+const maxBytes = 250 << 10
+
+// maxLines of a file of our own, so that a page reads from top to bottom.
+const maxLines = 250
+
+// embedded returns our files, and those of libraries, by their path below static.
+func embedded(t *testing.T) (ours, vendor map[string]string) {
+	t.Helper()
+	ours, vendor = map[string]string{}, map[string]string{}
+	err := fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		body, err := static.ReadFile(name)
+		name = strings.TrimPrefix(name, "static/")
+		if library, found := strings.CutPrefix(name, "vendor/"); found {
+			vendor[library] = string(body)
+		} else {
+			ours[name] = string(body)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, vendor
+}
+
+func TestAssetsAreSmall(t *testing.T) {
+	t.Parallel()
+	ours, vendor := embedded(t)
+	total := 0
+	for name, body := range vendor {
+		if ext := path.Ext(name); ext != ".txt" && ext != ".md" { // no page loads licences
+			total += len(body)
+		}
+	}
+	for name, body := range ours {
+		total += len(body)
+		if lines := strings.Count(body, "\n"); lines > maxLines {
+			t.Errorf("%s has %d lines; split it below %d", name, lines, maxLines)
+		}
+	}
+	if total > maxBytes {
+		t.Errorf("the files have %d bytes, and at most %d are allowed", total, maxBytes)
+	}
+	t.Logf("%d bytes in %d files", total, len(ours)+len(vendor))
+}
+
+// specifier matches the module that an import or an export names.
+var specifier = regexp.MustCompile(`(?:\bfrom|\bimport)\s*\(?["']([^"']+)["']`)
+
+func TestEveryImportNamesAFile(t *testing.T) {
+	t.Parallel()
+	ours, vendor := embedded(t)
+	for name, body := range vendor {
+		ours["vendor/"+name] = body
+	}
+	imports := 0
+	for name, body := range ours {
+		if ext := path.Ext(name); ext != ".js" && ext != ".mjs" || name == chartLibrary {
+			continue
+		}
+		for _, m := range specifier.FindAllStringSubmatch(body, -1) {
+			imports++
+			if _, found := ours[path.Join(path.Dir(name), m[1])]; !found || !strings.HasPrefix(m[1], ".") {
+				t.Errorf("%s imports %s, which is no file", name, m[1])
+			}
+		}
+	}
+	if imports < 30 {
+		t.Errorf("found only %d imports", imports)
+	}
+}
+
+// forbidden are the ways to run or style text: the policy of the page refuses them, or they make elements of text.
+var forbidden = regexp.MustCompile(`(?i)\bstyle=|\son[a-z]+\s*=\s*"|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|javascript:|https?://[a-z]`)
+
+func TestNoFileRunsOrStylesText(t *testing.T) {
+	t.Parallel()
+	ours, _ := embedded(t)
+	for name, body := range ours {
+		for i, line := range strings.Split(body, "\n") {
+			found := forbidden.FindString(line)
+			known := strings.Contains(line, "http://www.w3.org/2000/svg") || strings.Contains(line, "https://example.com")
+			if found != "" && !known {
+				t.Errorf("%s:%d: %s", name, i+1, found)
+			}
+		}
+		if strings.Contains(body, "fetch(") && name != "api.js" {
+			t.Errorf("%s calls fetch; only api.js may", name)
+		}
+	}
+}
+
+func TestScriptsAreValid(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("node is not installed")
+	}
+	const parse = `const {readFileSync} = require("node:fs"), {SourceTextModule} = require("node:vm");
+		for (const f of process.argv.slice(1)) new SourceTextModule(readFileSync(f, "utf8"), {identifier: f});`
+	args := []string{"--experimental-vm-modules", "--no-warnings", "-e", parse}
+	ours, _ := embedded(t)
+	for name := range ours {
+		if path.Ext(name) == ".js" {
+			args = append(args, "static/"+name)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), node, args...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// vendored matches a row of VENDOR.md: file, checksum of the published file, checksum of ours.
+var vendored = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| `([0-9a-f]{64})` \\| (?:the same|`([0-9a-f]{64})`) \\|$")
+
+func TestLibrariesAreAsRecorded(t *testing.T) {
+	t.Parallel()
+	_, vendor := embedded(t)
+	table := vendor["VENDOR.md"]
+	seen := []string{"VENDOR.md"}
+	for _, m := range vendored.FindAllStringSubmatch(table, -1) {
+		sum := sha256.Sum256([]byte(vendor[m[1]]))
+		want := m[2]
+		if m[3] != "" {
+			want = m[3]
+			published := sha256.Sum256([]byte(strings.Replace(vendor[m[1]], `"./preact.mjs"`, `"preact"`, 1)))
+			if hex.EncodeToString(published[:]) != m[2] {
+				t.Errorf("%s: more than the import differs from the published file", m[1])
+			}
+		}
+		if got := hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("%s has the checksum %s, and VENDOR.md has %s", m[1], got, want)
+		}
+		seen = append(seen, m[1])
+	}
+	for name := range vendor {
+		isLicence := strings.HasPrefix(name, "LICENSE.") && strings.Contains(table, "`"+name+"`")
+		if !isLicence && !slices.Contains(seen, name) {
+			t.Errorf("VENDOR.md does not describe %s", name)
+		}
+	}
+}
+
+func TestEveryFileHasAMediaType(t *testing.T) {
+	t.Parallel()
+	site, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range site.files {
+		if f.Type == "" {
+			t.Errorf("%s has none", name)
+		}
+	}
+}
+
+func TestThePageShowsTheOptions(t *testing.T) {
+	t.Parallel()
+	one, err := New(Options{Base: "/keys", Name: `A<b>"c`, OIDC: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(one.index.Body)
+	for _, want := range []string{`data-base="/keys"`, `data-root="/keys/console/"`, `data-oidc="true"`, `<title>A&lt;b&gt;&#34;c</title>`, `src="/keys/console/` + one.assets + `app.js"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s:\n%s", want, page)
+		}
+	}
+	other, err := New(Options{Accent: "#ff0000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.assets == other.assets {
+		t.Error("another accent has the same path, so browsers would keep the old colours")
+	}
+}

@@ -1,0 +1,184 @@
+// Package console owns the web console: its static files, their paths, media types and headers, and the page that loads them.
+// It does not know the API: the scripts in the browser call it.
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+//go:embed static
+var static embed.FS
+
+// Path is where the console is served, below the path of the server.
+const Path = "/console/"
+
+// The defaults of Options.
+const (
+	DefaultName   = "Keyhook"
+	DefaultAccent = "#3b5bdb"
+)
+
+// Options configure the console.
+type Options struct {
+	Base           string   // path of the server, without a slash at the end
+	Name           string   // shown instead of the name of the product; empty means DefaultName
+	Accent         string   // "#rrggbb"; empty means DefaultAccent
+	FrameAncestors []string // origins of pages that may show the console in a frame; empty: none
+	OIDC           bool     // people can sign in with the identity provider
+}
+
+// File is one response. Its fields must not be changed.
+type File struct {
+	Header [][2]string // except Content-Type
+	Type   string
+	Body   []byte
+	Zipped []byte // the body in gzip; nil if that is not smaller
+}
+
+// Site has all files of the console.
+type Site struct {
+	assets string          // path of the assets below Path: "static/HASH/"
+	files  map[string]File // by path below assets
+	index  File
+}
+
+// New reads the embedded files and renders the page. An error is a wrong accent, or a defect of the embedded files.
+func New(o Options) (*Site, error) {
+	o.Name, o.Accent = cmp.Or(o.Name, DefaultName), cmp.Or(o.Accent, DefaultAccent)
+	theme, err := Theme(o.Accent)
+	if err != nil {
+		return nil, err
+	}
+	contents := map[string][]byte{"theme.css": theme}
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || name == "index.html" {
+			return err
+		}
+		contents[name], err = fs.ReadFile(files, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the files of the console: %w", err)
+	}
+	s := &Site{assets: "static/" + checksum(contents) + "/", files: make(map[string]File, len(contents))}
+	for name, body := range contents {
+		s.files[name] = newFile(mediaTypes[path.Ext(name)], body, [2]string{"Cache-Control", "public, max-age=31536000, immutable"})
+	}
+	page, err := s.render(o)
+	if err != nil {
+		return nil, fmt.Errorf("render the page of the console: %w", err)
+	}
+	s.index = newFile("text/html; charset=utf-8", page, pageHeader(o.FrameAncestors)...)
+	return s, nil
+}
+
+// File returns the response to a request for a path below Path. Any path that is no file has the page, so every page of the
+// console has a URL. Only below static/ there are unknown files.
+func (s *Site) File(name string) (f File, found bool) {
+	if asset, ok := strings.CutPrefix(name, s.assets); ok {
+		f, found = s.files[asset]
+		return f, found
+	}
+	return s.index, !strings.HasPrefix(name, "static/")
+}
+
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".mjs": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
+	".txt": "text/plain; charset=utf-8",
+	".md":  "text/plain; charset=utf-8",
+}
+
+// checksum names the version of all files. One directory for all of them lets modules import each other by relative paths.
+func checksum(contents map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range sorted(contents) {
+		fmt.Fprintf(h, "%s\n%d\n", name, len(contents[name]))
+		h.Write(contents[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func sorted[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func newFile(mediaType string, body []byte, header ...[2]string) File {
+	f := File{Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body}
+	var zipped bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(body)                                       // a buffer takes everything
+	_ = w.Close()
+	if zipped.Len() < len(body) {
+		f.Zipped = zipped.Bytes()
+	}
+	return f
+}
+
+// pageHeader has the headers of the page. The page may load its own files, call its own server, and nothing else.
+func pageHeader(ancestors []string) [][2]string {
+	from := "'none'"
+	if len(ancestors) > 0 {
+		from = "'self' " + strings.Join(ancestors, " ")
+	}
+	header := [][2]string{
+		{"Cache-Control", "no-cache"},
+		{"Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " + from + "; object-src 'none'"},
+		{"Referrer-Policy", "no-referrer"},
+		{"Cross-Origin-Opener-Policy", "same-origin"},
+	}
+	if len(ancestors) == 0 {
+		header = append(header, [2]string{"X-Frame-Options", "DENY"})
+	}
+	return header
+}
+
+// page is what index.html shows.
+type page struct {
+	Options
+	Root, Assets string   // paths that end in a slash
+	Styles       []string // below Assets
+	Modules      []string // below Assets; the browser loads all of them at once instead of one level of imports after another
+}
+
+func (s *Site) render(o Options) ([]byte, error) {
+	layout, err := template.ParseFS(static, "static/index.html")
+	if err != nil {
+		return nil, err
+	}
+	root := o.Base + Path
+	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "vendor/uPlot.min.css", "ui.css", "theme.css"}}
+	for _, name := range sorted(s.files) {
+		if ext := path.Ext(name); (ext == ".js" || ext == ".mjs") && name != chartLibrary {
+			view.Modules = append(view.Modules, name)
+		}
+	}
+	var out bytes.Buffer
+	err = layout.Execute(&out, view)
+	return out.Bytes(), err
+}
+
+// chartLibrary is no module. The first chart loads it.
+const chartLibrary = "vendor/uPlot.iife.min.js"

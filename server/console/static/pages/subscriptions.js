@@ -1,0 +1,91 @@
+// The list of subscriptions: what receives events, and what is wrong with it.
+import { html } from '../ui/html.js';
+import { Page } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
+import { Filters, Choice, rangeStart } from '../ui/filters.js';
+import { LinkButton } from '../ui/button.js';
+import { Spark } from '../ui/spark.js';
+import { Code } from '../ui/code.js';
+import { Empty } from '../ui/state.js';
+import { Time, number } from '../ui/time.js';
+import { useList, usePoll } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href, place, useQuery } from '../router.js';
+import { can } from '../session.js';
+import { settings } from '../settings.js';
+import { paths } from '../paths.js';
+
+export function Subscriptions() {
+  const [query] = useQuery();
+  const list = useList('/webhooks/subscriptions/', { status: query.status }, { poll: 5000 });
+  const series = useSeries(list.rows);
+
+  const columns = [
+    { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
+    { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
+    { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
+    { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
+    { head: 'Last result', size: 'xl', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
+  ];
+
+  const isFirst = list.rows?.length === 0 && !query.status;
+  return html`<${Page} title="Subscriptions"
+    actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
+    ${!isFirst && html`<${Filters}>
+      <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
+    <//>`}
+    <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id))}
+      empty=${query.status ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
+  <//>`;
+}
+
+// useSeries returns the attempts of the last 24 hours of each subscription in the list.
+function useSeries(rows = []) {
+  const ids = rows.slice(0, 200).map((s) => s.id).join(',');
+  const { data } = usePoll((signal) => ids && api.get('/webhooks/stats/subscriptions/', {
+    signal, query: { subscription_id: ids, since: rangeStart('24h'), step: 3600 },
+  }), [ids], 30_000);
+  return new Map((data?.data ?? []).map((s) => [s.subscription_id, s]));
+}
+
+// Address shows host and path; the scheme says nothing, because it is https.
+function Address({ subscription: { url, description } }) {
+  const { host, pathname, search } = new URL(url);
+  const path = pathname === '/' && !search ? '' : pathname + search;
+  return html`<span class="two-lines">
+    <span class="cut" title=${url}><bdi><span class="strong">${host}</span><span class="quiet">${path}</span></bdi></span>
+    ${description && html`<span class="cut small quiet" title=${description}><bdi>${description}</bdi></span>`}
+  </span>`;
+}
+
+function Types({ types }) {
+  if (types.length === 0) return html`<span class="quiet">All</span>`;
+  return html`<span class="tags" title=${types.join(', ')}>
+    <${Tag}>${types[0]}<//>${types.length > 1 && html`<span class="quiet small nowrap">+${types.length - 1}</span>`}</span>`;
+}
+
+const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
+
+function LastResult({ subscription }) {
+  const { last_error, last_failure_at, last_success_at } = subscription;
+  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${last_error ?? 'Paused'}</bdi></span>`;
+  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${last_error}><bdi>${last_error}</bdi></span>
+    ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
+  if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
+  return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
+}
+
+const NoneLike = ({ status }) => html`<${Empty} title=${`No subscription is ${status}`} text="The list shows the others without this filter.">
+  <${LinkButton} href=${href(paths.subscriptions)}>Show all<//><//>`;
+
+const First = () => html`<${Empty} title="No subscription yet"
+  text="A subscription sends the events of this organization to an HTTPS address, signed, and again until they arrive.">
+  ${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}
+  <${Code} label="The same with curl" text=${curl()} /><//>`;
+
+const curl = () => `curl ${location.origin}${settings.base}/api/v1/webhooks/subscriptions/ \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
+  -H "X-Organization-Id: ${place.get().org}" \\`}
+  -d '{"url": "https://example.com/webhooks", "event_types": []}'`;

@@ -1,0 +1,112 @@
+// The place of the page: its path and query below the root of the console, in the URL and in the history of the browser.
+//
+//   href('/subscriptions/', { status: 'failing' })   for links
+//   navigate('/events/')                             for scripts
+//   const [query, setQuery] = useQuery()             filters are part of the URL
+//
+// Every link keeps the organization in which an operator acts (?org=), so a shared URL opens the same organization.
+import { settings } from './settings.js';
+import { createStore, useStore } from './ui/store.js';
+
+const root = settings.root.replace(/\/$/, '');
+
+export const place = createStore(read());
+
+function read(pop = null) {
+  const query = Object.fromEntries(new URLSearchParams(location.search));
+  const { org = '', ...rest } = query;
+  let path = location.pathname.slice(root.length) || '/';
+  if (!path.endsWith('/')) path += '/';
+  return { path, query: rest, org, pop };
+}
+
+// href returns the URL of a page. query.org acts in another organization; '' in one's own.
+export function href(path, query = {}) {
+  const all = { org: place.get().org, ...query };
+  const given = Object.entries(all).filter(([, value]) => value !== undefined && value !== null && value !== '');
+  const text = new URLSearchParams(given).toString();
+  return root + path + (text ? '?' + text : '');
+}
+
+export function navigate(path, query, { replace = false } = {}) {
+  go(href(path, query), replace);
+}
+
+// goBack returns to the page before, or to the given page if there is none.
+export function goBack(path) {
+  if (history.state?.inside) history.back();
+  else navigate(path);
+}
+
+function go(url, replace) {
+  if (leaveCheck && !leaveCheck()) return;
+  const samePath = new URL(url, location.href).pathname === location.pathname;
+  history[replace ? 'replaceState' : 'pushState']({ inside: !replace || history.state?.inside, scroll: 0 }, '', url);
+  place.set(read());
+  if (!samePath) scrollTo(0, 0);
+}
+
+// useQuery returns the query of the page, and a function that changes some of its values. The history gets no new entry.
+export function useQuery() {
+  const { query } = useStore(place);
+  return [query, (changes) => navigate(place.get().path, { ...place.get().query, ...changes }, { replace: true })];
+}
+
+let leaveCheck = null;
+
+// confirmLeave sets a function that is asked before the page is left, such as while a secret is shown. It returns the undo.
+export function confirmLeave(check) {
+  leaveCheck = check;
+  return () => { if (leaveCheck === check) leaveCheck = null; };
+}
+
+// match returns the parameters of a path that has the form of a pattern such as /events/{id}/, else null.
+export function match(pattern, path) {
+  const parts = pattern.split('/'), given = path.split('/');
+  if (parts.length !== given.length) return null;
+  const params = {};
+  for (const [i, part] of parts.entries()) {
+    if (part.startsWith('{')) params[part.slice(1, -1)] = decode(given[i]);
+    else if (part !== given[i]) return null;
+  }
+  return params;
+}
+
+function decode(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+// startRouter follows links, the buttons of the browser, and the scroll position.
+export function startRouter() {
+  history.scrollRestoration = 'manual';
+  addEventListener('popstate', () => {
+    place.set(read({ scroll: history.state?.scroll ?? 0 }));
+    restoreScroll(history.state?.scroll ?? 0);
+  });
+  let timer;
+  addEventListener('scroll', () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => history.replaceState({ ...history.state, scroll: scrollY }, ''), 150);
+  }, { passive: true });
+  document.addEventListener('click', followLink);
+}
+
+function followLink(event) {
+  const link = event.target.closest?.('a[href]');
+  if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (link.target || link.hasAttribute('download') || link.origin !== location.origin) return;
+  if (link.pathname !== root && !link.pathname.startsWith(root + '/')) return;
+  if (link.hash && link.pathname === location.pathname) return;
+  event.preventDefault();
+  go(link.href, link.href === location.href);
+}
+
+// restoreScroll waits up to a second for the content that was there.
+function restoreScroll(top) {
+  const end = performance.now() + 1000;
+  const step = () => {
+    scrollTo(0, top);
+    if (Math.abs(scrollY - top) > 1 && performance.now() < end) requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+}

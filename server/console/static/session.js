@@ -1,0 +1,102 @@
+// Who is signed in, and the organization in which the page acts.
+//
+//   const { me, home, portal } = useSession();
+//   can('webhooks:write')   whether to show a button; the API decides
+import { api, ApiError, actIn, onSignedOut } from './api.js';
+import { place } from './router.js';
+import { createStore, useStore } from './ui/store.js';
+
+// status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
+// me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
+// refusedLink: the error of a sign-in link that did not work, while an earlier session goes on.
+// ended: the session has ended while a page is open; what was typed stays.
+export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null });
+
+export const useSession = () => useStore(session);
+
+export const can = (permission) => {
+  const { me, home } = session.get();
+  return (me ?? home)?.permissions.includes(permission) ?? false;
+};
+
+// isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
+export const isOperator = () => can('platform:read') && !session.get().portal;
+
+// canSwitch reports whether somebody may act in other organizations.
+export const canSwitch = () => isOperator() && can('platform:act_as');
+
+let signedInAgain = [];
+
+export async function startSession() {
+  onSignedOut(() => {
+    session.set({ ended: true });
+    return new Promise((resolve) => signedInAgain.push(resolve));
+  });
+  let error = null;
+  const link = new URLSearchParams(location.hash.slice(1)).get('link');
+  if (link) {
+    history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
+    try {
+      await api.post('/session/', { link }, { signIn: false, organization: '' });
+    } catch (refused) {
+      error = refused;
+    }
+  }
+  place.subscribe(() => act(place.get().org));
+  await load(error);
+}
+
+// load asks who is signed in.
+async function load(error = null) {
+  try {
+    const home = await api.get('/session/', { signIn: false, organization: '' });
+    session.set({ home, portal: home.portal ?? null, refusedLink: error });
+    await act(place.get().org, true);
+  } catch (refused) {
+    if (!(refused instanceof ApiError)) throw refused;
+    session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
+  }
+}
+
+let wanted = null; // the organization of the latest call of act
+
+// act makes the page act in an organization. Operators name another one in the URL.
+async function act(org, always = false) {
+  const { home } = session.get();
+  if (!home || org === wanted && !always) return;
+  wanted = org;
+  const own = org === '' || org === home.organization.id;
+  actIn(own ? '' : org);
+  if (own) {
+    session.set({ status: 'in', me: home, error: null });
+    return;
+  }
+  try {
+    const me = await api.get('/whoami/', { organization: org });
+    if (wanted === org) session.set({ status: 'in', me, error: null });
+  } catch (refused) {
+    if (wanted === org) session.set({ status: 'lost', error: refused });
+  }
+}
+
+// signIn exchanges an access token for a session. It throws what the API refuses.
+export async function signIn(token) {
+  const before = session.get().home;
+  const home = await api.post('/session/', { token }, { signIn: false, organization: '' });
+  session.set({ home, portal: home.portal ?? null, ended: false, error: null });
+  const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
+  if (!same) session.set({ me: null });
+  await act(place.get().org, true);
+  const waiting = signedInAgain;
+  signedInAgain = [];
+  for (const resume of waiting) resume();
+}
+
+export async function signOut() {
+  await api.delete('/session/', { signIn: false, organization: '' }).catch((refused) => {
+    if (refused.status !== 401 && refused.status !== 404) throw refused;
+  });
+  wanted = null;
+  actIn('');
+  session.set({ status: 'out', me: null, home: null, portal: null, ended: false, error: null });
+}

@@ -1,0 +1,4 @@
+// What the server tells the page: paths, the name, and the ways to sign in.
+const { base, root, assets, name, oidc } = document.querySelector('meta[name="keyhook"]').dataset;
+
+export const settings = { base, root, assets, name, oidc: oidc === 'true' };

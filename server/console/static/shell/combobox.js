@@ -1,0 +1,66 @@
+// A text field with a list of results, for the search box and the switcher of organizations. Arrow keys move, Enter opens.
+import { html, cx, useState, useEffect, useRef, useId } from '../ui/html.js';
+import { isAborted } from '../api.js';
+
+// find(text, signal) returns results with a key; show(result) returns elements; choose(result) opens one. With early, the list
+// opens before something is typed.
+export function Combobox({ id, label, placeholder, find, show, choose, onClose, none, early = false, autofocus = false, before }) {
+  const [text, setText] = useState('');
+  const [state, setState] = useState({ for: null, results: [], error: null });
+  const [open, setOpen] = useState(autofocus);
+  const [at, setAt] = useState(0);
+  const field = useRef(null);
+  const list = useId();
+  const wanted = text.trim();
+  const active = open && (early || wanted !== '');
+
+  useEffect(() => { if (autofocus) field.current.focus(); }, []);
+  useEffect(() => {
+    if (!active) return undefined;
+    const control = new AbortController();
+    const timer = setTimeout(async () => {
+      try {
+        const results = await find(wanted, control.signal);
+        setState({ for: wanted, results, error: null });
+        setAt(0);
+      } catch (error) {
+        if (!isAborted(error)) setState({ for: wanted, results: [], error });
+      }
+    }, wanted ? 120 : 0);
+    return () => { clearTimeout(timer); control.abort(); };
+  }, [wanted, active]);
+
+  const close = () => {
+    setOpen(false);
+    onClose?.();
+  };
+  const take = (result) => {
+    setText('');
+    field.current.blur();
+    close();
+    choose(result);
+  };
+  const onKeyDown = (event) => {
+    const { results } = state;
+    if (event.key === 'ArrowDown') setAt(Math.min(at + 1, results.length - 1));
+    else if (event.key === 'ArrowUp') setAt(Math.max(at - 1, 0));
+    else if (event.key === 'Enter' && state.for === wanted && results[at]) take(results[at]);
+    else if (event.key === 'Escape') { setText(''); field.current.blur(); close(); }
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const showing = active && state.for !== null;
+  return html`<div class="combobox">
+    ${before}
+    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" aria-label=${label} placeholder=${placeholder} value=${text}
+      aria-expanded=${showing} aria-controls=${list} aria-autocomplete="list" autocomplete="off" spellcheck="false" dir="auto"
+      aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
+      onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
+    <div class="combobox-list" role="listbox" id=${list} aria-label=${label} hidden=${!showing}>
+      ${state.results.map((result, i) => html`<div key=${result.key} id=${`${list}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
+        onMouseDown=${(e) => { e.preventDefault(); take(result); }} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}
+      ${showing && state.results.length === 0 && html`<p class="option quiet" role="status">${state.error ? state.error.message : none(state.for)}</p>`}
+    </div>
+  </div>`;
+}

@@ -1,0 +1,61 @@
+// The keyboard: / search, j and k for rows, Enter opens, Esc goes back, ? shows the keys.
+import { html, useEffect } from '../ui/html.js';
+import { Dialog } from '../ui/dialog.js';
+import { goBack } from '../router.js';
+
+const typing = 'input, textarea, select, [contenteditable]';
+
+export function useKeyboard({ showKeys }) {
+  useEffect(() => {
+    const onKeyDown = (event) => {
+      if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || document.querySelector('dialog[open]')) return;
+      if (event.target.closest(typing)) {
+        if (event.key === 'Escape') event.target.blur();
+        return;
+      }
+      const act = {
+        '/': () => document.getElementById('search')?.focus(),
+        '?': showKeys,
+        j: () => moveRow(1),
+        k: () => moveRow(-1),
+        Escape: back,
+      }[event.key];
+      if (!act) return;
+      event.preventDefault();
+      act();
+    };
+    addEventListener('keydown', onKeyDown);
+    return () => removeEventListener('keydown', onKeyDown);
+  }, []);
+}
+
+// moveRow moves the focus between the links of rows, so Enter opens the row.
+function moveRow(step) {
+  const links = [...document.querySelectorAll('[data-rows] .row-link')];
+  if (!links.length) return;
+  const at = links.findIndex((link) => link.closest('tr').contains(document.activeElement));
+  const selected = links.findIndex((link) => link.getAttribute('aria-current') === 'true');
+  const from = at >= 0 ? at : selected;
+  const next = links[Math.min(Math.max(from + step, 0), links.length - 1)];
+  next.focus({ preventScroll: true });
+  next.closest('tr').scrollIntoView({ block: 'nearest' });
+}
+
+// back leaves a row first, and then the page: to the page that its last crumb names.
+function back() {
+  if (document.activeElement?.closest('[data-rows]')) {
+    document.activeElement.blur();
+    return;
+  }
+  const crumbs = document.querySelectorAll('.crumbs a');
+  const up = crumbs[crumbs.length - 1];
+  if (up) goBack(up);
+}
+
+const keys = [
+  ['/', 'Search'], ['j', 'Next row'], ['k', 'Previous row'], ['Enter', 'Open the row'], ['Esc', 'Back'], ['?', 'This list'],
+];
+
+export const Keys = ({ onClose }) => html`<${Dialog} title="Keyboard" onClose=${onClose}>
+  <dl class="facts">${keys.map(([key, text]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
+<//>`;

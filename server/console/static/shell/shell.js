@@ -1,0 +1,95 @@
+// The frame of all pages: side bar, head, banner, and the keyboard.
+import { html, cx, useState, useEffect } from '../ui/html.js';
+import { useStore } from '../ui/store.js';
+import { usePoll } from '../ui/hooks.js';
+import { Icon } from '../ui/icon.js';
+import { Menu } from '../ui/menu.js';
+import { Count } from '../ui/badge.js';
+import { Bar } from '../ui/state.js';
+import { api, connection } from '../api.js';
+import { place, href } from '../router.js';
+import { settings } from '../settings.js';
+import { session, useSession, can, isOperator, canSwitch, signOut } from '../session.js';
+import { pages } from '../pages.js';
+import { Search } from './search.js';
+import { Switcher } from './switcher.js';
+import { useKeyboard, Keys } from './keyboard.js';
+
+export function Shell({ children }) {
+  const { path } = useStore(place);
+  const [open, setOpen] = useState(false); // the menu of a narrow screen
+  const [keys, setKeys] = useState(false);
+  useKeyboard({ showKeys: () => setKeys(true) });
+  useEffect(() => setOpen(false), [path]);
+  return html`
+    <a class="skip" href="#main">Skip to the content</a>
+    <div class="shell">
+      <${SideBar} open=${open} path=${path} />
+      ${open && html`<div class="shade" onClick=${() => setOpen(false)} />`}
+      <div class="body">
+        <header class="head">
+          <button type="button" class="plain menu-button" aria-label="Menu" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="menu" /></button>
+          <${Search} />
+          <${UserMenu} showKeys=${() => setKeys(true)} />
+        </header>
+        <${Away} />
+        <${RefusedLink} />
+        <main id="main" tabindex="-1">${children}</main>
+      </div>
+    </div>
+    ${keys && html`<${Keys} onClose=${() => setKeys(false)} />`}`;
+}
+
+// Away says that the server does not answer. What was typed stays; the page goes on by itself.
+function Away() {
+  const { away } = useStore(connection);
+  if (!away) return null;
+  return html`<div class="away"><${Bar} tone="warning" title=${away}><p>Trying again. What you typed stays.</p><//></div>`;
+}
+
+// RefusedLink says that a link did not work, and that the earlier session goes on.
+function RefusedLink() {
+  const { refusedLink, home } = useSession();
+  if (!refusedLink) return null;
+  return html`<div class="away"><${Bar} tone="warning" title="This link does not work"><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+    <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
+}
+
+function SideBar({ open, path }) {
+  const { home, portal } = useSession();
+  const attention = useAttention();
+  const shown = pages.filter((row) => row.nav && can(row.needs) && (row.nav[0] !== 'Operator' || isOperator()));
+  const groups = [...new Set(shown.map((row) => row.nav[0]))];
+  const current = shown.filter((row) => path.startsWith(row.path)).sort((a, b) => b.path.length - a.path.length)[0];
+  return html`<nav class=${cx('side', open && 'open')} aria-label="Pages">
+    <a class="brand" href=${href('/')}><${Icon} name="brand" /><span class="cut">${settings.name}</span></a>
+    ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}><${Icon} name="left" /><span>Back to ${new URL(portal.return_url).host}</span></a>`}
+    ${canSwitch() ? html`<${Switcher} />` : html`<div class="organization cut" title="Organization"><bdi>${home.organization.name}</bdi></div>`}
+    ${groups.map((group) => html`<div key=${group} class="side-group">
+      ${group && html`<h2 class="side-title">${group}</h2>`}
+      ${shown.filter((row) => row.nav[0] === group).map((row) => html`<a key=${row.path} class="side-link" href=${href(row.path)}
+        aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${row.title}</span>
+        ${row.path === '/subscriptions/' && html`<${Count} value=${attention} label="need attention" />`}</a>`)}
+    </div>`)}
+  </nav>`;
+}
+
+// useAttention is the number of subscriptions that are failing or disabled.
+function useAttention() {
+  const { me } = useSession();
+  const readable = Boolean(me) && can('webhooks:read');
+  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal }), [me?.organization.id, readable], 30_000);
+  return data ? data.statuses.failing + data.statuses.disabled : 0;
+}
+
+function UserMenu({ showKeys }) {
+  const { home, portal } = useSession();
+  const name = portal ? home.organization.name : home.user.name;
+  return html`<${Menu} label=${`Signed in as ${name}`}
+    trigger=${html`<${Icon} name="user" /><span class="cut wide"><bdi>${name}</bdi></span><${Icon} name="down" />`}
+    items=${[
+      { text: 'Keyboard', icon: 'info', onClick: showKeys },
+      { text: 'Documents', icon: 'audit', href: settings.base + '/docs/', attributes: { target: '_blank', rel: 'noreferrer' } },
+      { text: 'Sign out', icon: 'leave', onClick: signOut },
+    ]} />`;
+}

@@ -1,0 +1,49 @@
+// Sign-in: by access token, or with the identity provider. A one-time link signs in before this is shown.
+import { html, useEffect } from '../ui/html.js';
+import { Icon } from '../ui/icon.js';
+import { Dialog } from '../ui/dialog.js';
+import { Form, TextField, useForm } from '../ui/form.js';
+import { Bar, ErrorBar } from '../ui/state.js';
+import { LinkButton } from '../ui/button.js';
+import { settings } from '../settings.js';
+import { useSession, session, signIn, signOut } from '../session.js';
+
+export function SignIn() {
+  const { error } = useSession();
+  useEffect(() => { document.title = `Sign in · ${settings.name}`; }, []);
+  return html`<main class="sign-in">
+    <div class="stack">
+      <div class="brand large"><${Icon} name="brand" /><span>${settings.name}</span></div>
+      <h1>Sign in</h1>
+      ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} />`}
+      <${Ways} />
+      <p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>
+    </div>
+  </main>`;
+}
+
+// SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
+export function SignInAgain() {
+  const { home } = useSession();
+  return html`<${Dialog} title="Your session has ended" fixed>
+    <p>Sign in as <strong><bdi>${home.user.name}</bdi></strong> to go on where you are. What you typed is still there.</p>
+    <${Ways} />
+    <div class="row"><button type="button" class="plain link" onClick=${signOut}>Leave this page</button></div>
+  <//>`;
+}
+
+function Ways() {
+  const form = useForm({ token: '' }, async ({ token }) => {
+    session.set({ error: null });
+    await signIn(token.trim()).catch((refused) => {
+      if (refused.status === 401) refused.fields = { token: refused.message };
+      throw refused;
+    });
+  });
+  return html`
+    ${settings.oidc && html`<${LinkButton} href=${settings.root + 'oidc/start/'} kind="primary" target="_self" icon="user">Sign in with your account<//>
+      <p class="or small quiet"><span>or</span></p>`}
+    <${Form} form=${form} submit="Sign in" disabled=${!form.values.token.trim()}>
+      <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus />
+    <//>`;
+}

@@ -1,0 +1,46 @@
+// A status is always an icon and a word, never a colour alone.
+import { html, cx } from './html.js';
+import { Icon } from './icon.js';
+
+const statuses = {
+  // subscriptions
+  healthy: ['success', 'ok', 'Healthy'],
+  failing: ['warning', 'warn', 'Failing'],
+  disabled: ['danger', 'bad', 'Disabled'],
+  paused: ['quiet', 'pause', 'Paused'],
+  plan: ['warning', 'lock', 'Not in the plan'],
+  queue_held: ['warning', 'pause', 'Queue held'],
+  // attempts and deliveries
+  sending: ['quiet', 'send', 'Sending'],
+  succeeded: ['success', 'ok', 'Succeeded'],
+  delivered: ['success', 'ok', 'Delivered'],
+  failed: ['danger', 'bad', 'Failed'],
+  exhausted: ['danger', 'bad', 'Gave up'],
+  interrupted: ['quiet', 'off', 'Interrupted'],
+  pending: ['quiet', 'clock', 'Waiting'],
+  discarded: ['quiet', 'off', 'Discarded'],
+  // keys and tokens
+  active: ['success', 'ok', 'Active'],
+  revoked: ['quiet', 'off', 'Revoked'],
+  expired: ['quiet', 'clock', 'Expired'],
+};
+
+// Badge shows a status. text replaces its word.
+export function Badge({ status, text }) {
+  const [tone, icon, word] = statuses[status] ?? ['quiet', 'info', status];
+  return html`<span class="badge"><${Icon} name=${icon} class=${tone} /><span>${text ?? word}</span></span>`;
+}
+
+// subscriptionStatus is what a list shows of a subscription: what stops it comes before its health.
+export function subscriptionStatus({ status, is_active, blocked_by }) {
+  if (blocked_by === 'paused' || (!is_active && blocked_by === null && status !== 'disabled')) return 'paused';
+  if (blocked_by === 'plan' || blocked_by === 'queue_held') return blocked_by;
+  return status;
+}
+
+// Tag is a short word in a frame, such as an event type or a permission.
+export const Tag = ({ children, tone }) => html`<span class=${cx('tag', tone)}><bdi>${children}</bdi></span>`;
+
+// Count is a number that needs attention.
+export const Count = ({ value, label }) =>
+  value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span><span class="hidden-label">${value} ${label}</span></span>`;

@@ -1,0 +1,29 @@
+// Buttons. A button says what happens: "Recover 47 events", never "OK".
+import { html, cx } from './html.js';
+import { Icon } from './icon.js';
+import { useAction } from './hooks.js';
+
+// Button calls onClick, and is disabled until its promise ends, so a double click does nothing twice. kind: primary or danger.
+// onError gets what was thrown, or null when it starts again.
+export function Button({ onClick, onError, kind, icon, disabled, title, type = 'button', children }) {
+  const { run, busy } = useAction(async (event) => {
+    onError?.(null);
+    try {
+      await onClick?.(event);
+    } catch (error) {
+      if (!onError) throw error;
+      onError(error);
+    }
+  });
+  return html`<button type=${type} class=${cx('button', kind, busy && 'busy')} disabled=${disabled || busy} aria-busy=${busy} title=${title}
+    onClick=${type === 'submit' ? undefined : run}>
+    ${icon && html`<${Icon} name=${icon} />`}<span>${children}</span>
+  </button>`;
+}
+
+// SubmitButton sends the form around it, which says whether it is busy.
+export const SubmitButton = ({ busy, kind = 'primary', disabled, children }) =>
+  html`<button type="submit" class=${cx('button', kind, busy && 'busy')} disabled=${busy || disabled} aria-busy=${busy}><span>${children}</span></button>`;
+
+export const LinkButton = ({ href, kind, icon, children, ...rest }) =>
+  html`<a class=${cx('button', kind)} href=${href} ...${rest}>${icon && html`<${Icon} name=${icon} />`}<span>${children}</span></a>`;

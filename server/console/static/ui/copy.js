@@ -1,0 +1,46 @@
+// Buttons that copy, and ids with such a button.
+import { html, useState, useRef, useEffect } from './html.js';
+import { Icon } from './icon.js';
+
+export function Copy({ text, label = 'Copy', children }) {
+  const [done, setDone] = useState('');
+  const timer = useRef();
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const copy = async (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    setDone(await write(text) ? 'Copied' : 'Not copied: select the text');
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setDone(''), 1500);
+  };
+  return html`<button type="button" class=${children ? 'button' : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
+      aria-label=${children ? undefined : label}>
+    <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}
+    <span class="hidden-label" role="status">${done}</span>
+  </button>`;
+}
+
+// write copies a text. Browsers have a clipboard for scripts only over HTTPS and on this machine.
+async function write(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.createElement('textarea');
+    field.value = text;
+    field.className = 'hidden-label';
+    (document.querySelector('dialog[open]') ?? document.body).append(field);
+    const before = document.activeElement;
+    field.select();
+    const copied = document.execCommand('copy');
+    field.remove();
+    before?.focus();
+    return copied;
+  }
+}
+
+// Id shows an id in monospace with a copy button. href makes it a link.
+export const Id = ({ value, href, short }) => html`<span class="id">
+  ${href ? html`<a class="mono cut" href=${href}>${short ?? value}</a>` : html`<span class="mono cut" title=${short && value}>${short ?? value}</span>`}
+  <${Copy} text=${value} label=${`Copy ${value}`} />
+</span>`;

@@ -1,0 +1,56 @@
+// Dialogs: the native element, so focus stays inside and Esc closes.
+//
+//   ${open && html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed="api.acme.example" danger
+//     onConfirm=${async () => { await api.delete(…); }} onClose=${() => setOpen(false)}>What happens.<//>`}
+import { html, useEffect, useRef, useState, useId } from './html.js';
+import { Icon } from './icon.js';
+import { ErrorBar } from './state.js';
+import { SubmitButton } from './button.js';
+import { useAction } from './hooks.js';
+
+// Dialog is open while it is rendered. onClose removes it. fixed: it cannot be closed with Esc or the cross.
+export function Dialog({ title, onClose, fixed = false, wide = false, children }) {
+  const element = useRef(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    element.current.showModal();
+    return () => before?.isConnected && before.focus();
+  }, []);
+  const cancel = (event) => {
+    event.preventDefault();
+    if (!fixed) onClose();
+  };
+  return html`<dialog ref=${element} class=${wide ? 'dialog wide-dialog' : 'dialog'} aria-labelledby=${id} onCancel=${cancel}>
+    <header class="row spread"><h2 id=${id}>${title}</h2>
+      ${!fixed && html`<button type="button" class="plain" aria-label="Close" onClick=${onClose}><${Icon} name="cross" /></button>`}</header>
+    <div class="stack">${children}</div>
+  </dialog>`;
+}
+
+// Confirm asks before something that sends or destroys. children say what happens, with the number it concerns. typed is a
+// text to type if it cannot be undone. The dialog closes when onConfirm has ended, and stays with the error if it has failed.
+export function Confirm({ title, action, typed, danger, disabled, onConfirm, onClose, children }) {
+  const [text, setText] = useState('');
+  const { run, busy, error } = useAction(async () => {
+    await onConfirm();
+    onClose();
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    run();
+  };
+  const missing = typed !== undefined && text.trim() !== typed;
+  return html`<${Dialog} title=${title} onClose=${onClose}>
+    <form class="stack" onSubmit=${submit}>
+      <div class="stack tight">${children}</div>
+      ${typed !== undefined && html`<label class="field"><span>Type <code class="strong"><bdi>${typed}</bdi></code> to confirm</span>
+        <input class="input mono" autocomplete="off" spellcheck="false" value=${text} onInput=${(e) => setText(e.target.value)} /></label>`}
+      <${ErrorBar} error=${error} />
+      <div class="row end">
+        <button type="button" class="button" onClick=${onClose}>Cancel</button>
+        <${SubmitButton} kind=${danger ? 'danger' : 'primary'} busy=${busy} disabled=${missing || disabled}>${action}<//>
+      </div>
+    </form>
+  <//>`;
+}

@@ -1,0 +1,68 @@
+// Filters of a list. Their values are in the query of the URL, so a filtered list can be shared.
+//
+//   const [query] = useQuery();
+//   html`<${Filters}>
+//     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
+//     <${TextFilter} name="type" label="Type" />
+//     <${TimeFilter} name="since" label="Since" />
+//     <${Range} />
+//   <//>`
+//   useList('/events/', { type: query.type, since: rangeStart(query.range) })
+import { html, cx, useState, useEffect, useId } from './html.js';
+import { useQuery, href, place } from '../router.js';
+import { toField, fromField } from './time.js';
+
+export const Filters = ({ children }) => html`<div class="filters" role="search" aria-label="Filters">${children}</div>`;
+
+// Choice is a selection of one value; all is the text for none.
+export function Choice({ name, label, options, all = 'All' }) {
+  const [query, setQuery] = useQuery();
+  const id = useId();
+  return html`<div class=${cx('filter', query[name] && 'set')}><label for=${id}>${label}</label>
+    <select id=${id} value=${query[name] ?? ''} onChange=${(e) => setQuery({ [name]: e.target.value })}>
+      <option value="">${all}</option>
+      ${options.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
+    </select></div>`;
+}
+
+// TextFilter takes effect with Enter, or when one leaves it. suggestions is optional.
+export function TextFilter({ name, label, placeholder, suggestions }) {
+  const [query, setQuery] = useQuery();
+  const [text, setText] = useState(query[name] ?? '');
+  const id = useId();
+  useEffect(() => setText(query[name] ?? ''), [query[name]]);
+  const apply = () => { if (text.trim() !== (query[name] ?? '')) setQuery({ [name]: text.trim() }); };
+  return html`<form class=${cx('filter', query[name] && 'set')} onSubmit=${(e) => { e.preventDefault(); apply(); }}><label for=${id}>${label}</label>
+    <input id=${id} value=${text} placeholder=${placeholder} autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
+      onInput=${(e) => setText(e.target.value)} onBlur=${apply} onChange=${suggestions && apply} />
+    ${suggestions && html`<datalist id=${id + 'l'}>${suggestions.map((s) => html`<option key=${s} value=${s} />`)}</datalist>`}
+  </form>`;
+}
+
+// TimeFilter is a point in time, such as since and until.
+export function TimeFilter({ name, label }) {
+  const [query, setQuery] = useQuery();
+  const id = useId();
+  return html`<div class=${cx('filter time', query[name] && 'set')}><label for=${id}>${label}</label>
+    <input type="datetime-local" id=${id} value=${toField(query[name])} onChange=${(e) => setQuery({ [name]: fromField(e.target.value) })} /></div>`;
+}
+
+const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
+
+// Range is the time filter "range". rangeStart gives the API its since, in whole minutes so that a poll asks the same.
+export const Range = ({ all = 'Any time' }) =>
+  html`<${Choice} name="range" label="Time" all=${all} options=${Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text])} />`;
+
+export function rangeStart(range, fallback) {
+  const [, ms] = ranges[range] ?? ranges[fallback] ?? [];
+  return ms && new Date(Math.floor((Date.now() - ms) / 6e4) * 6e4).toISOString();
+}
+
+// Tabs are links that set one value of the query: items are [[value, text, count?]]. The first one is the default.
+export function Tabs({ name = 'tab', label, items }) {
+  const [query] = useQuery();
+  const now = query[name] ?? items[0][0];
+  return html`<nav class="tabs" aria-label=${label}>${items.map(([value, text, n], i) => html`<a key=${value}
+    href=${href(place.get().path, { ...query, [name]: i === 0 ? null : value })} aria-current=${value === now ? 'page' : undefined}
+    >${text}${n !== undefined && html`<span class="quiet">${n}</span>`}</a>`)}</nav>`;
+}

@@ -1,0 +1,146 @@
+// Loading data: once, again and again, or page by page. All keep the old data until the new data is there, so nothing flickers.
+//
+//   const { data, error, loading, reload } = useLoad((signal) => api.get(`/events/${id}/`, { signal }), [id]);
+//   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal }), [], 5000);
+//   const list = useList('/events/', { type: query.type }, { poll: 3000 });
+//   const { run, busy, error } = useAction(async () => { await api.post(…) });
+import { useState, useEffect, useRef, useCallback } from './html.js';
+import { api, isAborted } from '../api.js';
+
+const fresh = { data: undefined, error: null, loading: true };
+
+// useLoad calls load(signal) at first and whenever deps change. Give a component that shows one thing a key with its id, so that
+// it never shows the data of another one.
+export function useLoad(load, deps) {
+  const [state, setState] = useState(fresh);
+  const latest = useRef(load);
+  latest.current = load;
+  const running = useRef(null);
+  const reload = useCallback(async (changed = false) => {
+    running.current?.abort();
+    const { signal } = running.current = new AbortController();
+    setState((s) => ({ ...s, error: changed === true ? null : s.error, loading: true }));
+    try {
+      const data = await latest.current(signal);
+      if (!signal.aborted) setState({ data, error: null, loading: false });
+    } catch (error) {
+      if (!signal.aborted && !isAborted(error)) setState((s) => ({ data: changed === true ? undefined : s.data, error, loading: false }));
+      return error;
+    }
+  }, []);
+  useEffect(() => {
+    reload(true);
+    return () => running.current?.abort();
+  }, deps);
+  return { ...state, reload };
+}
+
+// usePoll is useLoad that loads again every ms while the page is visible. Errors make it slower.
+export function usePoll(load, deps, ms) {
+  const state = useLoad(load, deps);
+  useRepeat(state.reload, ms, deps);
+  return state;
+}
+
+// useRepeat calls act every ms while the page is visible; act returns an error, or nothing. It stops while ms is 0.
+export function useRepeat(act, ms, deps = []) {
+  const latest = useRef(act);
+  latest.current = act;
+  useEffect(() => {
+    if (!ms) return undefined;
+    let timer, failures = 0, ended = false;
+    const plan = () => { timer = setTimeout(tick, ms * Math.min(2 ** failures, 16)); };
+    const tick = async () => {
+      if (document.hidden) return;
+      failures = await latest.current() ? failures + 1 : 0;
+      if (!ended) plan();
+    };
+    const onVisible = () => {
+      clearTimeout(timer);
+      if (!document.hidden) tick();
+    };
+    plan();
+    document.addEventListener('visibilitychange', onVisible);
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', onVisible);
+    };
+  }, [ms, ...deps]);
+}
+
+// useList loads a list of the API by pages. With poll, it loads the first page again every so many milliseconds: known rows
+// change in place. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
+// what identifies a row.
+export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
+  const key = path + JSON.stringify([query, options.organization]);
+  const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
+  const [arrived, setArrived] = useState([]);
+  const get = (cursor, signal) => api.get(path, { ...options, signal, query: { limit, cursor, ...query } });
+  const first = useLoad(async (signal) => {
+    const page = await get(null, signal);
+    setArrived([]);
+    setMore({ key, rows: page.data, cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null });
+    return page;
+  }, [key]);
+
+  const current = useRef(null);
+  current.current = more;
+  useRepeat(async () => {
+    if (more.key !== key) return undefined;
+    try {
+      const page = await get(null);
+      if (current.current.key !== key) return undefined;
+      const known = new Set(current.current.rows.map(id));
+      const now = new Map(page.data.map((r) => [id(r), r]));
+      const added = page.data.filter((r) => !known.has(id(r)));
+      const hold = added.length > 0 && (scrollY > 80 || document.activeElement?.closest('tbody'));
+      setArrived(hold ? added : []);
+      setMore((m) => ({ ...m, rows: [...(hold ? [] : added), ...m.rows.map((r) => now.get(id(r)) ?? r)] }));
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }, first.data ? poll : 0, [key]);
+
+  const loadMore = async () => {
+    setMore((m) => ({ ...m, loading: true, error: null }));
+    try {
+      const page = await get(more.cursor);
+      if (current.current.key !== key) return;
+      setMore((m) => ({ key, rows: [...m.rows, ...page.data], cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null }));
+    } catch (error) {
+      setMore((m) => ({ ...m, loading: false, error }));
+    }
+  };
+  const showArrived = () => {
+    setMore((m) => ({ ...m, rows: [...arrived, ...m.rows] }));
+    setArrived([]);
+    scrollTo(0, 0);
+  };
+  const isFresh = first.data !== undefined;
+  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading, reload: first.reload, more, loadMore, arrived: arrived.length, showArrived };
+}
+
+// useAction runs an asynchronous act once at a time: a double click does not send twice.
+export function useAction(act) {
+  const [state, setState] = useState({ busy: false, error: null });
+  const running = useRef(false);
+  const mounted = useRef(true);
+  useEffect(() => { mounted.current = true; return () => { mounted.current = false; }; }, []);
+  const run = async (...args) => {
+    if (running.current) return;
+    running.current = true;
+    setState({ busy: true, error: null });
+    let error = null;
+    try {
+      await act(...args);
+    } catch (refused) {
+      error = refused;
+    } finally {
+      running.current = false;
+      if (mounted.current) setState({ busy: false, error });
+    }
+  };
+  return { ...state, run, clear: () => setState({ busy: false, error: null }) };
+}

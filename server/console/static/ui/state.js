@@ -1,0 +1,42 @@
+// What a page shows instead of data: while it loads, when there is nothing, and when something is wrong.
+import { html, cx } from './html.js';
+import { Icon } from './icon.js';
+import { Copy } from './copy.js';
+
+// Skeleton holds the place of rows while they load. It appears after a moment, so a fast answer does not flicker.
+export const Skeleton = ({ rows = 8 }) => html`<div class="skeleton" role="status" aria-label="Loading">
+  ${Array.from({ length: rows }, (_, i) => html`<div key=${i} />`)}
+</div>`;
+
+// Empty teaches: what will be here, and how to get it. children are buttons or code.
+export const Empty = ({ title, text, children }) => html`<div class="empty">
+  <h2>${title}</h2>
+  ${text && html`<p class="quiet">${text}</p>`}
+  ${children}
+</div>`;
+
+const mends = {
+  permission_denied: 'Your role does not allow this. Ask somebody with the role "owner", or an operator.',
+  not_found: 'It was deleted, or it is not in this organization.',
+  plan_capability_required: 'The plan of this organization does not have this. An operator can change the plan.',
+};
+
+// ErrorBar says what happened and what to do, and has the request id for a question to the operator. retry is optional.
+export function ErrorBar({ error, title, retry }) {
+  if (!error) return null;
+  const fields = Object.entries(error.fields ?? {});
+  return html`<${Bar} tone="danger" title=${title}>
+    <p><bdi>${error.message}</bdi> ${mends[error.code] ?? ''}</p>
+    ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${text}</bdi></li>`)}</ul>`}
+    <div class="row">
+      ${retry && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
+      ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code><${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
+    </div>
+  <//>`;
+}
+
+// Bar is a message that stays. tone: danger, warning, success or info.
+export const Bar = ({ tone = 'info', title, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>
+  <${Icon} name=${{ danger: 'bad', warning: 'warn', success: 'ok', info: 'info' }[tone]} class=${tone} />
+  <div class="stack tight grow">${title && html`<strong class="strong">${title}</strong>`}${children}</div>
+</div>`;

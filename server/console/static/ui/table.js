@@ -1,0 +1,50 @@
+// A list of rows with its states: loading, empty, error, more.
+//
+//   const list = useList('/webhooks/subscriptions/', { status }, { poll: 5000 });
+//   html`<${Table} label="Subscriptions" list=${list} href=${(row) => href(`/subscriptions/${row.id}/`)}
+//     columns=${[{ head: 'Address', cell: (row) => row.url, main: true }, { head: 'Waiting', cell: …, size: 's', number: true, wide: true }]}
+//     empty=${html`<${Empty} …/>`} />`
+//
+// The cell of the main column is the link of the row: the whole row follows it, and the keys j and k move between such links.
+import { html, cx } from './html.js';
+import { Button } from './button.js';
+import { Skeleton, ErrorBar } from './state.js';
+import { count } from './time.js';
+
+// A column has: head (text), cell (row → text or elements), main, size (xs s m l xl; the rest shares what is left), number (aligned
+// right), wide (hidden on a narrow screen), label (head for screen readers only). selected is the key of a row.
+export function Table({ label, list, columns, href, rowKey = (row) => row.id, selected, empty, skeleton = 8 }) {
+  if (list.error && !list.rows) return html`<${ErrorBar} error=${list.error} retry=${list.reload} />`;
+  if (!list.rows) return html`<${Skeleton} rows=${skeleton} />`;
+  const isEmpty = list.rows.length === 0 && !list.more?.hasMore;
+  return html`<div class="list">
+    ${list.error && html`<${ErrorBar} error=${list.error} retry=${list.reload} />`}
+    ${list.arrived > 0 && html`<button type="button" class="arrived" onClick=${list.showArrived}>${list.arrived} new</button>`}
+    ${isEmpty ? empty : html`<table class="table" aria-busy=${list.loading}>
+      <caption class="hidden-label">${label}</caption>
+      <thead><tr>${columns.map((c) => html`<th key=${c.head} scope="col" class=${sizeOf(c)}>
+        <span class=${c.label ? 'hidden-label' : undefined}>${c.head}</span></th>`)}</tr></thead>
+      <tbody data-rows>${list.rows.map((row) => html`<${Row} key=${rowKey(row)} row=${row} columns=${columns}
+        href=${href?.(row)} selected=${selected !== undefined && selected === rowKey(row)} />`)}</tbody>
+    </table>`}
+    <${More} list=${list} />
+  </div>`;
+}
+
+const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'linked', selected && 'selected')}>
+  ${columns.map((c) => html`<td key=${c.head} class=${sizeOf(c)}>
+    ${c.main && href ? html`<a class="row-link" href=${href} aria-current=${selected ? 'true' : undefined}>${c.cell(row)}</a>` : c.cell(row)}
+  </td>`)}
+</tr>`;
+
+const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.main && 'main');
+
+// More has the button for the next page of a list.
+export function More({ list: { more, loadMore, rows } }) {
+  if (!more?.hasMore && !more?.error) return null;
+  return html`<div class="more">
+    ${more.error && html`<${ErrorBar} error=${more.error} />`}
+    <${Button} onClick=${loadMore}>Show more<//>
+    <span class="quiet small">${count(rows.length, 'row')} shown</span>
+  </div>`;
+}

@@ -1,0 +1,123 @@
+package console
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math"
+)
+
+// minContrast is the contrast of readable text (WCAG 2.2, success criterion 1.4.3, level AA). Part of a control needs
+// minControl (1.4.11).
+const (
+	minContrast = 4.5
+	minControl  = 3.0
+)
+
+// color is a colour in sRGB.
+type color [3]uint8
+
+var (
+	black = color{0, 0, 0}
+	white = color{255, 255, 255}
+)
+
+// scheme is the light or the dark appearance. style.css has the same backgrounds.
+type scheme struct {
+	name    string
+	page    color // background of the page
+	surface color // the background with the least contrast that text may have
+	ink     color // the direction in which a colour gains contrast
+}
+
+var schemes = []scheme{
+	{"light", color{0xff, 0xff, 0xff}, color{0xf1, 0xf3, 0xf5}, black},
+	{"dark", color{0x0f, 0x11, 0x14}, color{0x1d, 0x21, 0x26}, white},
+}
+
+// Theme returns a style sheet with the colours made of an accent, "#rrggbb", for the light and the dark scheme:
+//
+//	--accent        fills buttons; --on-accent is the text on it
+//	--accent-hover  fills buttons under the pointer
+//	--accent-text   links, and the selected item
+//	--accent-soft   background of the selected item
+func Theme(accent string) ([]byte, error) {
+	chosen, err := parseColor(accent)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.WriteString("/* Generated from console.accent. */\n")
+	for _, s := range schemes {
+		soft := mix(s.page, chosen, 0.12)
+		fill := s.contrasting(chosen, minControl, s.page)
+		text := s.contrasting(chosen, minContrast, s.surface, soft)
+		on := white
+		if contrast(on, fill) < minContrast {
+			on = black // one of both has a contrast of at least 4.58
+		}
+		away := black // the hover colour moves away from the text on it
+		if on == black {
+			away = white
+		}
+		fmt.Fprintf(&out, "@media (prefers-color-scheme: %s) {\n  :root { --accent: %s; --on-accent: %s; --accent-hover: %s; --accent-text: %s; --accent-soft: %s; }\n}\n",
+			s.name, fill, on, mix(fill, away, 0.12), text, soft)
+	}
+	return out.Bytes(), nil
+}
+
+// contrasting returns c, or the nearest colour on its way to the ink that has this contrast to all backgrounds.
+func (s scheme) contrasting(c color, least float64, backgrounds ...color) color {
+	const steps = 64
+	for i := range steps {
+		mixed, enough := mix(c, s.ink, float64(i)/steps), true
+		for _, b := range backgrounds {
+			enough = enough && contrast(mixed, b) >= least
+		}
+		if enough {
+			return mixed
+		}
+	}
+	return s.ink
+}
+
+// parseColor reads "#rrggbb".
+func parseColor(s string) (c color, err error) {
+	if len(s) != 7 || s[0] != '#' {
+		return c, fmt.Errorf("%.20q is not a colour such as #3b5bdb", s)
+	}
+	if _, err := hex.Decode(c[:], []byte(s[1:])); err != nil {
+		return c, fmt.Errorf("%.20q is not a colour such as #3b5bdb", s)
+	}
+	return c, nil
+}
+
+func (c color) String() string { return "#" + hex.EncodeToString(c[:]) }
+
+// mix returns c with a part of other.
+func mix(c, other color, part float64) (mixed color) {
+	for i := range c {
+		mixed[i] = uint8(math.Round(float64(c[i])*(1-part) + float64(other[i])*part))
+	}
+	return mixed
+}
+
+// contrast is the contrast ratio of two colours, from 1 to 21 (WCAG 2.2).
+func contrast(a, b color) float64 {
+	light, dark := max(a.luminance(), b.luminance()), min(a.luminance(), b.luminance())
+	return (light + 0.05) / (dark + 0.05)
+}
+
+// luminance is the relative luminance, from 0 to 1 (WCAG 2.2).
+func (c color) luminance() float64 {
+	var linear [3]float64
+	for i, v := range c {
+		linear[i] = float64(v) / 255
+		if linear[i] <= 0.04045 {
+			linear[i] /= 12.92
+		} else {
+			linear[i] = math.Pow((linear[i]+0.055)/1.055, 2.4)
+		}
+	}
+	return 0.2126*linear[0] + 0.7152*linear[1] + 0.0722*linear[2]
+}

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var variable = regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`)
+
+func TestThemeIsReadable(t *testing.T) {
+	t.Parallel()
+	for _, accent := range []string{DefaultAccent, "#000000", "#ffffff", "#FFFF00", "#00ff88", "#808080", "#767676", "#ff0000", "#0000ff", "#123456"} {
+		sheet, err := Theme(accent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split(string(sheet), "@media")[1:]
+		for i, s := range schemes {
+			colors := map[string]color{}
+			for _, m := range variable.FindAllStringSubmatch(parts[i], -1) {
+				colors[m[1]], _ = parseColor(m[2])
+			}
+			if len(colors) != 5 || !strings.Contains(parts[i], s.name) {
+				t.Fatalf("%s: the theme is\n%s", accent, sheet)
+			}
+			for _, pair := range []struct {
+				what string
+				a, b color
+				want float64
+			}{
+				{"text on a button", colors["on-accent"], colors["accent"], minContrast},
+				{"text on a button under the pointer", colors["on-accent"], colors["accent-hover"], minContrast},
+				{"a button on the page", colors["accent"], s.page, minControl},
+				{"a link on the page", colors["accent-text"], s.page, minContrast},
+				{"a link on another surface", colors["accent-text"], s.surface, minContrast},
+				{"the selected item", colors["accent-text"], colors["accent-soft"], minContrast},
+			} {
+				if got := contrast(pair.a, pair.b); got < pair.want {
+					t.Errorf("%s, %s: %s has a contrast of %.2f, want at least %.1f", accent, s.name, pair.what, got, pair.want)
+				}
+			}
+		}
+	}
+	if _, err := Theme("blue"); err == nil {
+		t.Error("a word is accepted as a colour")
+	}
+}
+
+// TestContrastOfTheColours reads the colours of style.css, for light and dark.
+func TestContrastOfTheColours(t *testing.T) {
+	t.Parallel()
+	sheet, err := static.ReadFile("static/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	light, dark, found := strings.Cut(string(sheet), "prefers-color-scheme: dark")
+	if !found {
+		t.Fatal("style.css has no dark scheme")
+	}
+	for i, text := range []string{light, dark} {
+		colors := map[string]color{}
+		for _, m := range regexp.MustCompile(`--([a-z0-9-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(text, -1) {
+			if _, known := colors[m[1]]; !known {
+				colors[m[1]], _ = parseColor(m[2])
+			}
+		}
+		if colors["grey-1"] != schemes[i].page || colors["grey-3"] != schemes[i].surface {
+			t.Errorf("%s: theme.go has other backgrounds than style.css", schemes[i].name)
+		}
+		for _, on := range []string{"grey-1", "grey-2", "grey-3"} {
+			for _, name := range []string{"grey-7", "grey-8", "grey-9", "success", "warning", "danger"} {
+				if got := contrast(colors[name], colors[on]); got < minContrast {
+					t.Errorf("%s: %s on %s has a contrast of %.2f", schemes[i].name, name, on, got)
+				}
+			}
+		}
+		for _, name := range []string{"success", "warning", "danger"} {
+			if got := contrast(colors[name], colors[name+"-soft"]); got < minContrast {
+				t.Errorf("%s: %s on %s-soft has a contrast of %.2f", schemes[i].name, name, name, got)
+			}
+			if got := contrast(colors["on-"+name], colors[name]); got < minContrast {
+				t.Errorf("%s: on-%s on %s has a contrast of %.2f", schemes[i].name, name, name, got)
+			}
+		}
+	}
+}

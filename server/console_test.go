@@ -1,0 +1,105 @@
+package server_test
+
+import (
+	"compress/gzip"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/console"
+)
+
+// assetOf matches the paths of assets in the page.
+var assetOf = regexp.MustCompile(`(?:href|src)="(/[^"]+)"`)
+
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	page := f.do(t, call{"GET /console/", "", "", nil}).want(t, 200, "")
+
+	t.Run("every path below it has the page", func(t *testing.T) {
+		t.Parallel()
+		for _, path := range []string{"/console", "/console/subscriptions/", "/console/subscriptions/sub_x", "/console/a%2Fb/?q=1"} {
+			if got := f.do(t, call{"GET " + path, "", "", nil}).want(t, 200, ""); got.body != page.body {
+				t.Errorf("%s has another body", path)
+			}
+		}
+	})
+	t.Run("the page is loaded again each time, and limits what it loads", func(t *testing.T) {
+		t.Parallel()
+		want := map[string]string{
+			"Cache-Control":           "no-cache",
+			"Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+			"X-Frame-Options":         "DENY",
+			"Referrer-Policy":         "no-referrer",
+			"X-Content-Type-Options":  "nosniff",
+			"Content-Type":            "text/html; charset=utf-8",
+		}
+		for name, value := range want {
+			if got := page.Header.Get(name); got != value {
+				t.Errorf("%s: %q, want %q", name, got, value)
+			}
+		}
+	})
+	t.Run("its files are kept for ever, and have their media types", func(t *testing.T) {
+		t.Parallel()
+		found := assetOf.FindAllStringSubmatch(page.body, -1)
+		if len(found) < 10 {
+			t.Fatalf("the page has only %d files", len(found))
+		}
+		for _, m := range found {
+			got := f.do(t, call{"GET " + m[1], "", "", nil}).want(t, 200, "")
+			if kept := got.Header.Get("Cache-Control"); kept != "public, max-age=31536000, immutable" {
+				t.Errorf("%s: Cache-Control: %q", m[1], kept)
+			}
+			if mediaType := got.Header.Get("Content-Type"); !strings.HasPrefix(mediaType, "text/") && mediaType != "image/svg+xml" {
+				t.Errorf("%s: Content-Type: %q", m[1], mediaType)
+			}
+		}
+	})
+	t.Run("a file is compressed for a client that accepts gzip", func(t *testing.T) {
+		t.Parallel()
+		got := f.do(t, call{"GET /console/", "", "", []string{"Accept-Encoding", "gzip, deflate, br"}}).want(t, 200, "")
+		if encoding := got.Header.Get("Content-Encoding"); encoding != "gzip" {
+			t.Fatalf("Content-Encoding: %q", encoding)
+		}
+		r, err := gzip.NewReader(strings.NewReader(got.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(r); err != nil || string(body) != page.body {
+			t.Errorf("another body: %v", err)
+		}
+	})
+	t.Run("an unknown file is missing, and other methods are refused", func(t *testing.T) {
+		t.Parallel()
+		f.do(t, call{"GET /console/static/0123456789abcdef/app.js", "", "", nil}).want(t, 404, "not_found")
+		f.do(t, call{"GET /console/static/", "", "", nil}).want(t, 404, "not_found")
+		got := f.do(t, call{"POST /console/subscriptions/", "", "", nil}).want(t, 405, "method_not_allowed")
+		if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
+			t.Errorf("Allow: %q", allow)
+		}
+	})
+}
+
+func TestConsoleOptions(t *testing.T) {
+	t.Parallel()
+	t.Run("without a console, its paths are missing", func(t *testing.T) {
+		t.Parallel()
+		f := start(t, func(o *server.Options) { o.Console = nil })
+		f.do(t, call{"GET /console/", "", "", nil}).want(t, 404, "not_found")
+		f.do(t, call{"GET /console/subscriptions/", "", "", nil}).want(t, 404, "not_found")
+	})
+	t.Run("pages of other origins may show it in a frame if a setting names them", func(t *testing.T) {
+		t.Parallel()
+		f := start(t, func(o *server.Options) {
+			o.Console, _ = console.New(console.Options{FrameAncestors: []string{"https://app.example.com"}})
+		})
+		header := f.do(t, call{"GET /console/", "", "", nil}).want(t, 200, "").Header
+		if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'self' https://app.example.com;") || header.Get("X-Frame-Options") != "" {
+			t.Errorf("headers: %v", header)
+		}
+	})
+}

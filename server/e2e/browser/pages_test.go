@@ -1,0 +1,48 @@
+package browser
+
+import (
+	"net/http"
+	"testing"
+)
+
+// pages lists every page in every state that TestPages looks at. Add a row for each page that you build, and one for each of its
+// states: full, empty, error, long text.
+func pages(w *world) []pageRow {
+	return []pageRow{
+		{"docs", "/docs/", "", "Keyhook documents"},
+		{"docs-operating", "/docs/operating/", "", "Operate Keyhook"}, // long, with tables and code
+		{"docs-receiving", "/docs/receiving/", "", "Receive webhooks"},
+		{"sign-in", "/console/", "", "Sign in"},
+		{"subscriptions", "/console/subscriptions/", w.acme.token, "Orders to the warehouse"},
+		{"subscriptions-empty", "/console/subscriptions/", w.empty.token, "No subscription yet"},
+		{"subscriptions-long", "/console/subscriptions/", w.hostile.token, nasty},
+	}
+}
+
+// pageRow is a page in one state.
+type pageRow struct {
+	name  string // of the screenshots, without spaces
+	path  string
+	token string // the access token of who looks; empty: nobody has signed in
+	text  string // a text that the page shows in this state
+}
+
+// TestPages looks at each page in light and dark and on a phone.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, row := range pages(w) {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := open(t, w.base)
+			if row.token != "" {
+				p.signIn(row.token)
+			} else {
+				p.allow(http.StatusUnauthorized, "/api/v1/session/") // the console asks who has signed in
+			}
+			p.visit(row.path)
+			p.expect(row.text)
+			p.look(row.name)
+		})
+	}
+}

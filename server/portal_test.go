@@ -1,0 +1,213 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const linkStart = "https://keys.example.com/keyhook/console/#link="
+
+// startPortal starts a server that browsers reach at an address of its own, with an organization.
+func startPortal(t *testing.T) (f *testServer, owner access.Principal) {
+	t.Helper()
+	f = start(t, measured, func(o *server.Options) {
+		o.ConsoleURL, o.Tester = "https://keys.example.com/keyhook/", ownTester{o.Store}
+	})
+	owner, _ = storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	return f, owner
+}
+
+// ownTester sends nothing. Like the dispatcher, it finds subscriptions of the given organization only.
+type ownTester struct{ store server.Store }
+
+func (o ownTester) Test(ctx context.Context, organization int64, subscription string) (webhook.Attempt, error) {
+	_, err := o.store.Subscription(ctx, organization, subscription)
+	return webhook.Attempt{}, err
+}
+
+// portalLink creates a portal link and returns its secret.
+func (f *testServer) portalLink(t testing.TB, organization, body string) string {
+	t.Helper()
+	made := f.do(t, call{"POST /api/v1/organizations/" + organization + "/portal-links/", operator, body, nil}).want(t, http.StatusCreated, "")
+	secret, found := strings.CutPrefix(made.field("url"), linkStart)
+	if !found || made.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("headers %v, body %s", made.Header, made.body)
+	}
+	return secret
+}
+
+// signInToPortal returns a browser with a portal session.
+func (f *testServer) signInToPortal(t testing.TB, organization, body string) browser {
+	t.Helper()
+	b := newBrowser(t, f.url)
+	b.do(t, "POST "+sessionPath, `{"link":"`+f.portalLink(t, organization, body)+`"}`).want(t, http.StatusCreated, "")
+	return b
+}
+
+func TestPortal(t *testing.T) {
+	t.Parallel()
+	f, owner := startPortal(t)
+	home := owner.Home.ID
+
+	t.Run("signs in once, as the service account limited to the role", func(t *testing.T) {
+		secret := f.portalLink(t, home, `{"role":"member","expires_in":600,"return_url":"https://shop.example/settings?tab=1"}`)
+		b := newBrowser(t, f.url)
+		created := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, http.StatusCreated, "")
+		var body struct {
+			Kind         string
+			Portal       struct{ Role, ReturnURL string }
+			User         struct{ Kind string }
+			Organization struct{ ID string }
+			Permissions  []string
+		}
+		if err := json.Unmarshal([]byte(strings.Replace(created.body, "return_url", "ReturnURL", 1)), &body); err != nil {
+			t.Fatal(err)
+		}
+		if body.Kind != "portal" || body.Portal.Role != "member" || body.Portal.ReturnURL != "https://shop.example/settings?tab=1" ||
+			body.User.Kind != "service" || body.Organization.ID != home || strings.Contains(strings.Join(body.Permissions, " "), "write") {
+			t.Errorf("the session is %s", created.body)
+		}
+		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != created.body {
+			t.Errorf("then %s", again.body)
+		}
+		newBrowser(t, f.url).do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, 401, "invalid_link")
+		b.do(t, "GET /api/v1/events/", "").want(t, 200, "")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"events:read"}`).want(t, 403, "permission_denied")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", home).want(t, 200, "")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
+		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
+		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+		if strings.Contains(f.log.String(), secret) {
+			t.Error("the log shows the secret")
+		}
+	})
+	t.Run("is named in the audit log as what did it", func(t *testing.T) {
+		b := f.signInToPortal(t, home, "")
+		key := b.do(t, "POST /api/v1/api-keys/", `{"name":"mine","scope":"events:read platform:read"}`).want(t, 201, "")
+		if key.field("scope") != "events:read" {
+			t.Errorf("the key is %s", key.body)
+		}
+		log := b.do(t, "GET /api/v1/audit-events/?limit=3", "").want(t, 200, "").body
+		for _, want := range []string{
+			`"type":"api_key_created","actor":{"type":"portal","id":"ses_`, `"name":"Portal (owner)"`, `"type":"session_started","actor":{"type":"portal"`,
+			`"type":"portal_link_created","actor":{"type":"user","id":"` + storagetest.Operator(t, f.store).User.ID, `"link_id":"lnk_`,
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("no %s in %s", want, log)
+			}
+		}
+		_, rest, _ := strings.Cut(log, `"actor":{"type":"portal","id":"`)
+		of := b.do(t, "GET /api/v1/audit-events/?actor="+rest[:30], "").want(t, 200, "").body
+		if strings.Count(of, `"actor":`) != 2 || strings.Contains(log+of, "ksl_") {
+			t.Errorf("of the session: %s", of)
+		}
+	})
+	t.Run("is found by the external id of the organization, and needs no body", func(t *testing.T) {
+		f.do(t, call{"PUT /api/v1/organizations/customer-42/", operator, `{"name":"C","plan":"growth"}`, nil}).want(t, 201, "")
+		got := f.signInToPortal(t, "customer-42", "").do(t, "GET "+sessionPath, "")
+		if !strings.Contains(got.body, `"portal":{"role":"owner","return_url":null}`) {
+			t.Errorf("the session is %s", got.body)
+		}
+	})
+	for name, tt := range map[string]struct {
+		body, code, field string
+		status            int
+	}{
+		"a role that does not exist":  {`{"role":"nobody"}`, "validation_failed", "role: unknown_role", 422},
+		"a role about the instance":   {`{"role":"operator"}`, "validation_failed", "role: role_not_allowed", 422},
+		"too short a life":            {`{"expires_in":59}`, "validation_failed", "expires_in: out_of_range", 422},
+		"too long a life":             {`{"expires_in":86401}`, "validation_failed", "expires_in: out_of_range", 422},
+		"a script to return to":       {`{"return_url":"javascript:alert(1)"}`, "validation_failed", "return_url: invalid", 422},
+		"a path to return to":         {`{"return_url":"/settings"}`, "validation_failed", "return_url: invalid", 422},
+		"a password in the return":    {`{"return_url":"https://a:b@shop.example/"}`, "validation_failed", "return_url: invalid", 422},
+		"an unknown field":            {`{"user":"x"}`, "validation_failed", "user: unknown_field", 422},
+		"no host to return to":        {`{"return_url":"https:///x"}`, "validation_failed", "return_url: invalid", 422},
+		"a line break in the return":  {`{"return_url":"https://shop.example/\n"}`, "validation_failed", "", 422},
+		"a body that is not an array": {`[]`, "", "", 400},
+	} {
+		t.Run("is not created with "+name, func(t *testing.T) {
+			got := f.do(t, call{"POST /api/v1/organizations/" + home + "/portal-links/", operator, tt.body, nil}).want(t, tt.status, tt.code)
+			if tt.field != "" && strings.Join(got.fields(), " ") != tt.field {
+				t.Errorf("fields %q", got.fields())
+			}
+		})
+	}
+	t.Run("is not started by another site", func(t *testing.T) {
+		secret := f.portalLink(t, home, "")
+		b := newBrowser(t, f.url)
+		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`, "Sec-Fetch-Site", "cross-site").want(t, 403, "cross_origin")
+		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, 201, "")
+	})
+}
+
+// TestPortalReachesNothingElse walks the table of routes with the widest portal session.
+func TestPortalReachesNothingElse(t *testing.T) {
+	t.Parallel()
+	f, owner := startPortal(t)
+	b := f.signInToPortal(t, owner.Home.ID, `{"role":"owner"}`)
+	neighbour, _ := storagetest.Organization(t, f.store, "neighbour", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, f.store, neighbour, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.store, neighbour, "https://neighbour.example/hook")
+	event := storagetest.Publish(t, f.store, neighbour, "order.paid")
+	foreign := []string{key.ID, sub.ID, event.ID, neighbour.Home.ID, neighbour.User.ID, neighbour.User.Email, "neighbour", "Default", "operator-"}
+	ofNeighbour := strings.NewReplacer("{user_id}", neighbour.User.ID, "{token_id}", neighbour.Token.ID, "{attempt_id}",
+		"att_01h455vb4pex5vsknk084sn02q", "{name}", "operator", "{key}", "platform:read", "{dialect}", "forward")
+	ids := func(pattern string) string {
+		id := neighbour.Home.ID
+		switch {
+		case strings.Contains(pattern, "/api-keys/"):
+			id = key.ID
+		case strings.Contains(pattern, "/subscriptions/"):
+			id = sub.ID
+		case strings.Contains(pattern, "/events/"):
+			id = event.ID
+		case strings.Contains(pattern, "/users/"):
+			id = neighbour.User.ID
+		}
+		return ofNeighbour.Replace(strings.ReplaceAll(pattern, "{id}", id))
+	}
+	for _, r := range f.server.Routes() {
+		if r.Open || r.Proxied || line(r) == "DELETE "+sessionPath {
+			continue
+		}
+		t.Run(line(r), func(t *testing.T) {
+			body := ""
+			if r.Body > 0 {
+				body = "{}"
+			}
+			forbidden := strings.Contains(strings.Join(r.Permissions, " "), "platform:")
+			queries := []string{"", "X-Organization-Id"}
+			for _, parameter := range r.Parameters {
+				if parameter == "organization" {
+					queries = append(queries, "?organization=all")
+				}
+			}
+			for _, q := range queries {
+				path, header := ids(r.Pattern), []string{"X-Forwarded-For", "192.0.2.1"}
+				if q == "X-Organization-Id" {
+					header = append(header, q, neighbour.Home.ID)
+				} else {
+					path += q
+				}
+				got := b.do(t, r.Method+" "+path, body, header...)
+				refused := got.StatusCode == http.StatusForbidden || got.StatusCode == http.StatusNotFound
+				if (forbidden || q != "" || strings.Contains(r.Pattern, "{")) && !refused {
+					t.Errorf("%s %s: status %d: %s", r.Method, path, got.StatusCode, got.body)
+				}
+				for _, text := range foreign {
+					if strings.Contains(got.body, text) && !strings.Contains(path, text) {
+						t.Errorf("%s %s shows %s: %s", r.Method, path, text, got.body)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/search"
+)
+
+// searchStore is the part of the store that the search endpoint uses.
+type searchStore interface {
+	// Search finds what by may read by a text, the best first.
+	Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error)
+}
+
+// searches is the endpoint that finds anything by an id, a prefix or a name.
+type searches struct{ store searchStore }
+
+type searchBody struct {
+	Data []foundBody `json:"data"`
+}
+
+type foundBody struct {
+	Type             string  `json:"type"`
+	ID               string  `json:"id"`
+	ParentID         *string `json:"parent_id"`
+	Title            string  `json:"title"`
+	Detail           string  `json:"detail"`
+	OrganizationID   *string `json:"organization_id"`
+	OrganizationName *string `json:"organization_name"`
+}
+
+func (h searches) find(x *exchange) error {
+	text, present := x.query.Value("q")
+	if !present {
+		x.query.Refuse("q", "is required: an id, a prefix, an external id, or the beginning of a name")
+	}
+	if err := x.query.Err(); err != nil {
+		return err
+	}
+	found, err := h.store.Search(x.request.Context(), x.Principal, text)
+	if err != nil {
+		return err
+	}
+	body := searchBody{[]foundBody{}}
+	for _, f := range found {
+		body.Data = append(body.Data, foundBody{f.Type, f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationName})
+	}
+	return x.ok(body)
+}

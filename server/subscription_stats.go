@@ -1,0 +1,69 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	maxSeries = 200 // subscriptions
+	// maxSeriesMinutes is the most minutes of all series together: 200 subscriptions for 2 days, or 50 for 8. If each minute has
+	// attempts, the read takes half a second.
+	maxSeriesMinutes = maxSeries * 2 * 24 * 60
+)
+
+// sparklineLimits allow few points for each subscription, because many subscriptions share a response.
+var sparklineLimits = pointLimits{100, 100}
+
+type subscriptionStatsBody struct {
+	Since timestamp                `json:"since"`
+	Until timestamp                `json:"until"`
+	Step  int64                    `json:"step"` // seconds
+	Data  []subscriptionSeriesBody `json:"data"`
+}
+
+// subscriptionSeriesBody has one number for each step, oldest first.
+type subscriptionSeriesBody struct {
+	SubscriptionID string  `json:"subscription_id"`
+	Succeeded      []int64 `json:"succeeded"`
+	Failed         []int64 `json:"failed"`
+}
+
+// readSubscriptions responds with the series of several subscriptions, so that a list can show a chart in each row.
+func (h stats) readSubscriptions(x *exchange) error {
+	ids := x.subscriptionIDs()
+	p, err := x.period(sparklineLimits)
+	if err != nil {
+		return err
+	}
+	if minutes := int64(len(ids)) * (p.until - p.since); minutes > maxSeriesMinutes {
+		x.query.Refuse("since", fmt.Sprintf(
+			"and until are too far apart for %d subscriptions: at most %d days are allowed", len(ids), maxSeriesMinutes/int64(len(ids))/(24*60)))
+		return x.query.Err()
+	}
+	found, err := h.store.SubscriptionSeries(x.request.Context(), x.organization(), ids, p.since, p.until, p.step)
+	if err != nil {
+		return err
+	}
+	body := subscriptionStatsBody{minuteAt(p.since), minuteAt(p.until), 60 * p.step, []subscriptionSeriesBody{}}
+	for _, s := range found {
+		body.Data = append(body.Data, subscriptionSeriesBody(s))
+	}
+	return x.ok(body)
+}
+
+// subscriptionIDs reads the ids of subscriptions, without repetitions.
+func (x *exchange) subscriptionIDs() (ids []string) {
+	text, _ := x.query.Value("subscription_id")
+	for id := range strings.SplitSeq(text, ",") {
+		if !subscriptionID.Valid(id) || len(ids) == maxSeries {
+			x.query.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids of subscriptions, separated by commas", maxSeries))
+			return nil
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,126 @@
+package directory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// maxLinks is how many unused portal links an organization may have. One more replaces the oldest.
+const maxLinks = 1_000
+
+// refusedLink has the texts for a link whose token or user is refused. A link that was used or has expired is unknown.
+var refusedLink = refusals{"token", "sign-in link", "The user of this sign-in link", "user_inactive"}
+
+// CreatePortalLink creates a link that signs in once to the console of an organization, as its service account limited to a role. It
+// creates the service account if there is none. Faults: NotFound for the organization; Invalid if the role is unknown or has
+// permissions about the whole instance; Conflict if the organization is closed or its service account is inactive; Forbidden if the
+// session would have more permissions than by.
+func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.SignInLink, err error) {
+		o, err := openOrganization(t, organization)
+		if err != nil {
+			return made, err
+		}
+		role, err := portalRole(t, l.Role)
+		if err != nil {
+			return made, err
+		}
+		service, err := serviceOwner(t, o.RowID)
+		if err != nil {
+			return made, err
+		}
+		if err := mayGrant(t, by, inPortal(effective(service.Role), role), o.RowID != by.Authority.Home); err != nil {
+			return made, err
+		}
+		user, err := d.makeOwner(t, by, o.RowID, service)
+		if err != nil {
+			return made, err
+		}
+		if err := dropOldestLinks(t, user); err != nil {
+			return made, err
+		}
+		if made, err = insertLink(t, l.Credential, t.Now()+l.Life.Milliseconds(), newSession{
+			Kind: access.PortalSession, User: user, Organization: o.RowID, Role: &role.RowID, ReturnURL: l.ReturnURL,
+		}); err != nil {
+			return made, err
+		}
+		return made, d.hooks.Audit(t, by, o.RowID, access.PortalLinkCreated, Target{Type: "portal_link", ID: made.ID}, map[string]any{
+			"organization_id": o.ID, "role": role.Name, "expires_at": timeText(&made.ExpiresAt), "return_url": l.ReturnURL,
+		})
+	})
+}
+
+// portalRole returns the role that limits a portal session. Faults: Invalid.
+func portalRole(t *sqlite.Tx, name string) (access.Role, error) {
+	role, err := roleNamed(t, name)
+	if err != nil {
+		return role, unknownField(err, "role", "role")
+	}
+	for _, key := range role.Permissions.Keys() {
+		if access.IsPlatform(key) {
+			return role, fault.Fields([]fault.Field{{
+				Field: "role", Code: "role_not_allowed",
+				Message: "This role has the permission " + key + ", which no customer may have; name a role without permissions that begin with platform:.",
+			}})
+		}
+	}
+	return role, nil
+}
+
+// dropOldestLinks makes room for one more portal link of a service account.
+func dropOldestLinks(t *sqlite.Tx, user int64) error {
+	_, err := t.Exec(`
+		DELETE FROM sign_in_links WHERE id IN (
+			SELECT id FROM sign_in_links WHERE user_id = ? ORDER BY id DESC LIMIT -1 OFFSET ?)`, user, maxLinks-1)
+	return err
+}
+
+// insertLink inserts a link that starts a session.
+func insertLink(t *sqlite.Tx, c access.Credential, expiresAt int64, s newSession) (access.SignInLink, error) {
+	made, digest := access.SignInLink{ID: publicid.New(access.LinkID), ExpiresAt: expiresAt}, c.Digest()
+	_, err := t.Insert(`
+		INSERT INTO sign_in_links (public_id, kind, user_id, organization_id, token_id, role_id, return_url, digest, created_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		made.ID, s.Kind, s.User, s.Organization, s.Token, s.Role, s.ReturnURL, digest[:], t.Now(), expiresAt)
+	return made, err
+}
+
+// PrincipalByLink returns the principal of the session that a sign-in link would start at this moment. The session has no id yet.
+// It reads the file: a link is used once. Faults: Unauthenticated. The code is invalid_key if the link is unknown, was used or
+// has expired. Otherwise it is a code of PrincipalByToken.
+func (d *Directory) PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error) {
+	p, err := d.readCredential(ctx, linkPrincipal, digest, refusedLink)
+	switch {
+	case err != nil:
+		return access.Principal{}, err
+	case isOver(p.Session):
+		return access.Principal{}, refusedLink.invalid()
+	}
+	return p.Principal, nil
+}
+
+// UseLink starts the session of a link, and deletes the link. p is its PrincipalByLink. Faults: Unauthenticated with the code
+// invalid_key if the link was used meanwhile.
+func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.Actor, link, cookie access.Credential) (access.Session, error) {
+	digest := link.Digest()
+	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (made access.Session, err error) {
+		var found newSession
+		if err := t.Get(&found, `
+			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,
+			digest[:], t.Now()); errors.Is(err, sql.ErrNoRows) {
+			return made, refusedLink.invalid()
+		} else if err != nil {
+			return made, err
+		}
+		if _, err := t.Exec("DELETE FROM sign_in_links WHERE digest = ?", digest[:]); err != nil {
+			return made, err
+		}
+		return d.startSession(t, p, by, cookie, found)
+	})
+}

@@ -1,0 +1,187 @@
+// Package search owns the search for things by id, external id, prefix or name: which lookups a caller may make, and which of the
+// found things come first. It knows no table: the owners of the tables list the lookups.
+package search
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+)
+
+// Most is how many things a search finds.
+const Most = 20
+
+// The types of things, in the order in which a response lists them.
+const (
+	Organization = "organization"
+	User         = "user"
+	Subscription = "subscription"
+	Event        = "event"
+	Attempt      = "attempt"
+	APIKey       = "api_key"
+	AccessToken  = "access_token"
+	AuditEvent   = "audit_event"
+	Plan         = "plan"
+	Role         = "role"
+	Permission   = "permission"
+)
+
+// By is the part of a thing with which a lookup compares the text.
+type By uint8
+
+// The parts of things.
+const (
+	ByID     By = iota // the text has the form of the public id of Lookup.ID
+	ByText             // the whole text: an external id, or an idempotency key
+	ByStart            // the text is the beginning of a name, an e-mail address or a host
+	ByPrefix           // the text has the form of the prefix of an API key or an access token
+)
+
+// Reach says for which callers a lookup is: those who may read all organizations, the others, or both.
+type Reach uint8
+
+// The reaches. A lookup for both has the condition "?3 IN (0, organization_id)".
+const (
+	Both Reach = iota
+	Everywhere
+	Inside
+)
+
+// Lookup is one statement of a search. Its columns are those of Found. Its parameters are:
+//
+//	?1  the text; of ByPrefix, as lists show a prefix
+//	?2  the end of the texts that begin with ?1, exclusive
+//	?3  the organization of the caller; 0 for a caller who may read all
+//	?4  the most rows
+//	?5  the row id in the public id
+//	?6  the time in the public id
+//	?7  the event types that the caller may not read, as a JSON array
+//	?8  the text in lower case, without the scheme of a URL
+//	?9  the end of the texts that begin with ?8, exclusive
+type Lookup struct {
+	Type  string
+	Needs string // the permission to read such things
+	By    By
+	ID    access.IDType // of ByID; also of things whose public ids are computed
+	Reach Reach
+	SQL   string
+}
+
+// Query is a search of one caller.
+type Query struct {
+	Text         string // as the caller wrote it
+	Organization int64  // in which the caller acts
+	Can          func(permission string) bool
+	HiddenTypes  string // the event types that the caller may not read, as a JSON array
+	IDs          publicid.Maker
+}
+
+// everywhere reports whether the caller may read all organizations.
+func (q Query) everywhere() bool { return q.Can(access.PlatformRead) }
+
+// Run makes the lookups that the caller may make, and returns what they find, the best first. A text that nothing can have finds
+// nothing. It reads a few rows of an index for each lookup. The caller has the turn of the organization.
+func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]Found, error) {
+	t, ok := parse(q.Text)
+	if !ok {
+		return []Found{}, nil
+	}
+	args := q.arguments(t)
+	var ranked ranking
+	for _, l := range lookups {
+		if !q.Can(l.Needs) || !l.fits(t) || l.Reach == Everywhere && !q.everywhere() || l.Reach == Inside && q.everywhere() {
+			continue
+		}
+		args[0] = t.text
+		if l.By == ByPrefix {
+			args[0] = t.prefix
+		}
+		var found []Found
+		if err := logs.List(ctx, &found, l.SQL, args[:]...); err != nil {
+			return nil, err
+		}
+		now := time.Now().UnixMilli()
+		for i := range found {
+			found[i].complete(l, q.IDs, now)
+		}
+		ranked.add(l, t, found)
+	}
+	return ranked.best(), nil
+}
+
+// fits reports whether the lookup can find a thing by the text. No name or external id has the form of an id.
+func (l Lookup) fits(t text) bool {
+	switch {
+	case t.id != "":
+		return l.By == ByID && l.ID == t.id
+	case l.By == ByPrefix:
+		return t.prefix != ""
+	}
+	return l.By != ByID
+}
+
+// arguments returns the parameters of lookups. The first differs between lookups.
+func (q Query) arguments(t text) (args [9]any) {
+	organization := q.Organization
+	if q.everywhere() {
+		organization = 0
+	}
+	row, at, _ := q.IDs.Row(t.id, t.text)
+	return [9]any{t.text, t.text + lastCharacter, organization, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
+}
+
+// lastCharacter ends a range of texts. It comes after every character of a name.
+const lastCharacter = "\U0010ffff"
+
+// ranking collects what lookups find.
+type ranking struct {
+	exact   []Found
+	similar [][]Found // of each lookup
+}
+
+// add adds what a lookup has found. A thing that has the text as its name is exact too.
+func (r *ranking) add(l Lookup, t text, found []Found) {
+	if l.By != ByStart {
+		r.exact = append(r.exact, found...)
+		return
+	}
+	var similar []Found
+	for _, f := range found {
+		if strings.EqualFold(f.Title, t.text) {
+			r.exact = append(r.exact, f)
+		} else {
+			similar = append(similar, f)
+		}
+	}
+	r.similar = append(r.similar, similar)
+}
+
+// best returns at most Most things: first the exact ones, then some of each lookup, in the order of types.
+func (r *ranking) best() []Found {
+	best := []Found{}
+	add := func(f Found) {
+		known := slices.ContainsFunc(best, func(other Found) bool { return f.Type == other.Type && f.ID == other.ID })
+		if !known && len(best) < Most {
+			best = append(best, f)
+		}
+	}
+	for _, f := range r.exact {
+		add(f)
+	}
+	exact := len(best)
+	for at := range Most {
+		for _, found := range r.similar {
+			if at < len(found) {
+				add(found[at])
+			}
+		}
+	}
+	slices.SortStableFunc(best[:exact], byType)
+	slices.SortStableFunc(best[exact:], byType)
+	return best
+}
