@@ -59,10 +59,10 @@ const maxDirectBody = 8 << 10
 // isSimple reports whether Direct makes a request itself: a POST with a short body to a host in ASCII without a zone.
 func isSimple(r *http.Request) bool {
 	hasBody := r.Body != nil && r.Body != http.NoBody
-	return r.Method == http.MethodPost && (r.URL.Scheme == "https" || r.URL.Scheme == "http") && hasBody == (r.ContentLength > 0) &&
-		r.ContentLength <= maxDirectBody &&
-		len(r.TransferEncoding) == 0 && len(r.Trailer) == 0 && r.Header["Expect"] == nil &&
-		r.Host != "" && httpguts.ValidHostHeader(r.Host) && !strings.Contains(r.Host, "%")
+	return r.Method == http.MethodPost && (r.URL.Scheme == "https" || r.URL.Scheme == "http") &&
+		r.Host != "" && httpguts.ValidHostHeader(r.Host) && !strings.Contains(r.Host, "%") &&
+		hasBody == (r.ContentLength > 0) && r.ContentLength <= maxDirectBody &&
+		len(r.TransferEncoding) == 0 && len(r.Trailer) == 0 && r.Header["Expect"] == nil
 }
 
 // connect returns an idle connection that is still open, or a new one.
