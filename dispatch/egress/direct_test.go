@@ -193,15 +193,17 @@ func (c *closable) Close() error {
 	return nil
 }
 
+// respond sends the same response to each request. open says whether the receiver then waits for another request.
+func respond(text string, open bool) func(net.Conn, *http.Request) bool {
+	return func(c net.Conn, r *http.Request) bool {
+		io.Copy(io.Discard, r.Body)
+		_, err := io.WriteString(c, text)
+		return open && err == nil
+	}
+}
+
 func TestDirectReuse(t *testing.T) {
 	t.Parallel()
-	respond := func(text string, open bool) func(net.Conn, *http.Request) bool {
-		return func(c net.Conn, r *http.Request) bool {
-			io.Copy(io.Discard, r.Body)
-			_, err := io.WriteString(c, text)
-			return open && err == nil
-		}
-	}
 	for name, c := range map[string]struct {
 		text  string
 		open  bool // the receiver waits for another request
@@ -280,6 +282,11 @@ func TestDirectReuse(t *testing.T) {
 			checkPosts(t, d, s, 3, 1)
 		}
 	})
+
+}
+
+func TestDirectIdleLimits(t *testing.T) {
+	t.Parallel()
 
 	t.Run("of too many idle connections to a host, one is closed", func(t *testing.T) {
 		t.Parallel()
