@@ -3,6 +3,24 @@
 // the page shows: nobody without it loads the module. A page that is not here does not exist yet.
 export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', from: () => import('./pages/subscriptions.js'), page: 'Subscriptions', needs: 'webhooks:read', nav: ['', 'subscriptions'] },
+  { path: '/subscriptions/new/', title: 'New subscription', from: () => import('./pages/subscription_new.js'), page: 'SubscriptionNew', needs: 'webhooks:write' },
+  { path: '/subscriptions/{id}/', title: 'Subscription', from: () => import('./pages/subscription.js'), page: 'Subscription', needs: 'webhooks:read' },
+  { path: '/events/', title: 'Events', from: () => import('./pages/events.js'), page: 'Events', needs: 'events:read', nav: ['', 'events'] },
+  { path: '/events/new/', title: 'Publish an event', from: () => import('./pages/event_new.js'), page: 'EventNew', needs: 'events:write' },
+  { path: '/events/{id}/', title: 'Event', from: () => import('./pages/event.js'), page: 'Event', needs: 'events:read' },
+  { path: '/keys/', title: 'API keys', from: () => import('./pages/keys.js'), page: 'Keys', needs: 'api_keys:read', nav: ['', 'keys'] },
+  { path: '/keys/new/', title: 'New API key', from: () => import('./pages/key_new.js'), page: 'NewKey', needs: 'api_keys:write' },
+  { path: '/keys/explain/', title: 'Explain a request', from: () => import('./pages/explain.js'), page: 'ExplainRequest', needs: 'api_keys:read' },
+  { path: '/keys/{id}/', title: 'API key', from: () => import('./pages/key.js'), page: 'Key', needs: 'api_keys:read' },
+  { path: '/audit/', title: 'Audit log', from: () => import('./pages/audit.js'), page: 'Audit', needs: 'audit:read', nav: ['', 'audit'] },
+  { path: '/organizations/', title: 'Organizations', from: () => import('./pages/organizations.js'), page: 'Organizations', needs: 'platform:read', nav: ['Operator', 'organizations'] },
+  { path: '/organizations/{id}/', title: 'Organization', from: () => import('./pages/organization.js'), page: 'Organization', needs: 'platform:read' },
+  { path: '/plans/', title: 'Plans', from: () => import('./pages/plans.js'), page: 'Plans', needs: 'platform:read', nav: ['Operator', 'plans'] },
+  { path: '/plans/{name}/', title: 'Plan', from: () => import('./pages/plans.js'), page: 'Plan', needs: 'platform:read' },
+  { path: '/roles/', title: 'Roles', from: () => import('./pages/roles.js'), page: 'Roles', needs: 'platform:read', nav: ['Operator', 'roles'] },
+  { path: '/roles/{name}/', title: 'Role', from: () => import('./pages/roles.js'), page: 'Role', needs: 'platform:read' },
+  { path: '/permissions/', title: 'Permissions', from: () => import('./pages/permissions.js'), page: 'Permissions', needs: 'platform:read', nav: ['Operator', 'lock'] },
+  { path: '/permissions/{permission}/', title: 'Permission', from: () => import('./pages/permissions.js'), page: 'Permission', needs: 'platform:read' },
 ];
 
 // first is the page that opens at the root of the console if there is no overview.

@@ -12,8 +12,9 @@ const height = 200, left = 40, right = 52, top = 8, bottom = 24;
 const inner = height - top - bottom;
 const compact = new Intl.NumberFormat('en', { notation: 'compact' });
 
-// Chart shows the response of /webhooks/stats/. Its head has the values of the step under the pointer; arrow keys move too.
-export function Chart({ stats, label = 'Attempts over time' }) {
+// Chart shows the response of /webhooks/stats/. Its head has the values of the step under the pointer; arrow keys move too. aside
+// is at the end of its head, such as a choice of the period.
+export function Chart({ stats, label = 'Attempts over time', aside }) {
   const box = useRef(null);
   const [width, setWidth] = useState(0);
   const [pointed, setPointed] = useState(null);
@@ -44,7 +45,7 @@ export function Chart({ stats, label = 'Attempts over time' }) {
   };
   return html`<figure class="chart">
     <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : 'In total'} counts=${point || stats.totals} />`
-      : html`<span> </span>`}</figcaption>
+      : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
       onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
       ${drawing}
