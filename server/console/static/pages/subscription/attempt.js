@@ -52,14 +52,15 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
     ${data && html`
       <div class="row spread">
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
-        <div class="row">${can('webhooks:write') && html`<${Button} icon="reload" onError=${setRefused}
-          onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`}
+        <div class="row">${can('webhooks:write') && (attempt.trigger === 'test'
+          ? html`<${Button} icon="send" onError=${setRefused} onClick=${actions.test}>Send test again<//>`
+          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`)}
           <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
       </div>
       <${ErrorBar} error=${refused} />
       ${told && html`<${Bar} tone="success" title="A new delivery of the event was created"><p>${subscription.blocked_by
         ? 'It waits, because nothing is sent to the subscription now.' : 'Its attempt appears in the list.'}</p><//>`}
-      <${Verdict} ...${{ attempt, verdict, subscription, actions, changed, setRefused }} />
+      <${Verdict} ...${{ attempt, verdict, subscription, changed }} />
       <${Facts} items=${[
         ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
         ['Attempt', html`<${Id} value=${attempt.id} />`],
@@ -89,13 +90,13 @@ async function explain(attempt, signal) {
   }
 }
 
-function Verdict({ attempt, verdict, subscription, actions, changed, setRefused }) {
+function Verdict({ attempt, verdict, subscription, changed }) {
   const [tone, title] = verdicts[verdict?.verdict] ?? [];
   if (!title || (verdict.verdict === 'delivered' && attempt.outcome === 'succeeded')) return null;
-  const isTest = verdict.action === 'test';
+  const isTest = attempt.trigger === 'test';
   const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
-  const mend = isTest ? can('webhooks:write') && html`<${Button} onClick=${actions.test} onError=${setRefused}>Send test again<//>`
-    : verdict.action !== 'redeliver' && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`; // the head of the panel redelivers
+  const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
+  const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
   return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${verdict.detail} /></p><//>`;
 }
 
