@@ -180,6 +180,12 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", query, got, want)
 		}
 	}
+	for query, want := range map[string]bool{"": true, "?audit_events=true": true, "?audit_events=false": false} {
+		if got := len(f.list(t, as, "/api/v1/events/"+query).Data) > 0; got != want {
+			t.Errorf("the list of events%s has audit events: %t", query, got)
+		}
+	}
+	f.do(t, call{"GET /api/v1/events/?audit_events=no", as, "", nil}).want(t, 400, "invalid_parameter")
 	entry := "GET /api/v1/audit-events/" + event["id"].(string) + "/"
 	if got := f.do(t, call{entry, as, "", nil}).want(t, 200, ""); got.field("type") != "api_key_created" || got.field("id") != event["id"] {
 		t.Errorf("the entry is %s", got.body)

@@ -73,7 +73,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
-			pages("organization", "type", "since", "until", "idempotency_key"),
+			pages("organization", "type", "since", "until", "idempotency_key", "audit_events"),
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),

@@ -4,7 +4,6 @@
 //   html`<${Filters}>
 //     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
 //     <${TextFilter} name="type" label="Type" />
-//     <${TimeFilter} name="since" label="Since" />
 //     <${Range} />
 //   <//>`
 //   useList('/events/', { type: query.type, since: rangeStart(query.range) })
@@ -54,9 +53,16 @@ export function TimeFilter({ name, label }) {
 
 const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
-// Range is the time filter "range". rangeStart gives the API its since, in whole minutes so that a poll asks the same.
-export const Range = ({ all = 'Any time' }) =>
-  html`<${Choice} name="range" label="Time" all=${all} options=${Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text])} />`;
+// Range is the time filter "range", with two points in time for a period of one's own. rangeStart gives the API its since, in
+// whole minutes so that a poll asks the same; rangeOf gives since and until.
+export function Range({ all = 'Any time', custom = false }) {
+  const [query] = useQuery();
+  const options = Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text]);
+  return html`<${Choice} name="range" label="Time" all=${all} options=${custom ? [...options, ['custom', 'From … to …']] : options} />
+    ${custom && query.range === 'custom' && html`<${TimeFilter} name="since" label="Since" /><${TimeFilter} name="until" label="Until" />`}`;
+}
+
+export const rangeOf = ({ range, since, until }) => (range === 'custom' ? { since, until } : { since: rangeStart(range) });
 
 export function rangeStart(range, fallback) {
   const [, ms] = ranges[range] ?? ranges[fallback] ?? [];
