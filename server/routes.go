@@ -36,6 +36,7 @@ func (h *handlers) table() []route {
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
+		get("/api/v1/usage/", h.usage.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
@@ -72,14 +73,14 @@ func (h *handlers) table() []route {
 		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
-			pages("organization", "type", "since", "until", "idempotency_key"),
+			pages("organization", "type", "since", "until", "idempotency_key", "audit_events"),
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
 		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
 		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
 
-		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
+		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
 		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
@@ -266,6 +267,7 @@ type handlers struct {
 	documents     documents
 	console       *console.Site // nil is not served
 	whoami        whoami
+	usage         usage
 	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
@@ -306,6 +308,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		documents:     newDocuments(base),
 		console:       o.Console,
 		whoami:        whoami{o.Store},
+		usage:         usage{o.Store},
 		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},

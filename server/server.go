@@ -35,6 +35,7 @@ type Store interface {
 	check.Store
 	form.LookupStore
 	whoamiStore
+	usageStore
 	searchStore
 	keyStore
 	explainStore

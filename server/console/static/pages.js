@@ -1,17 +1,37 @@
 // The pages: path, title, and who sees them. nav puts a page into the side bar: [group, icon]. needs is the permission to read
 // what the page shows. A page that is not here does not exist yet.
-import { Subscriptions } from './pages/subscriptions.js';
-import { Organizations } from './pages/organizations.js';
+import { Audit } from './pages/audit.js';
+import { Event } from './pages/event.js';
+import { EventNew } from './pages/event_new.js';
+import { Events } from './pages/events.js';
+import { ExplainRequest } from './pages/explain.js';
+import { Key } from './pages/key.js';
+import { NewKey } from './pages/key_new.js';
+import { Keys } from './pages/keys.js';
 import { Organization } from './pages/organization.js';
-import { Users } from './pages/users.js';
-import { User } from './pages/user.js';
-import { System } from './pages/system.js';
+import { Organizations } from './pages/organizations.js';
+import { Permissions, Permission } from './pages/permissions.js';
 import { Plans, Plan } from './pages/plans.js';
 import { Roles, Role } from './pages/roles.js';
-import { Permissions, Permission } from './pages/permissions.js';
+import { Subscription } from './pages/subscription.js';
+import { SubscriptionNew } from './pages/subscription_new.js';
+import { Subscriptions } from './pages/subscriptions.js';
+import { System } from './pages/system.js';
+import { User } from './pages/user.js';
+import { Users } from './pages/users.js';
 
 export const pages = [
   { path: '/subscriptions/', title: 'Subscriptions', page: Subscriptions, needs: 'webhooks:read', nav: ['', 'subscriptions'] },
+  { path: '/subscriptions/new/', title: 'New subscription', page: SubscriptionNew, needs: 'webhooks:write' },
+  { path: '/subscriptions/{id}/', title: 'Subscription', page: Subscription, needs: 'webhooks:read' },
+  { path: '/events/', title: 'Events', page: Events, needs: 'events:read', nav: ['', 'events'] },
+  { path: '/events/new/', title: 'Publish an event', page: EventNew, needs: 'events:write' },
+  { path: '/events/{id}/', title: 'Event', page: Event, needs: 'events:read' },
+  { path: '/keys/', title: 'API keys', page: Keys, needs: 'api_keys:read', nav: ['', 'keys'] },
+  { path: '/keys/new/', title: 'New API key', page: NewKey, needs: 'api_keys:write' },
+  { path: '/keys/explain/', title: 'Explain a request', page: ExplainRequest, needs: 'api_keys:read' },
+  { path: '/keys/{id}/', title: 'API key', page: Key, needs: 'api_keys:read' },
+  { path: '/audit/', title: 'Audit log', page: Audit, needs: 'audit:read', nav: ['', 'audit'] },
   { path: '/organizations/', title: 'Organizations', page: Organizations, needs: 'platform:read', nav: ['Operator', 'organizations'] },
   { path: '/organizations/{id}/', title: 'Organization', page: Organization, needs: 'platform:read' },
   { path: '/users/', title: 'Users', page: Users, needs: 'platform:read', nav: ['Operator', 'users'] },

@@ -10,7 +10,7 @@ export const paths = {
   keys: '/keys/',
   keyNew: '/keys/new/',
   key: (id) => `/keys/${enc(id)}/`,
-  explain: '/explain/',
+  explain: '/keys/explain/',
   audit: '/audit/',
   organizations: '/organizations/',
   organization: (id) => `/organizations/${enc(id)}/`,
