@@ -32,7 +32,8 @@ func TestCreatingASubscription(t *testing.T) {
 	p.signIn(c.token)
 	p.visit("/console/subscriptions/")
 	p.expect("No subscription yet")
-	p.visit("/console/subscriptions/new/")
+	p.click("link", "New subscription")
+	p.expectPath("/console/subscriptions/new/")
 
 	p.allow(http.StatusUnprocessableEntity, subscriptions)
 	p.fill("Address", "ftp://example.com/"+strings.Repeat("x", 1900))
