@@ -185,7 +185,6 @@ func TestRecoveringASubscription(t *testing.T) {
 	dialog := p.in("dialog", "Recover after an outage")
 	dialog.expect("0 deliveries that wait now")
 	dialog.expect("1 event that Keyhook gave up since")
-	p.look("subscription-recover")
 	w.receiver.answer("failing", http.StatusNoContent, "")
 	before := len(w.receiver.arrived("failing"))
 	dialog.click("button", "Recover 1 event")
@@ -224,9 +223,12 @@ func TestRecoveringASubscription(t *testing.T) {
 	p.expectPath("/console/subscriptions/")
 	p.expect("/healthy")
 	p.gone("/disabled")
-	p.allow(http.StatusNotFound, subscriptions+a.disabled)
-	p.allow(http.StatusNotFound, "/api/v1/webhooks/stats/")
-	p.visit(console(a.disabled))
+	p.allow(http.StatusNotFound, subscriptions)
+	p.visit(console(a.disabled) + "?attempt=" + w.attempt(a, a.disabled))
+	p.expect("This subscription was deleted: nothing is sent")
+	p.in("region", "Attempt").expect("panic: nil map")
+	p.goneElement("button", "Redeliver event")
+	p.visit(console("sub_01h455vb4pex5vsknk084sn02q"))
 	p.expect("This subscription cannot be shown")
 }
 
