@@ -314,6 +314,10 @@ func TestWhoMayOnlyReadSubscriptions(t *testing.T) {
 	p.expect("It was deleted, or it is not in this organization.")
 
 	p.signIn(operatorToken)
+	p.visit("/console/subscriptions/?in=all&status=failing")
+	p.in("row", "hostile").expect(w.hostile.id)
+	p.in("row", w.acme.id).click("link", "/failing")
+	p.expectPath(console(w.acme.failing) + "?org=" + w.acme.id)
 	p.visit(console(w.other.healthy) + "?org=" + w.other.id)
 	p.expect(w.receiver.url("other"))
 	p.click("button", "Send test")
