@@ -1,11 +1,11 @@
 // The dialogs that replace or end an API key.
-import { html, useState, useId } from '../ui/html.js';
-import { Confirm } from '../ui/dialog.js';
-import { Bar } from '../ui/state.js';
-import { Time } from '../ui/time.js';
-import { api } from '../api.js';
-import { can, useSession } from '../session.js';
-import { words } from './key_scope.js';
+import { html, useState, useId } from '../../ui/html.js';
+import { Confirm } from '../../ui/dialog.js';
+import { Bar } from '../../ui/state.js';
+import { Time } from '../../ui/time.js';
+import { api } from '../../api.js';
+import { can, useSession } from '../../session.js';
+import { words } from './scope.js';
 
 const graces = [[0, 'At once'], [3600, 'In 1 hour'], [86400, 'In 1 day'], [604800, 'In 7 days']];
 
