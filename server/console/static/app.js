@@ -7,6 +7,7 @@ import { LinkButton } from './ui/button.js';
 import { startRouter, place, match, href, navigate } from './router.js';
 import { startSession, useSession, can } from './session.js';
 import { pages, first } from './pages.js';
+import { Loaded, loadFirst, usePreload } from './load.js';
 import { Shell } from './shell/shell.js';
 import { SignIn, SignInAgain } from './shell/sign_in.js';
 
@@ -24,6 +25,7 @@ function App() {
 // Current is the page of the URL. It starts afresh when the path or the organization changes, and stays when the query changes.
 function Current() {
   const { path } = useStore(place);
+  usePreload(useSession().me);
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
@@ -33,7 +35,7 @@ function Current() {
   const [row, params] = find(path);
   if (!row) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;
-  return html`<${Guard} key=${path}><${row.page} ...${params} /><//>`;
+  return html`<${Guard} key=${path}><${Loaded} row=${row} params=${params} /><//>`;
 }
 
 function find(path) {
@@ -68,5 +70,6 @@ class Guard extends Component {
 }
 
 startRouter();
+loadFirst(find(place.get().path)[0]);
 render(html`<${App} />`, document.getElementById('app'));
 startSession();

@@ -32,26 +32,33 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  let error = null;
-  const link = new URLSearchParams(location.hash.slice(1)).get('link');
-  if (link) {
-    history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
-    try {
-      await api.post('/session/', { link }, { signIn: false, organization: '' });
-    } catch (refused) {
-      error = refused;
-    }
-  }
+  const refused = await takeLink();
+  addEventListener('hashchange', async () => { // a link was pasted into this tab
+    if (linkOf(location)) load(await takeLink());
+  });
   place.subscribe(() => act(place.get().org));
-  await load(error);
+  await load(refused);
+}
+
+const linkOf = ({ hash }) => new URLSearchParams(hash.slice(1)).get('link');
+
+// takeLink signs in with the one-time link of the URL, if it has one. It returns the error of a link that did not work.
+async function takeLink() {
+  const link = linkOf(location);
+  if (!link) return null;
+  history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
+  try {
+    await api.post('/session/', { link }, { signIn: false, organization: '' });
+    return null;
+  } catch (refused) {
+    return refused;
+  }
 }
 
 // load asks who is signed in.
 async function load(error = null) {
   try {
-    const home = await api.get('/session/', { signIn: false, organization: '' });
-    session.set({ home, portal: home.portal ?? null, refusedLink: error });
-    await act(place.get().org, true);
+    await enter(await api.get('/session/', { signIn: false, organization: '' }), error);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;
     session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
@@ -81,10 +88,14 @@ async function act(org, always = false) {
 
 // signIn exchanges an access token for a session. It throws what the API refuses.
 export async function signIn(token) {
+  await enter(await api.post('/session/', { token }, { signIn: false, organization: '' }));
+}
+
+// enter begins or continues a session. For another person, all pages start afresh.
+async function enter(home, refusedLink = null) {
   const before = session.get().home;
-  const home = await api.post('/session/', { token }, { signIn: false, organization: '' });
-  session.set({ home, portal: home.portal ?? null, ended: false, error: null });
   const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
+  session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   if (!same) session.set({ me: null });
   await act(place.get().org, true);
   const waiting = signedInAgain;

@@ -74,12 +74,12 @@ function SideBar({ open, path }) {
   </nav>`;
 }
 
-// useAttention is the number of subscriptions that are failing or disabled.
+// useAttention is the number of subscriptions that are failing or disabled. A person paused some of them, so they are left out.
 function useAttention() {
   const { me } = useSession();
   const readable = Boolean(me) && can('webhooks:read');
   const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal }), [me?.organization.id, readable], 30_000);
-  return data ? data.statuses.failing + data.statuses.disabled : 0;
+  return data ? data.statuses.failing + data.statuses.disabled - data.statuses.paused : 0;
 }
 
 function UserMenu({ showKeys }) {
