@@ -12,7 +12,6 @@ import { api } from '../api.js';
 import { href } from '../router.js';
 import { can, useSession } from '../session.js';
 import { paths } from '../paths.js';
-import { Actor } from './audit.js';
 import { KeyStatus, Creator, NoPlan } from './keys.js';
 import { Scope } from './key/scope.js';
 import { Explain } from './key/explain.js';
@@ -83,7 +82,7 @@ function History({ apiKey: { id } }) {
   const list = useList('/audit-events/', { target: id });
   const columns = [
     { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
-    { head: 'Who', size: 'm', cell: (e) => html`<${Actor} actor=${e.actor} />` },
+    { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
   ];

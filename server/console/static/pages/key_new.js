@@ -68,7 +68,7 @@ function useOwners() {
   const { me, home } = useSession();
   const isElsewhere = me.organization.id !== home.organization.id;
   const { data, error, reload } = useLoad(async (signal) => {
-    const you = { id: '', name: `You (${me.user.name})`, who: 'you', held: me.permissions };
+    const you = { id: '', name: `You (${me.user.name})`, who: me.user.kind === 'service' ? 'the service account' : 'you', held: me.permissions };
     if (!isOperator()) return { owners: [you], about: new Map() };
     const get = async (path) => (await api.get(path, { signal, query: { limit: 200 } })).data;
     const [permissions, roles, members] = await Promise.all([get('/permissions/'), get('/roles/'), get(`/organizations/${me.organization.id}/members/`)]);
