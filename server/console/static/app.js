@@ -6,7 +6,7 @@ import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
 import { startRouter, place, match, href, navigate } from './router.js';
 import { startSession, useSession, can } from './session.js';
-import { pages, first } from './pages.js';
+import { pages } from './pages.js';
 import { Loaded, loadFirst, usePreload } from './load.js';
 import { Shell } from './shell/shell.js';
 import { SignIn, SignInAgain } from './shell/sign_in.js';
@@ -29,9 +29,10 @@ function Current() {
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
-  const start = path === '/' && !pages.some((row) => row.path === '/');
-  useLayoutEffect(() => { if (start) navigate(first, {}, { replace: true }); }, [start]);
-  if (start) return null;
+  const first = pages.find((row) => row.nav && can(row.needs));
+  const elsewhere = path === '/' && first && first.path !== '/'; // somebody who may not see the overview
+  useLayoutEffect(() => { if (elsewhere) navigate(first.path, {}, { replace: true }); }, [elsewhere]);
+  if (elsewhere) return null;
   const [row, params] = find(path);
   if (!row) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;

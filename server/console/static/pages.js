@@ -2,6 +2,7 @@
 // nothing to do; page is its name there. nav puts a page into the side bar: [group, icon]. needs is the permission to read what
 // the page shows: nobody without it loads the module. A page that is not here does not exist yet.
 export const pages = [
+  { path: '/', title: 'Overview', from: () => import('./pages/overview.js'), page: 'Overview', needs: 'webhooks:read', nav: ['', 'overview'] },
   { path: '/subscriptions/', title: 'Subscriptions', from: () => import('./pages/subscriptions.js'), page: 'Subscriptions', needs: 'webhooks:read', nav: ['', 'subscriptions'] },
   { path: '/subscriptions/new/', title: 'New subscription', from: () => import('./pages/subscription_new.js'), page: 'SubscriptionNew', needs: 'webhooks:write' },
   { path: '/subscriptions/{id}/', title: 'Subscription', from: () => import('./pages/subscription.js'), page: 'Subscription', needs: 'webhooks:read' },
@@ -22,6 +23,3 @@ export const pages = [
   { path: '/permissions/', title: 'Permissions', from: () => import('./pages/permissions.js'), page: 'Permissions', needs: 'platform:read', nav: ['Operator', 'lock'] },
   { path: '/permissions/{permission}/', title: 'Permission', from: () => import('./pages/permissions.js'), page: 'Permission', needs: 'platform:read' },
 ];
-
-// first is the page that opens at the root of the console if there is no overview.
-export const first = pages[0].path;
