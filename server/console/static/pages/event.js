@@ -40,7 +40,7 @@ export function Event({ id }) {
     <${Summary} event=${event} reasons=${reasons} />
     <${About} event=${event} />
     <${Deliveries} event=${event} reasons=${reasons} isLive=${beat > 0} onChanged=${changed} />
-    <${Body} event=${event} />
+    ${(reasons.rows || reasons.error) && html`<${Body} event=${event} />`}
   <//>`;
 }
 
@@ -55,7 +55,7 @@ function beatOf({ deliveries, timestamp }) {
 
 function About({ event }) {
   const entry = isAuditEntry(event) && { ...event.data, type: event.type };
-  return html`<${Facts} items=${[
+  return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
     ['Published', html`<${Time} value=${event.timestamp} form="exact" /> <span class="quiet">(<${Time} value=${event.timestamp} />)</span>`],
     entry && ['Audit log', html`<${Sentence} entry=${entry} />`],

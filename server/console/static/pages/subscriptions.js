@@ -12,11 +12,13 @@ import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, place, useQuery } from '../router.js';
-import { can } from '../session.js';
+import { can, useSession } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
+import { NoWebhooks } from './subscription/health.js';
 
 export function Subscriptions() {
+  const { me } = useSession();
   const [query] = useQuery();
   const list = useList('/webhooks/subscriptions/', { status: query.status }, { poll: 5000 });
   const series = useSeries(list.rows);
@@ -33,6 +35,7 @@ export function Subscriptions() {
   const isFirst = list.rows?.length === 0 && !query.status;
   return html`<${Page} title="Subscriptions"
     actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
+    ${!me.plan.webhooks && html`<${NoWebhooks} />`}
     ${!isFirst && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
     <//>`}

@@ -1,7 +1,6 @@
 // The keyboard: / search, j and k for rows, Enter opens, Esc goes back, ? shows the keys.
 import { html, useEffect } from '../ui/html.js';
 import { Dialog } from '../ui/dialog.js';
-import { goBack } from '../router.js';
 
 const typing = 'input, textarea, select, [contenteditable]';
 
@@ -41,15 +40,21 @@ function moveRow(step) {
   next.closest('tr, li').scrollIntoView({ block: 'nearest' });
 }
 
-// back leaves a row first, and then the page: to the page that its last crumb names.
+// back leaves a row first, then what is open beside the list, and then the page: to the page that its last crumb names.
 function back() {
   if (document.activeElement?.closest('[data-rows]')) {
     document.activeElement.blur();
     return;
   }
+  const close = document.querySelector('[data-close]');
+  if (close) {
+    close.click();
+    return;
+  }
   const crumbs = document.querySelectorAll('.crumbs a');
   const up = crumbs[crumbs.length - 1];
-  if (up) goBack(up);
+  if (up && history.state?.inside) history.back();
+  else up?.click();
 }
 
 const keys = [

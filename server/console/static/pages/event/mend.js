@@ -19,8 +19,8 @@ const mends = {
   reactivate: ['Resume…', 'webhooks:write', Reactivate],
   release_queue: ['Release the queue…', 'platform:write', Release],
   redeliver: ['Send again…', 'webhooks:write', Redeliver],
-  replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="failed" />`],
-  replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="missed" />`],
+  replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="failed" />`],
+  replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="missed" />`],
   raise_rate_limit: ['Raise the limit…', 'webhooks:write', RaiseLimit],
   add_event_type: ['Add this type…', 'webhooks:write', AddType],
   receive_audit_events: ['Receive audit events…', 'webhooks:write', ReceiveAudit],
@@ -86,7 +86,7 @@ const periodOf = ({ timestamp, type }) => ({
 });
 
 // Replay sends this event, or also all later ones with the same fate. It sends nothing twice.
-function Replay({ reason, event, only, ...rest }) {
+function Replay({ reason, event, which: only, ...rest }) {
   const [all, setAll] = useState(false);
   const path = pathOf(reason) + 'replay/';
   const periods = periodOf(event);

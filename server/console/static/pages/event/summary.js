@@ -31,7 +31,7 @@ function deliveredTo(n, all) {
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
 function Clause({ verdict, list, isOnly }) {
   const n = list.length, { waits, many } = verdicts[verdict];
-  if (verdict === 'exhausted') return isOnly ? `Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}` : `Keyhook gave up ${n}`;
+  if (verdict === 'exhausted') return isOnly ? `Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}` : `${n} failed, and Keyhook gave up`;
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;

@@ -44,7 +44,7 @@ export function Activity({ subscription, sent, actions, changed }) {
         <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
           href=${(a) => href(place.get().path, { ...query, attempt: a.id })}
           empty=${filtered ? html`<${NoneLike} />` : html`<${First} actions=${actions} />`} />
-        ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, actions, changed }} />`}
+        ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
       </div>
     <//>`;
 }
