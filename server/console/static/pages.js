@@ -22,4 +22,7 @@ export const pages = [
   { path: '/roles/{name}/', title: 'Role', from: () => import('./pages/roles.js'), page: 'Role', needs: 'platform:read' },
   { path: '/permissions/', title: 'Permissions', from: () => import('./pages/permissions.js'), page: 'Permissions', needs: 'platform:read', nav: ['Operator', 'lock'] },
   { path: '/permissions/{permission}/', title: 'Permission', from: () => import('./pages/permissions.js'), page: 'Permission', needs: 'platform:read' },
+  { path: '/users/', title: 'Users', from: () => import('./pages/users.js'), page: 'Users', needs: 'platform:read', nav: ['Operator', 'users'] },
+  { path: '/users/{id}/', title: 'User', from: () => import('./pages/user.js'), page: 'User', needs: 'platform:read' },
+  { path: '/system/', title: 'System', from: () => import('./pages/system.js'), page: 'System', needs: 'platform:read', nav: ['Operator', 'system'] },
 ];
