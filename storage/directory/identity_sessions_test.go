@@ -175,7 +175,9 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
 		p, _ := x.signIn(t, access.Identity{Subject: "idp|1"})
-		in := func() string { return must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID)).Home.ID }
+		in := func() string {
+			return must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID)).Home.ID
+		}
 		if in() != x.second.ID {
 			t.Fatal("the session does not switch")
 		}
