@@ -23,8 +23,9 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
-	"server":                       {"server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
+	"server":                       {"server/build", "server/check", "server/console", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock", "storage/search"},
 	"server/console":               {},
+	"server/build":                 {},
 	"server/form":                  {},
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
@@ -32,8 +33,8 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
 	"server/socket":                {},
-	"server/config":                {"dispatch/alert"},                  // checks alerts.urls
-	"server/metrics":               {"dispatch/alert", "storage/clock"}, // main calls its hooks
+	"server/config":                {"dispatch/alert"},                                  // checks alerts.urls
+	"server/metrics":               {"server/build", "dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/form"}, // reads fields as the server does
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
 	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},

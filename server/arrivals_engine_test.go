@@ -112,6 +112,23 @@ type explained struct {
 	Attempts       int        `json:"attempts"`
 }
 
+// states returns the states that the list of events counts for an event, if it has a delivery to one subscription.
+func (e *engine) states(t *testing.T, event string) (found []string) {
+	t.Helper()
+	for _, row := range e.list(t, e.token, "/api/v1/events/?limit=200").Data {
+		if row["id"] != event {
+			continue
+		}
+		counts, _ := row["states"].(map[string]any)
+		for state, n := range counts {
+			if n != 0.0 {
+				found = append(found, state)
+			}
+		}
+	}
+	return found
+}
+
 // advice returns the advice, or "" if it is null.
 func (x explained) advice() string {
 	if x.Advice == nil {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,12 @@ func newest(t *testing.T, e *engine, eventType string) string {
 	return id
 }
 
+// stateOf has the state of the delivery for each verdict that says it.
+var stateOf = map[explain.Verdict]string{
+	explain.Delivered: "delivered", explain.Scheduled: "pending", explain.WaitingForProbe: "pending", explain.WaitingForPace: "pending", explain.Sending: "pending",
+	explain.HeldDisabled: "pending", explain.HeldPaused: "pending", explain.HeldQueue: "pending", explain.BlockedByPlan: "pending", explain.Exhausted: "exhausted",
+}
+
 func TestExplainEvent(t *testing.T) {
 	t.Parallel()
 	for name, tt := range arrivals {
@@ -220,6 +227,9 @@ func TestExplainEvent(t *testing.T) {
 				}
 				if (x.Action == nil) != (x.Advice == nil) {
 					t.Errorf("the action is %v with the advice %q", x.Action, x.advice())
+				}
+				if got, want := e.states(t, event), stateOf[tt.verdict]; len(got) > 1 || want != "" && !slices.Equal(got, []string{want}) {
+					t.Errorf("the list of events counts %v, want %s", got, want)
 				}
 				if all := e.explainAll(t, event); all[sub].Verdict != x.Verdict {
 					t.Errorf("in the list, it is %q", all[sub].Verdict)

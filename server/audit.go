@@ -86,6 +86,7 @@ func readAuditFilter(q *form.Query) (f access.AuditFilter) {
 	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
 	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)
+	f.Target = q.Matching("target", "must be the id or the name of what was changed", func(s string) bool { return s != "" && len(s) <= access.MaxExternalID })
 	f.Since, f.Until = q.Period()
 	return f
 }

@@ -21,6 +21,8 @@ type eventStore interface {
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	// EventTypes lists the types of the newest events, the most frequent first.
+	EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error)
 	scheduleStore
 }
 
@@ -133,10 +135,19 @@ type eventBody struct {
 	Timestamp      timestamp `json:"timestamp"`
 	OrganizationID string    `json:"organization_id"`
 	Deliveries     int       `json:"deliveries"`
+	States         states    `json:"states"`
+}
+
+// states counts subscriptions by the state of the delivery to them.
+type states struct {
+	Delivered int `json:"delivered"`
+	Pending   int `json:"pending"`
+	Exhausted int `json:"exhausted"`
+	Dropped   int `json:"dropped"`
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries}
+	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries, states(e.States)}
 }
 
 // eventWithDeliveries is one event with its data and the state of each delivery.
@@ -160,7 +171,7 @@ type deliveryBody struct {
 
 func (h events) list(x *exchange) error {
 	filter := readEventFilter(&x.query)
-	filter.WithoutAudit = !x.Principal.Can(access.AuditRead)
+	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
 	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, int64, error) {
 		filter.Before, filter.Limit = before, limit
 		page, err := h.store.EventPage(ctx, organization, filter)
@@ -173,6 +184,7 @@ func (h events) list(x *exchange) error {
 func readEventFilter(q *form.Query) (f webhook.EventFilter) {
 	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
 	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
+	f.WithoutAudit = q.Choice("audit_events", "true", "true", "false") == "false"
 	f.Since, f.Until = q.Period()
 	return f
 }

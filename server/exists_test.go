@@ -13,9 +13,9 @@ import (
 )
 
 // fill replaces the parameters of a pattern by ids and names of the right type.
-func fill(key, sub, event, organization, user, token, attempt, name, permission string) *strings.Replacer {
+func fill(key, sub, event, audit, organization, user, token, attempt, name, permission string) *strings.Replacer {
 	return strings.NewReplacer(
-		"api-keys/{id}", "api-keys/"+key, "subscriptions/{id}", "subscriptions/"+sub, "events/{id}", "events/"+event,
+		"api-keys/{id}", "api-keys/"+key, "subscriptions/{id}", "subscriptions/"+sub, "audit-events/{id}", "audit-events/"+audit, "events/{id}", "events/"+event,
 		"organizations/{id}", "organizations/"+organization, "users/{id}", "users/"+user, "{user_id}", user,
 		"{token_id}", token, "{attempt_id}", attempt, "plans/{name}", "plans/"+name, "roles/{name}", "roles/"+name, "{kind}", access.KindPermission, "{key}", permission,
 	)
@@ -27,7 +27,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	const none = "_01h455vb4pex5vsknk084sn02q"
-	missing := fill("key"+none, "sub"+none, "evt"+none, "org"+none, "usr"+none, "tok"+none, "att"+none, "nothing", "nothing:read")
+	missing := fill("key"+none, "sub"+none, "evt"+none, "aud"+none, "org"+none, "usr"+none, "tok"+none, "att"+none, "nothing", "nothing:read")
 
 	victim, _ := storagetest.Organization(t, f.store, "victim", "growth", access.RoleOwner)
 	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
@@ -45,7 +45,11 @@ func TestMissingBeforeWrong(t *testing.T) {
 	f.plan(t, "clerk", true, true, "1")
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, []string{"X-Keyhook-Apply", "true"}}).want(t, 201, "")
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	theirs := fill(key.ID, sub.ID, event.ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read")
+	audit, err := f.store.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
+	if err != nil || len(audit.Events) != 1 {
+		t.Fatal(err)
+	}
+	theirs := fill(key.ID, sub.ID, event.ID, audit.Events[0].ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read")
 
 	withBody := []string{"PUT", "PATCH", "POST"}
 	withoutBody := []string{

@@ -26,6 +26,7 @@ var withoutPermission = map[string]string{
 	"GET /docs/{name}/":       "as /docs/",
 	"GET /console/":           "the console signs people in, and its files say nothing of this instance but its name",
 	"GET /api/v1/whoami/":     "every caller may read its own identity",
+	"GET /api/v1/usage/":      "two counts, which a refusal at the limit of the plan says too",
 	"POST /api/v1/session/":   "it takes an access token or a sign-in link in its body",
 	"GET /api/v1/search/":     "it finds only what the caller has the permission to read",
 	"GET /api/v1/session/":    "every session may read itself",

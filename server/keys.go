@@ -38,6 +38,7 @@ type keyBody struct {
 	Status         string          `json:"status"`
 	OrganizationID string          `json:"organization_id"`
 	CreatedBy      string          `json:"created_by"`
+	Creator        keyCreator      `json:"creator"`
 	CreatedAt      timestamp       `json:"created_at"`
 	ExpiresAt      *timestamp      `json:"expires_at"`
 	LastUsedAt     *timestamp      `json:"last_used_at"`
@@ -45,6 +46,12 @@ type keyBody struct {
 	Metadata       json.RawMessage `json:"metadata"`   // the organization's own
 	Replaces       *string         `json:"replaces"`   // the key that was rotated into this one
 	RotatedTo      *string         `json:"rotated_to"` // the key that this one was rotated into
+}
+
+// keyCreator describes the user in created_by to people who may not read users.
+type keyCreator struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
 }
 
 // createdKeyBody is the response to creating or rotating a key. No other response shows a raw key.
@@ -58,7 +65,7 @@ func newKeyBody(k access.Key) keyBody {
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
 		Status:         string(k.Status(time.Now().UnixMilli())),
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: timestamp(k.CreatedAt),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, kindOf(k.CreatorIsService)}, CreatedAt: timestamp(k.CreatedAt),
 		ExpiresAt: (*timestamp)(k.ExpiresAt), LastUsedAt: (*timestamp)(k.LastUsedAt), RevokedAt: (*timestamp)(k.RevokedAt),
 		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}

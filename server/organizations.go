@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -9,8 +11,9 @@ import (
 
 // organizationStore is the part of the store that the organization endpoints use.
 type organizationStore interface {
-	// Organizations lists them newest first, with row ids below before; 0 starts at the newest.
-	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
+	// OrganizationPage lists those that begin with a text, newest first, with row ids below before; 0 starts at the newest. If next
+	// is not 0, the search ended early.
+	OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error)
 	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
 	// PutOrganization creates or changes the organization with an external id.
@@ -59,7 +62,17 @@ func (h organizations) create(x *exchange) error {
 }
 
 func (h organizations) list(x *exchange) error {
-	return listRows(x, h.store.Organizations, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
+	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
+}
+
+// listBeginning responds with a page of a list that may have only items that begin with the parameter search.
+func listBeginning[R, B any](x *exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
+	body func(R) B, row func(R) int64) error {
+	beginning := x.query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
+		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
+	return searchRows(x, func(ctx context.Context, _, before int64, limit int) ([]R, int64, error) {
+		return list(ctx, beginning, before, limit)
+	}, body, row)
 }
 
 // find returns the organization in the path.

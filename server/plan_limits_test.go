@@ -19,7 +19,9 @@ func TestWhatOneCustomerMayHave(t *testing.T) {
 	f.run(t, map[string]string{"as": bearer(token)}, []scenario{
 		shows("keys are created up to the limit of the plan", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
 		bad("one more key is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
+		shows("a key at the limit can be rotated", "POST "+keys+"{last}/rotate/", `{"grace_seconds":600}`, 201, `"name":"a"`),
 		shows("subscriptions are created up to the limit of the plan", "POST "+subscriptions, `{"url":"https://example.com/"}`, 201, `"secret":"whsec_`),
+		ok("both are counted, without the rotated key", "GET /api/v1/usage/", "", 200, `{"api_keys":1,"subscriptions":1}`),
 		bad("one more subscription is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
 	})
 }

@@ -172,6 +172,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("details %v", event["details"])
 	}
 	for query, want := range map[string]int{
+		"target=" + created.field("id"): 1, "target=" + owner.User.ID + "&type=api_key_created": 0,
 		"type=api_key_created": 1, "type=api_key_revoked": 0, "type=api_key_created&actor=" + owner.User.ID: 1, "type=api_key_created&actor=system": 0,
 		"type=api_key_created&since=2020-01-01T00:00:00Z": 1, "type=api_key_created&until=2020-01-01T00:00:00Z": 0,
 	} {
@@ -179,6 +180,12 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", query, got, want)
 		}
 	}
+	for query, want := range map[string]bool{"": true, "?audit_events=true": true, "?audit_events=false": false} {
+		if got := len(f.list(t, as, "/api/v1/events/"+query).Data) > 0; got != want {
+			t.Errorf("the list of events%s has audit events: %t", query, got)
+		}
+	}
+	f.do(t, call{"GET /api/v1/events/?audit_events=no", as, "", nil}).want(t, 400, "invalid_parameter")
 	entry := "GET /api/v1/audit-events/" + event["id"].(string) + "/"
 	if got := f.do(t, call{entry, as, "", nil}).want(t, 200, ""); got.field("type") != "api_key_created" || got.field("id") != event["id"] {
 		t.Errorf("the entry is %s", got.body)
@@ -186,7 +193,7 @@ func TestAudit(t *testing.T) {
 	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 	f.do(t, call{entry, bearer(other), "", nil}).want(t, 404, "not_found")
 	f.do(t, call{strings.Replace(entry, "aud_", "evt_", 1), as, "", nil}).want(t, 404, "not_found")
-	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "actor=" + created.field("organization_id")} {
+	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "target=", "actor=" + created.field("organization_id")} {
 		f.do(t, call{"GET /api/v1/audit-events/?" + query, as, "", nil}).want(t, 400, "invalid_parameter")
 	}
 }

@@ -36,7 +36,7 @@ func TestRotation(t *testing.T) {
 		ok("has not changed the key yet", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
 		shows("responds with a new key, like a creation", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
 			`"name":"test"`, `"scope":"api_keys:write events:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
-			`"organization_id":"{org}"`, `"created_by":"{user}"`, `"expires_at":null`, `"replaces":"{first}"`, `"rotated_to":null`, "Location: "+path+"key_"),
+			`"organization_id":"{org}"`, `"created_by":"{user}","creator":{"name":"acme-owner","kind":"person"}`, `"expires_at":null`, `"replaces":"{first}"`, `"rotated_to":null`, "Location: "+path+"key_"),
 		ok("names the new key in the old one", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
 		ok("lists both while both are valid", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
 		{"the new one works", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "", []string{`"id":"{last}"`}, nil},

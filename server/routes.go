@@ -3,7 +3,9 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
+	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -34,6 +36,7 @@ func (h *handlers) table() []route {
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
+		get("/api/v1/usage/", h.usage.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
@@ -70,15 +73,17 @@ func (h *handlers) table() []route {
 		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.events.list).need(access.EventsRead).
-			pages("organization", "type", "since", "until", "idempotency_key"),
+			pages("organization", "type", "since", "until", "idempotency_key", "audit_events"),
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
 		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
+		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
 
-		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
+		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
+		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
@@ -107,7 +112,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages(),
+		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
 		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
@@ -120,7 +125,7 @@ func (h *handlers) table() []route {
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
 		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages(),
+		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
 		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
@@ -128,6 +133,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
 		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
+		get("/api/v1/users/{id}/memberships/", h.users.memberships).need(access.PlatformRead).pages().of(user),
 		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
 		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
@@ -261,6 +267,7 @@ type handlers struct {
 	documents     documents
 	console       *console.Site // nil is not served
 	whoami        whoami
+	usage         usage
 	search        searches
 	sessions      sessions
 	forwardAuth   forwardAuth
@@ -276,6 +283,7 @@ type handlers struct {
 	events        events
 	arrivals      arrivals
 	audit         audit
+	system        system
 	queue         queue
 	backups       backups
 	applied       applied
@@ -300,6 +308,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		documents:     newDocuments(base),
 		console:       o.Console,
 		whoami:        whoami{o.Store},
+		usage:         usage{o.Store},
 		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
@@ -315,6 +324,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
+		system:        system{store: o.Store, build: build.Read(), started: time.Now()},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},
 		applied:       applied{o.Store},
@@ -329,6 +339,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		tokens:        tokens{o.Store, lookup},
 		departures:    departures{o.Store},
 	}
+	h.system.deliveries = h.health.queue
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange) error {
 			o.Metrics.ServeHTTP(x, x.request)

@@ -35,6 +35,7 @@ type Store interface {
 	check.Store
 	form.LookupStore
 	whoamiStore
+	usageStore
 	searchStore
 	keyStore
 	explainStore
@@ -57,6 +58,7 @@ type Store interface {
 	departureStore
 	sessionStore
 	portalStore
+	systemStore
 	queueStore
 	backupStore
 	appliedStore

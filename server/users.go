@@ -10,8 +10,10 @@ import (
 
 // userStore is the part of the store that the user endpoints use.
 type userStore interface {
-	// Users lists them newest first, with row ids below before; 0 starts at the newest.
-	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
+	// UserPage lists those that begin with a text, as OrganizationPage does.
+	UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.User, next int64, err error)
+	// Memberships lists the organizations of a user, newest first, with row ids below before; 0 starts at the newest.
+	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
 	// PutUser creates or changes the user with an external id. A nil email changes none.
@@ -80,7 +82,32 @@ func readUser(f *form.Form) access.UserChange {
 }
 
 func (h users) list(x *exchange) error {
-	return listRows(x, h.store.Users, newUserBody, func(u access.User) int64 { return u.RowID })
+	return listBeginning(x, h.store.UserPage, newUserBody, func(u access.User) int64 { return u.RowID })
+}
+
+type membershipBody struct {
+	Organization memberOfBody `json:"organization"`
+	Role         string       `json:"role"`
+	CreatedAt    timestamp    `json:"created_at"`
+}
+
+// memberOfBody is the organization of a membership.
+type memberOfBody struct {
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	ExternalID *string `json:"external_id"`
+}
+
+func newMembershipBody(m access.Membership) membershipBody {
+	return membershipBody{memberOfBody{m.OrganizationID, m.Name, m.ExternalID}, m.Role, timestamp(m.CreatedAt)}
+}
+
+func (h users) memberships(x *exchange) error {
+	user := x.pathReference("id")
+	list := func(ctx context.Context, before int64, limit int) ([]access.Membership, error) {
+		return h.store.Memberships(ctx, user, before, limit)
+	}
+	return listRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
 }
 
 // find returns the user in the path.

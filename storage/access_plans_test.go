@@ -110,6 +110,10 @@ func TestAccessQueryPlans(t *testing.T) {
 
 	check(x.Search(ctx, x.operator, "a"))
 	check(x.Search(ctx, owner, "a"))
+	checkPage := func(_ any, _ int64, err error) { check(nil, err) }
+	checkPage(x.OrganizationPage(ctx, "a", 0, 10))
+	checkPage(x.UserPage(ctx, "a", 0, 10))
+	check(x.Memberships(ctx, user, 0, 10))
 
 	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|sessions|s|sign_in_links|t|audit_events|events|e)\b`)
 	plans := must[map[string][]string](t)(x.QueryPlans(ctx))

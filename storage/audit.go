@@ -98,12 +98,12 @@ func (s *Store) AuditPage(ctx context.Context, organization int64, f access.Audi
 			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
 			o.public_id AS organization_public_id`,
 		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
-		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8",
+		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '' OR a.target_id = ?9)",
 	}
 	page.Events, page.Next, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
-		Filtered: f.Type+f.Actor != "" || f.Since != 0 || f.Until != 0,
-		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until)},
+		Filtered: f.Type+f.Actor+f.Target != "" || f.Since != 0 || f.Until != 0,
+		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), f.Target},
 	})
 	for i, e := range page.Events {
 		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)

@@ -29,11 +29,7 @@ func wantsAudit(types webhook.Types) bool {
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
-	if receivesAudit(sub) {
-		return "[]"
-	}
-	list, _ := json.Marshal(access.AuditTypes()) // strings always encode
-	return string(list)
+	return hiddenTypes(!receivesAudit(sub))
 }
 
 // authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks

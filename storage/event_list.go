@@ -40,18 +40,12 @@ const listedEvents = `
 
 // eventQuery returns the query of a page.
 func (s *Store) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
-	hidden := []byte("[]")
-	if f.WithoutAudit {
-		if hidden, err = json.Marshal(access.AuditTypes()); err != nil {
-			return q, err
-		}
-	}
 	firstType, endType := f.TypeRange()
 	until := scan.UpperBound(f.Until)
 	q = scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
-		Args:     []any{firstType, endType, f.Since, until, string(hidden)},
+		Args:     []any{firstType, endType, f.Since, until, hiddenTypes(f.WithoutAudit)},
 	}
 	if f.Since == 0 && f.Until == 0 {
 		return q, nil
@@ -59,6 +53,15 @@ func (s *Store) eventQuery(ctx context.Context, organization int64, f webhook.Ev
 	period, err := s.eventPeriod(ctx, f.Since, until)
 	q.First, q.Before = period.after+1, min(scan.UpperBound(f.Before), period.last+1)
 	return q, err
+}
+
+// hiddenTypes returns, as a JSON array, the event types that a caller may not read.
+func hiddenTypes(withoutAudit bool) string {
+	if !withoutAudit {
+		return "[]"
+	}
+	list, _ := json.Marshal(access.AuditTypes()) // strings always encode
+	return string(list)
 }
 
 // eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -33,7 +35,8 @@ func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) erro
 // eventsPerCount limits the events whose deliveries one read counts: each event may have thousands.
 const eventsPerCount = 10
 
-// countDeliveries sets the number of deliveries and the public id of each event.
+// countDeliveries sets the numbers of deliveries and the public id of each event. Of several deliveries to a subscription, the
+// one that came furthest decides its state.
 func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
 	index := make(map[int64]int, len(events))
 	for i, e := range events {
@@ -41,14 +44,29 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 		events[i].ID = s.ids.ID(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
-		Event      int64 `db:"id"`
-		Deliveries int   `db:"deliveries"`
+		Event  int64  `db:"id"`
+		Counts string `db:"counts"` // a JSON array, because a subquery has one column
 	}
-	err := s.logs.List(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(index)))
+	err := s.logs.List(ctx, &counts, `
+		SELECT e.value AS id, (
+			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0))
+			FROM (
+				SELECT sum(d.cause = `+causeEvent+`) AS published,
+				       max(CASE d.state WHEN `+stateDelivered+` THEN 3 WHEN `+stateExhausted+` THEN 1 WHEN `+stateDropped+` THEN 0 ELSE 2 END) AS rank
+				FROM deliveries d WHERE d.event_id = e.value GROUP BY d.subscription_id
+			)
+		) AS counts FROM json_each(?) e`, rowList(maps.Keys(index)))
+	if err != nil {
+		return err
+	}
 	for _, c := range counts {
-		events[index[c.Event]].Deliveries = c.Deliveries
+		e := &events[index[c.Event]]
+		into := []any{&e.Deliveries, &e.States.Delivered, &e.States.Pending, &e.States.Exhausted, &e.States.Dropped}
+		if err := json.Unmarshal([]byte(c.Counts), &into); err != nil {
+			return fmt.Errorf("read the counts of deliveries: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // maxEventDeliveries limits the deliveries in the response for one event. Publishing creates no more, but redeliveries

@@ -151,9 +151,6 @@ func (t *tx) Holds() (bool, error) {
 	return hold != nil, err
 }
 
-// Path returns the name of the file.
-func (s *Store) Path() string { return s.file.Path() }
-
 // MoveClock moves the observed times, so that the clock seems to have jumped at the next observation.
 func (s *Store) MoveClock(jump time.Duration) {
 	c := &s.clock

@@ -18,7 +18,9 @@ func (s *Store) Search(ctx context.Context, by access.Principal, text string) ([
 		return nil, err
 	}
 	defer end()
-	return search.Run(ctx, s.logs, searchLookups, search.Query{Text: text, Organization: by.Organization.RowID, Can: by.Can, IDs: s.ids})
+	return search.Run(ctx, s.logs, searchLookups, search.Query{
+		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: hiddenTypes(!by.Can(access.AuditRead)), IDs: s.ids,
+	})
 }
 
 var searchLookups = slices.Concat(directory.SearchLookups(), subscriptionLookups, eventLookups, attemptLookups, auditLookups)

@@ -103,6 +103,18 @@ func (s *Store) Ready(context.Context) (warning string, err error) { return s.fi
 // Degraded lists every reason that can stop writes, and whether it applies now.
 func (s *Store) Degraded() map[string]bool { return s.file.Degraded() }
 
+// Path returns the name of the database, with links resolved.
+func (s *Store) Path() string { return s.file.Path() }
+
+// Synchronous returns the level of durability, Full or Normal.
+func (s *Store) Synchronous() string { return s.file.Synchronous() }
+
+// SchemaVersion returns the version of the schema.
+func (s *Store) SchemaVersion() int64 { return s.file.SchemaVersion() }
+
+// Commits returns the number of transactions since the start.
+func (s *Store) Commits() int64 { return s.file.Commits() }
+
 // Sizes returns how large the database and its write-ahead log are on disk, in bytes.
 func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes() }
 

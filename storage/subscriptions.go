@@ -144,11 +144,18 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 		return err
 	}
 	var have int64
-	if err := t.Get(&have, `
-		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`, organization); err != nil {
+	if err := t.Get(&have, countSubscriptions, organization); err != nil {
 		return err
 	}
 	return plan.CheckSubscriptions(have)
+}
+
+const countSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL"
+
+// LiveSubscriptions counts the subscriptions of an organization that count against its plan.
+func (s *Store) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
+	err = s.reads.Get(ctx, &n, countSubscriptions, organization)
+	return n, err
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,

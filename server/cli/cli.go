@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/cli/demo"
 	"github.com/keyhook/keyhook/server/cli/doctor"
 
@@ -37,7 +38,7 @@ server on another machine, give --url and --token.`,
   keyhook subscriptions create --url http://127.0.0.1:9000/hook
   keyhook keys create --name backend --scope events:write
   keyhook events publish order.created '{"number": 1001}'`,
-		Version:       readBuild().Version,
+		Version:       build.Read().Version,
 		SilenceUsage:  true, // an error is one line, not a page
 		SilenceErrors: true, // Run prints it
 	}

@@ -78,8 +78,9 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 
 var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
-		use: "list", short: "List the organizations", example: "list --all",
+		use: "list", short: "List the organizations", example: "list --all\nlist --search acme",
 		method: "GET", path: pathOrganizations, columns: "id name plan external_id closed_at",
+		query: []field{{member: "search", usage: "only organizations whose name or external id begins with this text", value: someText}},
 	},
 	{
 		use: "get ORGANIZATION", short: "Show an organization", example: "get org_01h455vb4pex5vsknk084sn02q",
@@ -158,8 +159,9 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 
 var userNoun = noun{name: "users", short: "Users: people and machines that are members of organizations", verbs: []action{
 	{
-		use: "list", short: "List the users", example: "list --all",
+		use: "list", short: "List the users", example: "list --all\nlist --search ada@example.com",
 		method: "GET", path: pathUsers, columns: "id kind email name external_id is_active erased_at",
+		query: []field{{member: "search", usage: "only users whose name, e-mail address or external id begins with this text", value: someText}},
 	},
 	{
 		use: "get USER", short: "Show a user", example: "get usr_01h455vb4pex5vsknk084sn02q",

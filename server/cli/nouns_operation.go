@@ -6,6 +6,7 @@ var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs:
 	query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
 		{member: "actor", usage: "only changes by this actor: the id of a user or an API key, or system", value: someText},
+		{member: "target", usage: "only changes to this: the id of a key, a subscription, a user and so on, or a name", value: someText},
 	}, periodFields...),
 }}}
 

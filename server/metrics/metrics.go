@@ -5,15 +5,14 @@
 package metrics
 
 import (
-	"cmp"
 	"net/http"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/keyhook/keyhook/server/build"
 )
 
 // namespace begins all names, except the metrics of the Go runtime and of the process.
@@ -62,19 +61,11 @@ type factory struct{ promauto.Factory }
 
 // buildInfo makes the metric about the build of the binary.
 func (f factory) buildInfo() {
-	version, revision := "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = cmp.Or(info.Main.Version, version)
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
+	b := build.Read()
 	f.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
 		Help:        "Version, revision and Go version of the binary; always 1.",
-		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
 	}).Set(1)
 }
 

@@ -127,6 +127,7 @@ type AuditFilter struct {
 	Limit  int
 	Type   string
 	Actor  string // a public id, or "system"
+	Target string // the public id or the name of what was changed
 	Since  int64  // inclusive
 	Until  int64  // exclusive
 }

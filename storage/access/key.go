@@ -26,9 +26,11 @@ type Key struct {
 	RevokedAt      *int64 `db:"revoked_at"`
 	Metadata       string `db:"metadata"` // a JSON object; never changes
 
-	// The public ids of the key before and the key after it in a line of rotated keys. A Principal's key has neither.
-	Replaces  *string `db:"replaces"`
-	RotatedTo *string `db:"rotated_to"`
+	// A Principal's key has none of these. The public ids are of the key before and the key after it in a line of rotated keys.
+	Replaces         *string `db:"replaces"`
+	RotatedTo        *string `db:"rotated_to"`
+	CreatorName      string  `db:"creator_name"`
+	CreatorIsService bool    `db:"creator_is_service"`
 }
 
 // Status returns the status at now.

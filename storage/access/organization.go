@@ -74,6 +74,16 @@ type Member struct {
 	CreatedAt int64  `db:"created_at"`
 }
 
+// Membership is an organization of a user, with the user's role there.
+type Membership struct {
+	OrganizationRow int64   `db:"organization_id"` // orders the list
+	OrganizationID  string  `db:"organization_public_id"`
+	Name            string  `db:"name"` // of the organization
+	ExternalID      *string `db:"external_id"`
+	Role            string  `db:"role"`
+	CreatedAt       int64   `db:"created_at"`
+}
+
 // Put is what a put by an external id leaves.
 type Put[T any] struct {
 	Is      T

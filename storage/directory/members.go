@@ -27,6 +27,21 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	return members, err
 }
 
+// Memberships lists the organizations of a user with the role in each, newest organization first. Faults: NotFound.
+func (d *Directory) Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error) {
+	u, err := d.User(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	memberships := []access.Membership{}
+	err = d.list(ctx, &memberships, `
+		SELECT m.organization_id, o.public_id AS organization_public_id, o.name, o.external_id, r.name AS role, m.created_at
+		FROM memberships m INDEXED BY memberships_by_user
+		CROSS JOIN organizations o ON o.id = m.organization_id CROSS JOIN roles r ON r.id = m.role_id
+		WHERE m.user_id = ? AND m.organization_id < ? ORDER BY m.organization_id DESC LIMIT ?`, u.RowID, scan.UpperBound(before), limit)
+	return memberships, err
+}
+
 // SetMember gives a user a role in an organization, or replaces the role there. It applies from the next request on. Faults:
 // NotFound; Invalid if the role is unknown; Forbidden if the role has more permissions than by; Conflict if no active operator would
 // be left, and for a service account, which keeps its role.

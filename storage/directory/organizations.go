@@ -11,15 +11,38 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const selectOrganizations = `
-	SELECT o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.cleaned_at, o.created_at, o.updated_at
-	FROM organizations o JOIN plans p ON p.id = o.plan_id`
+const (
+	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.cleaned_at, o.created_at, o.updated_at"
+	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
+)
 
 // Organizations lists the organizations, newest first.
 func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
 	organizations := []access.Organization{}
 	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return organizations, err
+}
+
+// OrganizationPage lists the organizations whose name or external id begins with a text, newest first. The case of A to Z does not
+// matter, and an empty text lists all. If next is not 0, the search reached its limit of rows before the page was full, and next is
+// the row id at which the next page begins.
+func (d *Directory) OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error) {
+	if beginning == "" {
+		page, err = d.Organizations(ctx, before, limit)
+		return page, 0, err
+	}
+	list := scan.List[access.Organization]{
+		Logs: d.logs, Table: "organizations o", Columns: organizationColumns, Joins: "CROSS JOIN plans p ON p.id = o.plan_id",
+		Where: `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`,
+	}
+	return list.Page(ctx, scan.Query{
+		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{beginsWith(beginning)},
+	})
+}
+
+// beginsWith returns the pattern of LIKE for texts that begin with a text.
+func beginsWith(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
 }
 
 // Organization returns the organization with an id or an external id. Faults: NotFound.

@@ -1,6 +1,8 @@
 package directory
 
 import (
+	"context"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -35,6 +37,12 @@ func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 		return err
 	}
 	return plan.CheckKeys(have - rotated)
+}
+
+// LiveKeys counts the API keys of an organization that count against its plan at the time now.
+func (d *Directory) LiveKeys(ctx context.Context, organization, now int64) (n int64, err error) {
+	err = d.get(ctx, &n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
+	return n, err
 }
 
 // leastRotated is how many rotated API keys may be in their grace under any plan.

@@ -26,6 +26,7 @@ func TestPrincipal(t *testing.T) {
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.WebhooksRead)
 		growth := must[access.Plan](t)(x.Plan(t.Context(), "growth"))
 		home := must[access.Organization](t)(x.Organization(t.Context(), owner.Home.ID))
+		key.CreatorName = "" // the principal has the whole user
 		want := access.Principal{
 			User: must[access.User](t)(x.User(t.Context(), owner.User.ID)), Organization: home, Home: home, Plan: growth,
 			Permissions: access.NewScope(access.EventsRead, access.WebhooksRead), Key: &key,

@@ -20,6 +20,21 @@ func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]acces
 	return users, err
 }
 
+// UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does.
+func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.User, next int64, err error) {
+	if beginning == "" {
+		page, err = d.Users(ctx, before, limit)
+		return page, 0, err
+	}
+	list := scan.List[access.User]{
+		Logs: d.logs, Table: "users u", Columns: userColumns,
+		Where: `u.built_in = 0 AND (u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`,
+	}
+	return list.Page(ctx, scan.Query{
+		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{beginsWith(beginning)},
+	})
+}
+
 // User returns the user with an id or an external id. Faults: NotFound.
 func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
 	var u access.User

@@ -108,6 +108,15 @@ func (f *File) Created() bool { return f.created }
 // Path returns the name of the database, with links resolved.
 func (f *File) Path() string { return f.o.Path }
 
+// Synchronous returns the level of durability.
+func (f *File) Synchronous() string { return f.o.Synchronous }
+
+// SchemaVersion returns the version of the schema.
+func (f *File) SchemaVersion() int64 { return f.o.version() }
+
+// Commits returns the number of transactions since the start.
+func (f *File) Commits() int64 { return f.commits.Load() }
+
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged. beside runs meanwhile and returns after its
 // context has ended. Its writes until then are still done.

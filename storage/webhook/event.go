@@ -20,8 +20,18 @@ type Event struct {
 	At             int64  `db:"created_at"`
 	Body           []byte `db:"body"` // the envelope, sent byte for byte in every attempt
 	Deliveries     int    `db:"deliveries"`
+	// States is set in lists only.
+	States DeliveryStates `db:"-"`
 	// IdempotencyKey is nil in lists, and for an event without a key.
 	IdempotencyKey *string `db:"idempotency_key"`
+}
+
+// DeliveryStates counts the subscriptions of an event by the state of its delivery to them.
+type DeliveryStates struct {
+	Delivered int
+	Pending   int
+	Exhausted int
+	Dropped   int
 }
 
 // NewEvent is an event to publish. Data is a compact JSON object. An empty IdempotencyKey is none. With a key, Digest

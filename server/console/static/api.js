@@ -38,6 +38,8 @@ export const api = {
   delete: (path, options) => request('DELETE', path, undefined, options),
 };
 
+// A body is a value, or a text that is JSON already, so numbers keep their digits.
+//
 // Options of a request:
 //   query         an object; empty values are left out
 //   signal        of an AbortController
@@ -53,7 +55,7 @@ async function request(method, path, body, options = {}) {
   const init = { method, headers, signal, credentials: 'same-origin', cache: 'no-store' };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
-    init.body = JSON.stringify(body);
+    init.body = typeof body === 'string' ? body : JSON.stringify(body);
   }
   for (let attempt = 0; ; attempt++) {
     const { response, error } = await send(url, init);
@@ -98,6 +100,13 @@ async function send(url, init) {
     request_id: problem.request_id ?? response.headers.get('X-Request-Id') ?? '',
     retryAfter: Number(response.headers.get('Retry-After')) || 0,
   }) };
+}
+
+// readDocument returns a document for users, such as "receiving", as an HTML document. Nothing in it runs.
+export async function readDocument(name, signal) {
+  const { response, error } = await send(`${settings.base}/docs/${name}/`, { method: 'GET', signal });
+  if (error) throw error;
+  return new DOMParser().parseFromString(await response.text(), 'text/html');
 }
 
 // A proxy answers 502, 503 or 504 while the server restarts. 429 says when to try again.

@@ -10,7 +10,7 @@ export const paths = {
   keys: '/keys/',
   keyNew: '/keys/new/',
   key: (id) => `/keys/${enc(id)}/`,
-  explain: '/explain/',
+  explain: '/keys/explain/',
   audit: '/audit/',
   organizations: '/organizations/',
   organization: (id) => `/organizations/${enc(id)}/`,
@@ -29,10 +29,10 @@ const enc = encodeURIComponent;
 
 // pathOf returns [path, query] of a result of /search/.
 export function pathOf(result) {
-  const { type, id } = result;
+  const { type, id, parent_id } = result;
   switch (type) {
-    case 'attempt': return [paths.subscription(result.subscription_id), { attempt: id }];
-    case 'access_token': return [paths.user(result.user_id), { token: id }];
+    case 'attempt': return [paths.subscription(parent_id), { attempt: id }];
+    case 'access_token': return [paths.user(parent_id), { token: id }];
     case 'api_key': return [paths.key(id), {}];
     case 'audit_event': return [paths.audit, { id }];
     default: return [paths[type](id), {}];

@@ -8,8 +8,9 @@ import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
+// refusedLink: the error of a sign-in link that did not work, while an earlier session goes on.
 // ended: the session has ended while a page is open; what was typed stays.
-export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null });
+export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null });
 
 export const useSession = () => useStore(session);
 
@@ -49,7 +50,7 @@ export async function startSession() {
 async function load(error = null) {
   try {
     const home = await api.get('/session/', { signIn: false, organization: '' });
-    session.set({ home, portal: home.portal ?? null });
+    session.set({ home, portal: home.portal ?? null, refusedLink: error });
     await act(place.get().org, true);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;

@@ -8,7 +8,17 @@ import (
 // pages lists every page in every state that TestPages looks at. Add a row for each page that you build, and one for each of its
 // states: full, empty, error, long text.
 func pages(w *world) []pageRow {
+	const list = "/console/subscriptions/"
 	return []pageRow{
+		{"subscriptions-none", list + "?status=failing", w.other.token, "No subscription is failing"},
+		{"subscription-new", list + "new/", w.acme.token, "More options"},
+		{"subscription-healthy", list + w.acme.healthy + "/", w.acme.token, "12 succeeded"},
+		{"subscription-disabled", list + w.acme.disabled + "/", w.acme.token, "Disabled after 15 failures in a row"},
+		{"subscription-paused", list + w.acme.paused + "/", w.acme.token, "Nothing has been sent yet"},
+		{"subscription-hostile", list + w.hostile.failing + "/", w.hostile.token, "<script>alert"},
+		{"subscription-settings-hostile", list + w.hostile.failing + "/?tab=settings", w.hostile.token, "Request headers"},
+		{"attempt", list + w.acme.failing + "/?attempt=" + w.attempt(w.acme, w.acme.failing), w.acme.token, "Down for maintenance"},
+		{"attempt-hostile", list + w.hostile.failing + "/?attempt=" + w.attempt(w.hostile, w.hostile.failing), w.hostile.token, "<script>alert"},
 		{"docs", "/docs/", "", "Keyhook documents"},
 		{"docs-operating", "/docs/operating/", "", "Operate Keyhook"}, // long, with tables and code
 		{"docs-receiving", "/docs/receiving/", "", "Receive webhooks"},

@@ -11,7 +11,7 @@ import { Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, useQuery } from '../router.js';
+import { href, place, useQuery } from '../router.js';
 import { can } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
@@ -24,17 +24,18 @@ export function Subscriptions() {
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
-    { head: 'Event types', size: 'l', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
     { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
-    { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
+    { head: 'Last result', size: 'xl', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ];
 
+  const isFirst = list.rows?.length === 0 && !query.status;
   return html`<${Page} title="Subscriptions"
-    actions=${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
-    <${Filters}>
+    actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
+    ${!isFirst && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
-    <//>
+    <//>`}
     <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id))}
       empty=${query.status ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
   <//>`;
@@ -67,7 +68,9 @@ function Types({ types }) {
 
 const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
 
-function LastResult({ subscription: { last_error, last_failure_at, last_success_at } }) {
+function LastResult({ subscription }) {
+  const { last_error, last_failure_at, last_success_at } = subscription;
+  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${last_error ?? 'Paused'}</bdi></span>`;
   if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${last_error}><bdi>${last_error}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
@@ -83,5 +86,6 @@ const First = () => html`<${Empty} title="No subscription yet"
   <${Code} label="The same with curl" text=${curl()} /><//>`;
 
 const curl = () => `curl ${location.origin}${settings.base}/api/v1/webhooks/subscriptions/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
+  -H "X-Organization-Id: ${place.get().org}" \\`}
   -d '{"url": "https://example.com/webhooks", "event_types": []}'`;

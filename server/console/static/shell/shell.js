@@ -9,7 +9,7 @@ import { Bar } from '../ui/state.js';
 import { api, connection } from '../api.js';
 import { place, href } from '../router.js';
 import { settings } from '../settings.js';
-import { useSession, can, isOperator, canSwitch, signOut } from '../session.js';
+import { session, useSession, can, isOperator, canSwitch, signOut } from '../session.js';
 import { pages } from '../pages.js';
 import { Search } from './search.js';
 import { Switcher } from './switcher.js';
@@ -33,6 +33,7 @@ export function Shell({ children }) {
           <${UserMenu} showKeys=${() => setKeys(true)} />
         </header>
         <${Away} />
+        <${RefusedLink} />
         <main id="main" tabindex="-1">${children}</main>
       </div>
     </div>
@@ -43,7 +44,15 @@ export function Shell({ children }) {
 function Away() {
   const { away } = useStore(connection);
   if (!away) return null;
-  return html`<div class="away"><${Bar} tone="warning" title="No answer from the server"><p><bdi>${away}</bdi> Trying again. What you typed stays.</p><//></div>`;
+  return html`<div class="away"><${Bar} tone="warning" title=${away}><p>Trying again. What you typed stays.</p><//></div>`;
+}
+
+// RefusedLink says that a link did not work, and that the earlier session goes on.
+function RefusedLink() {
+  const { refusedLink, home } = useSession();
+  if (!refusedLink) return null;
+  return html`<div class="away"><${Bar} tone="warning" title="This link does not work"><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+    <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
 }
 
 function SideBar({ open, path }) {

@@ -21,8 +21,8 @@ function loadLibrary() {
   return library;
 }
 
-// Chart shows the response of /webhooks/stats/. Under the pointer, its head has the values of one step.
-export function Chart({ stats, label = 'Attempts over time' }) {
+// Chart shows the response of /webhooks/stats/. aside is at the end of its head, such as a choice of the period. Under the pointer, its head has the values of one step.
+export function Chart({ stats, label = 'Attempts over time', aside }) {
   const element = useRef(null);
   const plot = useRef(null);
   const [pointed, setPointed] = useState(null);
@@ -62,7 +62,7 @@ export function Chart({ stats, label = 'Attempts over time' }) {
 
   const point = pointed !== null && stats?.data[pointed];
   return html`<figure class="chart">
-    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? exactTime(point.at) : 'In total'} counts=${point || stats.totals} />` : html`<span> </span>`}</figcaption>
+    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? exactTime(point.at) : 'In total'} counts=${point || stats.totals} />` : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${element} role="img" aria-label=${stats ? summary(label, stats) : label}>
       ${failed && html`<p class="quiet small">The chart was not loaded. Reload the page.</p>`}</div>
   </figure>`;
@@ -103,7 +103,7 @@ function optionsOf(uPlot, box, setPointed) {
       ms: { range: (_, low, high) => [0, Math.max(10, high ?? 0) * 1.2] },
     },
     axes: [
-      { ...axis, size: 28, space: 72, values: [
+      { ...axis, size: 40, space: 72, values: [
         [31536e3, '{YYYY}', null, null, null, null, null, null, 1],
         [2419200, '{MMM}', '\n{YYYY}', null, null, null, null, null, 1],
         [86400, '{D} {MMM}', null, null, null, null, null, null, 1],

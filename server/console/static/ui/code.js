@@ -1,6 +1,7 @@
 // Text from events, receivers and users, shown literally: it wraps, and marks for right-to-left text change nothing around it.
 import { html } from './html.js';
 import { Copy } from './copy.js';
+import { readJSON } from './json.js';
 
 // Code shows a body or a command. JSON gets line breaks if pretty is set; copying gives the text as it was.
 export function Code({ text, label, pretty = false, copy = true, empty = 'Empty' }) {
@@ -16,18 +17,8 @@ export const Headers = ({ items, label = 'Headers' }) => html`<div class="code">
   <dl class="headers" aria-label=${label}>${items.map(([name, value], i) => html`<div key=${i}><dt>${name}:</dt><dd><bdi>${visible(value)}</bdi></dd></div>`)}</dl>
 </div>`;
 
-function indented(text) {
-  if (text.length > 200_000) return text;
-  try {
-    const value = JSON.parse(text);
-    return hasUnsafeNumber(text) ? text : JSON.stringify(value, null, 2);
-  } catch {
-    return text;
-  }
-}
-
-// A number of more than 15 digits would be rounded, so such a text stays as it is.
-const hasUnsafeNumber = (text) => /[0-9.]{16,}/.test(text.replace(/"(?:[^"\\]|\\.)*"/g, '""'));
+// indented leaves a text as it is if it is no JSON.
+const indented = (text) => (text.length > 300_000 ? text : readJSON(text).pretty);
 
 // visible replaces control and direction characters by what they are called, since they would hide or move text.
 const hidden = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;

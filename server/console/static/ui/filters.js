@@ -4,7 +4,6 @@
 //   html`<${Filters}>
 //     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
 //     <${TextFilter} name="type" label="Type" />
-//     <${TimeFilter} name="since" label="Since" />
 //     <${Range} />
 //   <//>`
 //   useList('/events/', { type: query.type, since: rangeStart(query.range) })
@@ -25,13 +24,18 @@ export function Choice({ name, label, options, all = 'All' }) {
     </select></div>`;
 }
 
-// TextFilter takes effect with Enter, or when one leaves it. suggestions is optional.
-export function TextFilter({ name, label, placeholder, suggestions }) {
+// TextFilter takes effect with Enter, or when one leaves it. suggestions is optional. clean changes what was typed before it gets
+// into the URL.
+export function TextFilter({ name, label, placeholder, suggestions, clean = (typed) => typed }) {
   const [query, setQuery] = useQuery();
   const [text, setText] = useState(query[name] ?? '');
   const id = useId();
   useEffect(() => setText(query[name] ?? ''), [query[name]]);
-  const apply = () => { if (text.trim() !== (query[name] ?? '')) setQuery({ [name]: text.trim() }); };
+  const apply = () => {
+    const wanted = clean(text.trim());
+    setText(wanted);
+    if (wanted !== (query[name] ?? '')) setQuery({ [name]: wanted });
+  };
   return html`<form class=${cx('filter', query[name] && 'set')} onSubmit=${(e) => { e.preventDefault(); apply(); }}><label for=${id}>${label}</label>
     <input id=${id} value=${text} placeholder=${placeholder} autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
       onInput=${(e) => setText(e.target.value)} onBlur=${apply} onChange=${suggestions && apply} />
@@ -49,9 +53,16 @@ export function TimeFilter({ name, label }) {
 
 const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
-// Range is the time filter "range". rangeStart gives the API its since, in whole minutes so that a poll asks the same.
-export const Range = ({ all = 'Any time' }) =>
-  html`<${Choice} name="range" label="Time" all=${all} options=${Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text])} />`;
+// Range is the time filter "range", with two points in time for a period of one's own. rangeStart gives the API its since, in
+// whole minutes so that a poll asks the same; rangeOf gives since and until.
+export function Range({ all = 'Any time', custom = false }) {
+  const [query] = useQuery();
+  const options = Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text]);
+  return html`<${Choice} name="range" label="Time" all=${all} options=${custom ? [...options, ['custom', 'From … to …']] : options} />
+    ${custom && query.range === 'custom' && html`<${TimeFilter} name="since" label="Since" /><${TimeFilter} name="until" label="Until" />`}`;
+}
+
+export const rangeOf = ({ range, since, until }) => (range === 'custom' ? { since, until } : { since: rangeStart(range) });
 
 export function rangeStart(range, fallback) {
   const [, ms] = ranges[range] ?? ranges[fallback] ?? [];

@@ -35,8 +35,9 @@ export function ErrorBar({ error, title, retry }) {
   <//>`;
 }
 
-// Bar is a message that stays. tone: danger, warning, success or info.
-export const Bar = ({ tone = 'info', title, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>
+// Bar is a message that stays. tone: danger, warning, success or info. action is a button at its end.
+export const Bar = ({ tone = 'info', title, action, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>
   <${Icon} name=${{ danger: 'bad', warning: 'warn', success: 'ok', info: 'info' }[tone]} class=${tone} />
   <div class="stack tight grow">${title && html`<strong class="strong">${title}</strong>`}${children}</div>
+  ${action && html`<div class="row">${action}</div>`}
 </div>`;

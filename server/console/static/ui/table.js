@@ -11,7 +11,7 @@ import { Button } from './button.js';
 import { Skeleton, ErrorBar } from './state.js';
 import { count } from './time.js';
 
-// A column has: head (text), cell (row → text or elements), main, size (xs s m l; the rest shares what is left), number (aligned
+// A column has: head (text), cell (row → text or elements), main, size (xs s m l xl; the rest shares what is left), number (aligned
 // right), wide (hidden on a narrow screen), label (head for screen readers only). selected is the key of a row.
 export function Table({ label, list, columns, href, rowKey = (row) => row.id, selected, empty, skeleton = 8 }) {
   if (list.error && !list.rows) return html`<${ErrorBar} error=${list.error} retry=${list.reload} />`;

@@ -4,6 +4,7 @@ import { html, useState, useEffect } from './html.js';
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const moment = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
 const units = [['year', 31536e6], ['month', 2592e6], ['day', 864e5], ['hour', 36e5], ['minute', 6e4]];
 
@@ -22,7 +23,8 @@ export const exactTime = (value) => exact.format(new Date(value));
 const shown = new Set();
 setInterval(() => { if (!document.hidden) for (const update of shown) update(); }, 10_000);
 
-// Time shows an RFC 3339 time. form: 'ago' (default), 'exact', 'clock' or 'day'. none is shown for null.
+// Time shows an RFC 3339 time. form: 'ago' (default), 'exact', 'clock', 'day', or 'log': the clock, with
+// the date unless it is today. none is shown for null.
 export function Time({ value, form = 'ago', none = '–' }) {
   const [, setTick] = useState(0);
   useEffect(() => {
@@ -33,14 +35,28 @@ export function Time({ value, form = 'ago', none = '–' }) {
   }, [form]);
   if (!value) return html`<span class="quiet">${none}</span>`;
   const date = new Date(value);
-  const text = { ago, exact: exactTime, clock: (v) => clock.format(new Date(v)), day: (v) => day.format(new Date(v)) }[form](value);
+  const text = { ago, exact: exactTime, clock: (v) => clock.format(new Date(v)), log, day: (v) => day.format(new Date(v)) }[form](value);
   return html`<time class="nowrap" datetime=${value} title=${`${exactTime(value)}\n${value.replace('T', ' ').replace('Z', ' UTC')}`}
     onCopy=${(e) => copyAs(e, date.toISOString())}>${text}</time>`;
 }
 
+const log = (value) => (new Date(value).toDateString() === new Date().toDateString() ? clock : moment).format(new Date(value));
+
 function copyAs(event, text) {
   event.clipboardData.setData('text/plain', text);
   event.preventDefault();
+}
+
+// Countdown shows the time until a moment, each second: "in 12 s". after is shown when it has come.
+export function Countdown({ value, after = 'now' }) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) setTick((n) => n + 1); }, 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = Math.ceil((new Date(value) - Date.now()) / 1000);
+  const text = left <= 0 ? after : left < 60 ? `in ${left} s` : left < 3600 ? `in ${Math.floor(left / 60)} min ${left % 60} s` : ago(value);
+  return html`<time class="nowrap" datetime=${value} title=${exactTime(value)}>${text}</time>`;
 }
 
 // duration shows milliseconds: 84 ms, 1.2 s, 3 min.
@@ -70,8 +86,14 @@ export function toField(value) {
 
 export const fromField = (text) => (text ? new Date(text).toISOString() : '');
 
-const moment = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
+const inText = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 
 // WithTimes shows a sentence of the API with its times in the time zone of the browser.
-export const WithTimes = ({ text }) => html`<bdi>${text.split(moment).map((part, i) =>
+export const WithTimes = ({ text }) => html`<bdi>${text.split(inText).map((part, i) =>
   (i % 2 ? html`<${Time} key=${i} value=${part} form="exact" />` : part))}</bdi>`;
+
+// bytes shows a size: 512 B, 10 GB, 1.5 GB. A unit is 1,000 of the one before.
+export function bytes(n) {
+  const at = Math.min(5, n < 1000 ? 0 : Math.floor(Math.log10(n) / 3));
+  return `${Number((n / 1000 ** at).toPrecision(3))} ${['B', 'kB', 'MB', 'GB', 'TB', 'PB'][at]}`;
+}

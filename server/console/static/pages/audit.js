@@ -1,0 +1,69 @@
+// The audit log: who changed what, when, and from where.
+import { html, cx } from '../ui/html.js';
+import { Page } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { Filters, Choice, TextFilter, TimeFilter } from '../ui/filters.js';
+import { LinkButton } from '../ui/button.js';
+import { Id } from '../ui/copy.js';
+import { Empty } from '../ui/state.js';
+import { Time } from '../ui/time.js';
+import { useList } from '../ui/hooks.js';
+import { href, place, useQuery } from '../router.js';
+import { isOperator } from '../session.js';
+import { paths } from '../paths.js';
+import { Entry } from './audit/entry.js';
+import { Sentence, types } from './audit/words.js';
+
+const filters = ['type', 'actor', 'target', 'since', 'until'];
+const actors = { portal: 'portal', api_key: 'API key', system: 'Keyhook' };
+
+export function Audit() {
+  const [query] = useQuery();
+  const everywhere = query.in === 'all' && isOperator();
+  const list = useList('/audit-events/', {
+    type: query.type, actor: query.actor, target: query.target, since: query.since, until: query.until, organization: everywhere ? 'all' : '',
+  }, { poll: 5000 });
+  const selected = query.id;
+
+  const columns = [
+    { head: 'Time', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    { head: 'Who', size: 'l', cell: (e) => html`<${Actor} actor=${e.actor} />` },
+    { head: 'What', main: true, cell: (e) => html`<span class="cut"><${Sentence} entry=${e} /></span>` },
+    everywhere && !selected && { head: 'Organization', size: 'id', wide: true, cell: (e) => html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />` },
+    !selected && { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet cut">${e.ip ?? '–'}</span>` },
+  ].filter(Boolean);
+
+  return html`<${Page} title="Audit log">
+    <div class=${cx('stack', selected && 'detail-open')}>
+      <div class="list-only"><${Filters}>
+        <${Choice} name="type" label="What" options=${Object.entries(types).map(([type]) => [type, type]).sort()} />
+        <${ActorFilter} rows=${list.rows} />
+        <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
+        <${TimeFilter} name="since" label="Since" />
+        <${TimeFilter} name="until" label="Until" />
+        ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
+      <//></div>
+      <div class=${cx('split', selected && 'open')}>
+        <${Table} label="Audit log" list=${list} columns=${columns} selected=${selected}
+          href=${(e) => href(place.get().path, { ...query, id: e.id })}
+          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
+        ${selected && html`<${Entry} key=${selected} id=${selected} row=${list.rows?.find((e) => e.id === selected)} />`}
+      </div>
+    </div>
+  <//>`;
+}
+
+export const Actor = ({ actor }) => html`<span class="cut" title=${actor.id ?? undefined}><bdi>${actor.name}</bdi>${
+  actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`;
+
+// ActorFilter offers those who have made the changes of the list.
+function ActorFilter({ rows = [] }) {
+  const [query] = useQuery();
+  const known = new Map([['system', 'Keyhook itself']]);
+  if (query.actor) known.set(query.actor, query.actor);
+  for (const { actor } of rows) if (actor.id) known.set(actor.id, actor.name);
+  return html`<${Choice} name="actor" label="Who" options=${[...known]} />`;
+}
+
+const NoneLike = () => html`<${Empty} title="No entry matches the filters" text="The log is long, so a search may need several pages.">
+  <${LinkButton} href=${href(paths.audit)}>Show all<//><//>`;

@@ -1,0 +1,122 @@
+// What became of the event at each subscription: verdict, reason, mend, and the attempts with their answers.
+import { html, useState } from '../../ui/html.js';
+import { Section } from '../../ui/page.js';
+import { Badge } from '../../ui/badge.js';
+import { Button } from '../../ui/button.js';
+import { Confirm } from '../../ui/dialog.js';
+import { Code } from '../../ui/code.js';
+import { Empty, ErrorBar, Skeleton } from '../../ui/state.js';
+import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
+import { More } from '../../ui/table.js';
+import { useList } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+import { href, useQuery } from '../../router.js';
+import { can } from '../../session.js';
+import { paths } from '../../paths.js';
+import { Mend } from './mend.js';
+import { verdicts } from './verdicts.js';
+
+export function Deliveries({ event, reasons, isLive, onChanged }) {
+  const { rows, error, reload } = reasons;
+  if (!rows) return html`<${Section} title="Subscriptions">${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${3} />`}<//>`;
+  const rank = (r) => verdicts[r.verdict]?.rank ?? 4;
+  const sent = rows.filter((r) => !verdicts[r.verdict]?.isAbsent).sort((a, b) => rank(a) - rank(b));
+  const absent = rows.filter((r) => verdicts[r.verdict]?.isAbsent);
+  const first = sent.length === 1 || rank(sent[0] ?? {}) < 4 ? sent[0]?.subscription_id : undefined;
+  const parts = { event, isLive, onChanged, first };
+  return html`
+    ${sent.length > 0 && html`<${Section} title="Deliveries">
+      <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
+    ${rows.length === 0 && !reasons.more.hasMore && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
+      ${can('webhooks:write') && html`<a class="button" href=${href(paths.subscriptionNew)}>New subscription</a>`}<//>`}
+    ${absent.length > 0 && html`<${Absent} rows=${absent} isOpen=${sent.length === 0} ...${parts} />`}
+    <${More} list=${reasons} />`;
+}
+
+// Delivery is one subscription that the event was meant for. Its attempts are open if the URL or its state says so.
+function Delivery({ reason: r, event, isLive, first, onChanged }) {
+  const [query, setQuery] = useQuery();
+  const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
+  const toggle = (e) => {
+    if (e.currentTarget.open !== isOpen) setQuery({ open: e.currentTarget.open ? r.subscription_id : 'none', attempt: null });
+  };
+  return html`<li class="delivery">
+    <div class="delivery-head">
+      <${Verdict} verdict=${r.verdict} />
+      <${Host} reason=${r} />
+      ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
+      <${Mend} reason=${r} event=${event} onDone=${onChanged} />
+    </div>
+    <p class="quiet"><${WithTimes} text=${r.detail} /></p>
+    ${r.attempts > 0 && can('webhooks:read') && html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
+      <summary>${count(r.attempts, 'attempt')}</summary>
+      ${isOpen && html`<${Attempts} reason=${r} event=${event} isLive=${isLive} onChanged=${onChanged} />`}
+    </details>`}
+  </li>`;
+}
+
+function Verdict({ verdict }) {
+  const { status = 'interrupted', text } = verdicts[verdict] ?? {};
+  return html`<${Badge} status=${status} text=${text ?? (verdicts[verdict] ? undefined : verdict)} />`;
+}
+
+const Host = ({ reason: r }) => html`<span class="grow cut">${can('webhooks:read')
+  ? html`<a class="strong" href=${href(paths.subscription(r.subscription_id))} title=${r.subscription_id}><bdi>${r.url_host}</bdi></a>` : html`<bdi class="strong">${r.url_host}</bdi>`}</span>`;
+
+// Attempts are the requests to one subscription with the event, newest first. Each opens with its answer.
+function Attempts({ reason: r, event, isLive, onChanged }) {
+  const [query, setQuery] = useQuery();
+  const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
+  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5)} />`;
+  return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
+      <details open=${query.attempt === a.id} onToggle=${(e) => {
+        if (e.currentTarget.open !== (query.attempt === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : null });
+      }}>
+        <summary><${Line} attempt=${a} /></summary>
+        <${Answer} attempt=${a} event=${event} arrived=${r.verdict === 'delivered'} onChanged=${onChanged} />
+      </details></li>`)}</ol>
+    <${More} list=${list} />`;
+}
+
+const Line = ({ attempt: a }) => html`<span class="attempt-line">
+  <${Badge} status=${a.outcome} text=${a.response_status && html`<span class="hidden-label">${a.outcome} </span>${a.response_status}`} />
+  <span class="quiet">#${a.attempt_number}${{ manual: ', by hand', test: ', test' }[a.trigger] ?? ''}</span>
+  <${Time} value=${a.attempted_at} form="exact" />
+  <span class="quiet">${a.outcome !== 'sending' && duration(a.duration_ms)}</span>
+  <bdi class="quiet grow cut">${a.error}</bdi></span>`;
+
+function Answer({ attempt: a, event, arrived, onChanged }) {
+  const [asking, setAsking] = useState(false);
+  const [refused, setRefused] = useState(null);
+  const send = async () => {
+    await api.post(`/webhooks/subscriptions/${a.subscription_id}/deliveries/${a.id}/redeliver/`);
+    await onChanged();
+  };
+  const isPending = event.deliveries.some((d) => d.subscription_id === a.subscription_id && d.state === 'pending');
+  return html`<div class="stack tight answer">
+    ${a.error && html`<p class="danger"><bdi>${a.error}</bdi></p>`}
+    <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
+    <${ErrorBar} error=${refused} />
+    <div class="row">
+      <a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a>
+      ${can('webhooks:write') && !isPending && html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : send}>Send again<//>`}
+    </div>
+    ${asking && html`<${Confirm} title="Send this event again?" action="Send 1 event again" onConfirm=${send} onClose=${() => setAsking(false)}>
+      <p>It has arrived already. The receiver gets it a second time, with the same id.</p><//>`}
+  </div>`;
+}
+
+// Absent are the subscriptions that the event was not meant for, and why.
+function Absent({ rows, isOpen, event, onChanged }) {
+  const [query, setQuery] = useQuery();
+  const open = query.others ? query.others === 'open' : isOpen;
+  return html`<${Section} title="Not sent to"><details class="attempts" open=${open} onToggle=${(e) => {
+    if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' });
+  }}>
+    <summary>${count(rows.length, 'subscription')}</summary>
+    ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
+      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
+      <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
+  </details><//>`;
+}
+

@@ -1,0 +1,130 @@
+// The advice of an explanation as a button: it asks with the number that it concerns, and does it.
+//
+//   html`<${Mend} reason=${reason} event=${event} onDone=${reload} />`
+import { html, useState } from '../../ui/html.js';
+import { Confirm } from '../../ui/dialog.js';
+import { ErrorBar } from '../../ui/state.js';
+import { Tag } from '../../ui/badge.js';
+import { Time, count } from '../../ui/time.js';
+import { useLoad } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+import { href } from '../../router.js';
+import { can, isOperator } from '../../session.js';
+import { paths } from '../../paths.js';
+import { Recover } from '../subscription/recover.js';
+
+// The dialog of each action, the text of its button, and the permission that it needs.
+const mends = {
+  recover: ['Recover…', 'webhooks:write', ({ reason, ...rest }) => html`<${Recover} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
+  reactivate: ['Resume…', 'webhooks:write', Reactivate],
+  release_queue: ['Release the queue…', 'platform:write', Release],
+  redeliver: ['Send again…', 'webhooks:write', Redeliver],
+  replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="failed" />`],
+  replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="missed" />`],
+  raise_rate_limit: ['Raise the limit…', 'webhooks:write', RaiseLimit],
+  add_event_type: ['Add this type…', 'webhooks:write', AddType],
+  receive_audit_events: ['Receive audit events…', 'webhooks:write', ReceiveAudit],
+};
+
+export function Mend({ reason, event, onDone }) {
+  const [isOpen, setOpen] = useState(false);
+  const { action } = reason;
+  if (!action) return null;
+  if (action === 'change_plan') {
+    return isOperator() ? html`<a class="button" href=${href(paths.organization(event.organization_id), { org: '' })}>Change the plan</a>`
+      : html`<span class="quiet small">An operator can change the plan.</span>`;
+  }
+  if (action === 'test') return html`<a class="button" href=${href(paths.subscription(reason.subscription_id))}>Test again</a>`;
+  const [text, needs, Open] = mends[action] ?? [];
+  if (!Open) return null;
+  if (!can(needs)) {
+    return html`<span class="quiet small">${action === 'release_queue' ? 'An operator can release it.' : html`Needs the permission <code>${needs}</code>`}</span>`;
+  }
+  return html`<button type="button" class="button" onClick=${() => setOpen(true)}>${text}</button>
+    ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
+}
+
+const pathOf = ({ subscription_id: id }) => `/webhooks/subscriptions/${id}/`;
+
+// Ask is a dialog that first loads what it concerns. view and action get the data.
+function Ask({ title, load, action, view, send, onDone, onClose }) {
+  const { data, error, reload } = useLoad(load, []);
+  const confirm = async () => {
+    await send(data);
+    await onDone();
+  };
+  return html`<${Confirm} title=${title} action=${data ? action(data) : 'Counting…'} disabled=${!data} onConfirm=${confirm} onClose=${onClose}>
+    ${data ? view(data) : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+    <${ErrorBar} error=${error} retry=${reload} /><//>`;
+}
+
+function Reactivate({ reason, ...rest }) {
+  return html`<${Ask} ...${rest} title="Resume this subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
+    action=${(s) => `Resume and send ${count(s.pending_deliveries, 'delivery', 'deliveries')}`}
+    view=${() => html`<p>Keyhook sends what waits, oldest first.</p>`} send=${() => api.patch(pathOf(reason), { is_active: true })} />`;
+}
+
+function Release(props) {
+  return html`<${Ask} ...${props} title="Release the queue?" load=${(signal) => api.get('/queue/', { signal })}
+    action=${(q) => `Release ${count(q.pending_deliveries, 'delivery', 'deliveries')}`}
+    view=${(q) => html`<p>The queue is held${q.held_since && html` since <${Time} value=${q.held_since} />`}${q.reason && html`: <bdi>${q.reason}</bdi>`}.</p>
+      <p>Keyhook sends all waiting deliveries of ${count(q.pending_subscriptions, 'subscription')}, in all organizations.</p>`}
+    send=${() => api.post('/queue/release/')} />`;
+}
+
+// Redeliver makes a new delivery of the latest attempt's event.
+function Redeliver({ reason, event, ...rest }) {
+  const path = pathOf(reason) + 'deliveries/';
+  return html`<${Ask} ...${rest} title="Send this event again?" load=${(signal) => api.get(path, { signal, query: { event_id: event.id, limit: 1 } })}
+    action=${() => 'Send 1 event'} view=${() => html`<p>Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi> once more, and repeats it if it fails.</p>`}
+    send=${({ data: [attempt] }) => api.post(`${path}${attempt.id}/redeliver/`)} />`;
+}
+
+// periodOf are this event alone, and this event with all later ones. The API counts in milliseconds.
+const periodOf = ({ timestamp, type }) => ({
+  one: { since: timestamp, until: new Date(Date.parse(timestamp) + 1).toISOString(), event_types: [type] }, all: { since: timestamp },
+});
+
+// Replay sends this event, or also all later ones with the same fate. It sends nothing twice.
+function Replay({ reason, event, only, ...rest }) {
+  const [all, setAll] = useState(false);
+  const path = pathOf(reason) + 'replay/';
+  const periods = periodOf(event);
+  const body = (isAll) => ({ ...(isAll ? periods.all : periods.one), only });
+  const countOf = async (isAll, signal) => (await api.post(path, { ...body(isAll), dry_run: true }, { signal })).deliveries;
+  const what = only === 'failed' ? 'that Keyhook gave up since then' : 'that it has missed since then';
+  return html`<${Ask} ...${rest} title="Send this event?"
+    load=${async (signal) => { const [one, every] = await Promise.all([countOf(false, signal), countOf(true, signal)]); return { one, every }; }}
+    action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}`} send=${() => api.post(path, body(all))}
+    view=${({ one, every }) => html`<p>Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi>. What has arrived is not sent again.</p>
+      ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
+        <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>
+        <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} /><span>All ${count(every, 'event')} ${what}</span></label></fieldset>`}`} />`;
+}
+
+function RaiseLimit({ reason, ...rest }) {
+  const higher = (s) => Math.min(2 * s.rate_limit_per_second, 10_000);
+  return html`<${Ask} ...${rest} title="Raise the limit?" load=${(signal) => api.get(pathOf(reason), { signal })}
+    action=${(s) => `Allow ${count(higher(s), 'request')} a second`}
+    view=${(s) => html`<p>The subscription gets at most ${count(s.rate_limit_per_second, 'request')} a second, and ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.</p>`}
+    send=${(s) => api.patch(pathOf(reason), { rate_limit_per_second: higher(s) })} />`;
+}
+
+// AddType changes the subscription, and sends this event, too.
+function AddType({ reason, event, ...rest }) {
+  return html`<${Ask} ...${rest} title="Add this type to the subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
+    action=${() => 'Add type and send 1 event'}
+    view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and all later ones of the type <${Tag}>${event.type}<//>.</p>`}
+    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type] })} />`;
+}
+
+function ReceiveAudit({ reason, event, ...rest }) {
+  return html`<${Ask} ...${rest} title="Receive audit events?" load=${async () => ({})} action=${() => 'Receive audit events and send 1 event'}
+    view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and later audit events of the types that it wants.</p>`}
+    send=${() => change(reason, event, { audit_events: true })} />`;
+}
+
+async function change(reason, event, changes) {
+  await api.patch(pathOf(reason), changes);
+  await api.post(pathOf(reason) + 'replay/', { ...periodOf(event).one, only: 'missed' });
+}

@@ -1,0 +1,95 @@
+// Publish an event by hand.
+import { html, useEffect, useRef, useState } from '../ui/html.js';
+import { Page } from '../ui/page.js';
+import { Form, Field, TextField, useForm } from '../ui/form.js';
+import { LinkButton } from '../ui/button.js';
+import { Bar } from '../ui/state.js';
+import { count } from '../ui/time.js';
+import { readJSON } from '../ui/json.js';
+import { api, ApiError } from '../api.js';
+import { href } from '../router.js';
+import { can, isOperator, session } from '../session.js';
+import { paths } from '../paths.js';
+import { useEventTypes } from './subscription/fields.js';
+
+const example = '{\n  "order": 1001,\n  "total": "12.50"\n}';
+
+export function EventNew() {
+  const types = useEventTypes();
+  const [published, setPublished] = useState(null);
+  const made = useRef({}); // the idempotency key of this page, and the event for which it is
+  const form = useForm({ type: '', data: example, idempotency_key: '' }, async (values) => {
+    setPublished(null);
+    setPublished(await publish(values, made));
+  });
+  const answer = useRef(null);
+  useEffect(() => { if (published) answer.current.focus(); }, [published]);
+
+  return html`<${Page} title="Publish an event" crumbs=${[['Events', href(paths.events)]]}>
+    <div class="columns two">
+      <${Form} form=${form} submit="Publish event" cancel=${href(paths.events)}>
+        <${TextField} form=${form} name="type" label="Type" mono required placeholder="order.paid" list="event-types" maxlength="128"
+          hint="Lower-case words with dots between them. Subscriptions choose events by type." />
+        <datalist id="event-types">${types.map((t) => html`<option key=${t} value=${t} />`)}</datalist>
+        <${DataField} form=${form} />
+        <${TextField} form=${form} name="idempotency_key" label="Idempotency key" optional mono maxlength="255"
+          hint="The same key never publishes a second event. Without one, this page makes one: a double click publishes once." />
+      <//>
+      <div ref=${answer} tabindex="-1" class="answer-column" aria-live="polite">${published && html`<${Answer} published=${published} />`}</div>
+    </div>
+  <//>`;
+}
+
+// publish sends the data as it was typed, so numbers keep their digits. Repeating the same event gets the first answer again.
+async function publish({ type, data, idempotency_key: given }, made) {
+  const { error } = readJSON(data);
+  const wrong = error ? `Line ${error.line}, column ${error.column}: ${error.message}` : data.trim()[0] !== '{' ? 'The data must be an object: { … }.' : '';
+  if (wrong) throw new ApiError({ title: 'The data is no JSON object', detail: wrong, errors: [{ field: 'data', message: wrong }] });
+  const event = JSON.stringify([type, data, session.get().me.organization.id]);
+  if (made.current.event !== event) made.current = { event, key: 'console-' + randomKey() };
+  const key = given.trim() || made.current.key;
+  const answer = await api.post('/events/', `{"type":${JSON.stringify(type.trim())},"idempotency_key":${JSON.stringify(key)},"data":${data}}`);
+  made.current = {}; // the next click is meant: it publishes another event
+  return answer;
+}
+
+const randomKey = () => [...crypto.getRandomValues(new Uint8Array(12))].map((n) => n.toString(16).padStart(2, '0')).join('');
+
+// DataField is a field for JSON. It says where a mistake is while one types.
+function DataField({ form }) {
+  const { error } = readJSON(form.values.data);
+  const element = useRef(null);
+  const show = () => {
+    const area = element.current.querySelector('textarea');
+    area.focus();
+    area.setSelectionRange(error.at, Math.min(error.at + 1, form.values.data.length));
+  };
+  return html`<div ref=${element} class="stack tight">
+    <${Field} form=${form} name="data" label="Data" hint="A JSON object, at most 256 KiB. Receivers get it as it is.">
+      ${(attributes) => html`<textarea class="input mono" rows="12" spellcheck="false" dir="ltr" wrap="soft" required ...${attributes}
+        value=${form.values.data} onInput=${(e) => form.set('data', e.target.value)} />`}
+    <//>
+    <div class="row small">
+      ${error ? html`<span class="warning" role="status">Line ${error.line}, column ${error.column}: ${error.message}</span>
+        <button type="button" class="plain link" onClick=${show}>Go there</button>`
+        : html`<span class="quiet" role="status">Valid JSON</span><button type="button" class="plain link" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
+    </div>
+  </div>`;
+}
+
+// Answer says in words what the API has answered.
+function Answer({ published: { id, type, deliveries, held, notice } }) {
+  const see = html`<div class="row"><${LinkButton} kind="primary" href=${href(paths.event(id))}>${deliveries ? 'See it arrive' : 'Show the event'}<//></div>`;
+  if (notice === 'no_subscription') {
+    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>No subscription wants the type <code>${type}</code>.</p>
+      <div class="row">${can('webhooks:write') && html`<${LinkButton} href=${href(paths.subscriptionNew)}>New subscription<//>`}</div>${see}<//>`;
+  }
+  if (notice === 'plan_capability_required') {
+    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'An operator can change the plan.'}</p>
+      ${isOperator() && html`<div class="row"><${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;
+  }
+  const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'The subscription is disabled, so the delivery waits until it is active again.' : 'All of them are disabled, so the deliveries wait.')
+    : `${held} of them ${held === 1 ? 'is' : 'are'} disabled. ${held === 1 ? 'Its delivery waits' : 'Their deliveries wait'} until then.`;
+  return html`<${Bar} tone=${held ? 'warning' : 'success'} title=${`Published to ${count(deliveries, 'subscription')}`}>
+    <p>The event and its ${deliveries === 1 ? 'delivery is' : 'deliveries are'} on disk. ${waits}</p>${see}<//>`;
+}

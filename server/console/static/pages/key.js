@@ -1,0 +1,93 @@
+// An API key: whether it works, what it may do, when it was used; rotate, revoke, explain a request, and its history.
+import { html, useState } from '../ui/html.js';
+import { Page, Section, Facts } from '../ui/page.js';
+import { Button } from '../ui/button.js';
+import { Id } from '../ui/copy.js';
+import { Code } from '../ui/code.js';
+import { Table } from '../ui/table.js';
+import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Time, WithTimes, duration } from '../ui/time.js';
+import { useList, useLoad, useRepeat } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href } from '../router.js';
+import { can } from '../session.js';
+import { paths } from '../paths.js';
+import { KeyStatus, Creator } from './keys.js';
+import { Scope } from './key_scope.js';
+import { Explain } from './key_explain.js';
+import { NewSecret, keyCrumbs } from './key_secret.js';
+import { Rotate, Revoke } from './key_end.js';
+
+export function Key({ id }) {
+  const load = useLoad((signal) => api.get(`/api-keys/${id}/`, { signal }), [id]);
+  const { data: key, error, reload } = load;
+  const isActive = key?.status === 'active';
+  useRepeat(reload, isActive ? 15_000 : 0, [id]); // the last use
+  const now = useLoad(async (signal) => isActive && explainNow(key, signal), [id, key?.status]);
+  const [asking, setAsking] = useState('');
+  const [made, setMade] = useState(null);
+
+  if (!key) return html`<${Page} title="API key" crumbs=${keyCrumbs()}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  if (made) return html`<${Page} title=${`New key of “${key.name}”`} crumbs=${keyCrumbs()}><${NewSecret} made=${made} old=${key} /><//>`;
+  const failed = now.data?.checks?.find((c) => c.verdict === 'failed');
+  return html`<${Page} title=${key.name} crumbs=${keyCrumbs()} aside=${html`<${KeyStatus} apiKey=${key} />`}
+    actions=${isActive && can('api_keys:write') && html`
+      ${!key.rotated_to && html`<${Button} icon="reload" onClick=${() => setAsking('rotate')}>Rotate<//>`}
+      <${Button} onClick=${() => setAsking('revoke')}>Revoke<//>`}>
+    <${ErrorBar} error=${error} retry=${reload} />
+    ${failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
+      title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
+    ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
+    <div class="columns two">
+      <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${now.data?.checks} /><//>
+      <div class="stack loose">
+        <${Section} title="What it may do"><${Scope} scope=${key.scope} /><//>
+        ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
+      </div>
+    </div>
+    <${Section} title="Explain a request"><${Explain} id=${key.id} apiKey=${key} inUrl /><//>
+    ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    ${asking === 'rotate' && html`<${Rotate} apiKey=${key} onClose=${() => setAsking('')} onDone=${async (next) => { await reload(); setMade(next); }} />`}
+    ${asking === 'revoke' && html`<${Revoke} apiKey=${key} onClose=${() => setAsking('')} onDone=${reload} />`}
+  <//>`;
+}
+
+// explainNow asks whether a request that needs all permissions of the key would pass.
+const explainNow = (key, signal) => api.post('/auth/explain/', { key: key.id, method: 'GET', path: '/api/v1/whoami/', permission: key.scope }, { signal });
+
+function AboutKey({ apiKey: k, checks = [] }) {
+  const valueOf = (name) => checks.find((c) => c.check === name)?.value || null;
+  const link = (id) => id && html`<${Id} value=${id} href=${href(paths.key(id))} />`;
+  return html`<${Facts} items=${[
+    ['Id', html`<${Id} value=${k.id} />`],
+    ['Prefix', html`<${Id} value=${k.key_prefix} />`],
+    ['Created by', html`<${Creator} creator=${k.creator} />`],
+    ['Created', html`<${Time} value=${k.created_at} form="exact" />`],
+    ['Last use', html`<${Time} value=${k.last_used_at} none="Never" />`],
+    ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],
+    ['Revoked', k.revoked_at && html`<${Time} value=${k.revoked_at} form="exact" />`],
+    ['Rate limit', valueOf('rate_limit')],
+    ['Replaces', link(k.replaces)],
+    ['Rotated to', link(k.rotated_to)],
+  ]} />`;
+}
+
+// History is what was done to the key. What was done with it is in the audit log.
+function History({ apiKey: { id } }) {
+  const list = useList('/audit-events/', { target: id });
+  const columns = [
+    { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span>${what[e.type]?.(e.details) ?? e.type}</span></span>` },
+    { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
+    { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
+    { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+  ];
+  return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
+    <${Table} label="History" list=${list} columns=${columns} skeleton=${2}
+      empty=${html`<p class="quiet">Nothing in the audit log. A key that replaces another one begins in the history of the other.</p>`} /><//>`;
+}
+
+const what = {
+  api_key_created: () => 'Created',
+  api_key_revoked: () => 'Revoked',
+  api_key_rotated: ({ grace_seconds: s }) => (s ? `Rotated, with a grace of ${duration(s * 1000)}` : 'Rotated, and ended at once'),
+};

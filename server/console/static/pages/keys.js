@@ -1,0 +1,90 @@
+// The list of API keys: what each may do, whose it is, and when it was used.
+import { html } from '../ui/html.js';
+import { Page } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { Badge } from '../ui/badge.js';
+import { Icon } from '../ui/icon.js';
+import { Filters, Choice, TextFilter } from '../ui/filters.js';
+import { LinkButton } from '../ui/button.js';
+import { Code } from '../ui/code.js';
+import { Bar, Empty } from '../ui/state.js';
+import { Time, number } from '../ui/time.js';
+import { useList, useLoad } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href, useQuery } from '../router.js';
+import { can, isOperator, useSession } from '../session.js';
+import { settings } from '../settings.js';
+import { paths } from '../paths.js';
+import { ShortScope } from './key_scope.js';
+
+export function Keys() {
+  const [query] = useQuery();
+  const { me: { plan } } = useSession();
+  const list = useList('/api-keys/', { status: query.status, prefix: query.prefix });
+  const usage = useLoad((signal) => api.get('/usage/', { signal }), []);
+
+  const columns = [
+    { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
+      <span class="mono small quiet">${k.key_prefix}</span></span>` },
+    { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
+    { head: 'Permissions', size: 'l', wide: true, cell: (k) => html`<${ShortScope} scope=${k.scope} />` },
+    { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
+    { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Never" />` },
+    { head: 'Expires', size: 's', wide: true, cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
+  ];
+
+  return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
+    actions=${html`<${LinkButton} icon="explain" href=${href(paths.explain)}>Explain a request<//>${mayCreate(plan) && html`<${NewButton} />`}`}>
+    ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}
+    <${Filters}>
+      <${Choice} name="status" label="Status" all=${query.prefix ? 'All' : 'Active'}
+        options=${[query.prefix ? ['active', 'Active'] : ['all', 'All'], ['revoked', 'Revoked'], ['expired', 'Expired']]} />
+      <${TextFilter} name="prefix" label="Prefix" placeholder="svc_AbCdEf" clean=${prefixOf} />
+    <//>
+    <${Table} label="API keys" list=${list} columns=${columns} href=${(k) => href(paths.key(k.id))}
+      empty=${query.status || query.prefix ? html`<${NoneLike} query=${query} />` : html`<${First} plan=${plan} />`} />
+  <//>`;
+}
+
+const mayCreate = (plan) => plan.api_keys && can('api_keys:write');
+
+const NewButton = () => html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.keyNew)}>New API key<//>`;
+
+// prefixOf cuts a raw key to its prefix, so that no secret gets into a URL.
+export const prefixOf = (text) => text.trim().replace(/^([a-z][0-9a-z]*_[0-9A-Za-z]{6})[0-9A-Za-z]+$/, '$1');
+
+// endsSoon is true for a key that works and ends within a week.
+const endsSoon = ({ status, expires_at }) => status === 'active' && expires_at && Date.parse(expires_at) - Date.now() < 6048e5;
+
+// KeyStatus: a rotated key still works until its grace ends.
+export const KeyStatus = ({ apiKey: { status, rotated_to } }) =>
+  (status === 'active' && rotated_to ? html`<${Badge} status="pending" text="Rotated" />` : html`<${Badge} status=${status} />`);
+
+export const Creator = ({ creator: { name, kind } }) => html`<span class="row creator" title=${kind === 'service' ? 'The service account of the organization' : name}>
+  <${Icon} name=${kind === 'service' ? 'system' : 'user'} /><span class="cut grow"><bdi>${kind === 'service' ? 'Service account' : name}</bdi></span></span>`;
+
+function Used({ n, plan: { name, max_api_keys: most } }) {
+  if (most === null) return html`<span class="quiet">${number(n)} active</span>`;
+  return html`<span class=${n >= most ? 'warning' : 'quiet'} title=${`The plan ${name} allows ${number(most)} active keys.`}>${number(n)} of ${number(most)} active</span>`;
+}
+
+export const NoPlan = ({ plan }) => html`<${Bar} tone="warning" title=${`The plan “${plan.name}” has no API keys`}>
+  <p>No key can be created, and each request with an existing key gets 403. ${isOperator() ? 'Change the plan of the organization to allow keys.' : 'An operator can change the plan.'}</p>
+  ${isOperator() && html`<div class="row"><${OrganizationButton} /></div>`}<//>`;
+
+export function OrganizationButton() {
+  const { me: { organization } } = useSession();
+  return html`<${LinkButton} href=${href(paths.organization(organization.id))}>Open ${organization.name}<//>`;
+}
+
+const NoneLike = ({ query: { prefix, status } }) => html`<${Empty} title=${prefix ? 'No key of this organization has this prefix' : `No key is ${status}`}
+  text=${prefix && isOperator() ? 'The search box above looks in all organizations.' : 'The list shows the others without this filter.'}>
+  <${LinkButton} href=${href(paths.keys)}>Show active keys<//><//>`;
+
+const First = ({ plan }) => html`<${Empty} title="No active API key"
+  text="With an API key, a server calls your API or Keyhook. It acts as the one who created it, and never does more than its permissions.">
+  ${mayCreate(plan) && html`<${NewButton} /><${Code} label="The same with curl" text=${curl()} />`}<//>`;
+
+const curl = () => `curl ${location.origin}${settings.base}/api/v1/api-keys/ \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -d '{"name": "back end", "scope": "events:write"}'`;

@@ -1,0 +1,160 @@
+// One organization: its plan, what it uses, its members, its portal link, and its end.
+import { html, useState } from '../ui/html.js';
+import { Page, Facts, Section } from '../ui/page.js';
+import { Badge } from '../ui/badge.js';
+import { Id } from '../ui/copy.js';
+import { Button, LinkButton } from '../ui/button.js';
+import { Menu } from '../ui/menu.js';
+import { Confirm, Dialog } from '../ui/dialog.js';
+import { Form, TextField, SelectField, useForm } from '../ui/form.js';
+import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Time, number, count } from '../ui/time.js';
+import { useLoad, usePoll } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href, navigate } from '../router.js';
+import { can, canSwitch, session } from '../session.js';
+import { paths } from '../paths.js';
+import { Changes, limits } from './plans.js';
+import { nameOf } from './organizations.js';
+import { Members } from './members.js';
+import { PortalLink } from './portal_link.js';
+
+const dialogs = { edit: Edit, plan: ChangePlan, portal: PortalLink, close: Close, remove: Remove };
+
+export function Organization({ id }) {
+  const { data: organization, error, reload } = useLoad((signal) => api.get(`/organizations/${encodeURIComponent(id)}/`, { signal }), [id]);
+  const [open, setOpen] = useState(null); // the name of the dialog
+  const DialogNow = dialogs[open];
+  const crumbs = [['Organizations', href(paths.organizations)]];
+  if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  const name = nameOf(organization);
+  const writes = can('platform:write'), isOpen = !organization.closed_at;
+  return html`<${Page} title=${name} crumbs=${crumbs} actions=${html`
+      ${canSwitch() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
+      ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Portal link<//>`}
+      ${writes && html`<${Menu} items=${[
+        isOpen && { text: 'Change name or external id', onClick: () => setOpen('edit') },
+        isOpen && { text: 'Close organization', danger: true, onClick: () => setOpen('close') },
+        { text: 'Delete if empty', danger: true, onClick: () => setOpen('remove') },
+      ]} />`}`}>
+    <${Facts} across items=${[['Id', html`<${Id} value=${organization.id} />`], ['External id', organization.external_id && html`<${Id} value=${organization.external_id} />`],
+      ['Closed', organization.closed_at && html`<${Time} value=${organization.closed_at} />`]]} />
+    ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} change=${writes && (() => setOpen('plan'))} />
+      <${Members} organization=${organization} /></div>` : html`<${Closed} organization=${organization} />`}
+    ${open && html`<${DialogNow} organization=${organization} name=${name} reload=${reload} onClose=${() => setOpen(null)} />`}
+  <//>`;
+}
+
+// useUse loads the plan, and what the organization has. Both other requests act in it.
+function useUse({ id, plan }) {
+  const own = id === session.get().home.organization.id;
+  const reads = own || can('platform:act_as');
+  const options = (signal, query) => ({ signal, query, organization: own ? '' : id });
+  const limit = 200;
+  return {
+    plan: useLoad((signal) => api.get(`/plans/${encodeURIComponent(plan)}/`, { signal }), [plan]).data,
+    backlog: usePoll(async (signal) => reads && can('webhooks:read') && api.get('/webhooks/backlog/', options(signal)), [id], 10_000).data,
+    keys: useLoad(async (signal) => {
+      if (!reads || !can('api_keys:read')) return null;
+      const page = await api.get('/api-keys/', options(signal, { status: 'active', limit }));
+      return { n: page.data.length, text: page.has_more ? `more than ${limit}` : number(page.data.length) };
+    }, [id]).data,
+  };
+}
+
+const total = (backlog) => Object.values(backlog.statuses).reduce((a, b) => a + b, 0);
+
+// Use shows what the plan allows, and how much of it the organization uses. Each line has its place from the start.
+function Use({ organization: { id, plan: name }, change }) {
+  const { plan, backlog, keys } = useUse({ id, plan: name });
+  const link = (path, text, query) => html`<a href=${href(path, { ...query, org: id })}>${text}</a>`;
+  const used = {
+    max_subscriptions: backlog && html`${link(paths.subscriptions, number(total(backlog)))} of `,
+    max_api_keys: keys && html`${link(paths.keys, keys.text)} of `,
+  };
+  const trouble = (backlog ? ['failing', 'disabled'] : []).filter((status) => backlog.statuses[status] > 0);
+  return html`<${Section} title=${html`Plan <a href=${href(paths.plan(name))}><bdi>${name}</bdi></a>`} actions=${change && html`<${Button} onClick=${change}>Change plan<//>`}>
+    <${Facts} items=${[
+      ...limits.map(([field, label, show]) => [label, html`${used[field]}${plan ? show(plan[field]) : '–'}`]),
+      ['Deliveries waiting', backlog ? html`${number(backlog.pending)}${backlog.oldest_due_at && html`<span class="quiet">, the oldest due <${Time} value=${backlog.oldest_due_at} /></span>`}` : '–'],
+      ['In trouble', !backlog ? '–' : trouble.length === 0 ? 'No subscription' : html`<span class="row">${trouble.map((status) => html`<a key=${status}
+        href=${href(paths.subscriptions, { status, org: id })}><${Badge} status=${status} text=${`${number(backlog.statuses[status])} ${status}`} /></a>`)}</span>`],
+    ]} /><//>`;
+}
+
+function ChangePlan({ organization, name, reload, onClose }) {
+  const { plan, backlog, keys } = useUse(organization);
+  const plans = useLoad((signal) => api.get('/plans/', { signal, query: { limit: 200 } }), []);
+  const form = useForm({ plan: organization.plan }, async (values) => {
+    await api.patch(`/organizations/${organization.id}/`, values);
+    await reload();
+    onClose();
+  });
+  const to = plans.data?.data.find((p) => p.name === form.values.plan);
+  return html`<${Dialog} title=${html`Change the plan of <bdi>${name}</bdi>`} onClose=${onClose}>
+    <${ErrorBar} error=${plans.error} retry=${plans.reload} />
+    <${Form} form=${form} submit="Change plan" disabled=${!to || to.name === organization.plan}>
+      <${SelectField} form=${form} name="plan" label="Plan" options=${(plans.data?.data ?? [plan]).filter(Boolean).map((p) => [p.name, p.name])} />
+      ${plan && to && to.name !== plan.name && html`<div class="stack tight" role="status">
+        <${Changes} from=${plan} to=${to} subscriptions=${backlog && total(backlog)} keys=${keys?.n} /></div>`}
+    <//><//>`;
+}
+
+function Edit({ organization, reload, onClose }) {
+  const form = useForm({ name: organization.name, external_id: organization.external_id ?? '' }, async (values) => {
+    await api.patch(`/organizations/${organization.id}/`, values);
+    await reload();
+    onClose();
+  });
+  return html`<${Dialog} title="Change name or external id" onClose=${onClose}><${Form} form=${form} submit="Save organization">
+    <${TextField} form=${form} name="name" label="Name" />
+    <${TextField} form=${form} name="external_id" label="External id" optional mono hint="A back end that uses the old external id does not find the organization any more." />
+  <//><//>`;
+}
+
+// typedFor is what one types to end an organization: its name, or its id if the name is hard to type.
+const typedFor = ({ name, id }) => (/^[\p{L}\p{N} .,&'-]{1,40}$/u.test(name) ? name : id);
+
+function Close({ organization, name, reload, onClose }) {
+  const path = `/organizations/${organization.id}/close/`;
+  const { data: ends, error } = useLoad((signal) => api.post(path, { dry_run: true }, { signal }), [path]);
+  const close = async () => {
+    await api.post(path, {});
+    await reload();
+  };
+  return html`<${Confirm} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" danger typed=${ends && typedFor(organization)} disabled=${!ends} onConfirm=${close} onClose=${onClose}>
+    <${ErrorBar} error=${error} />
+    ${!ends && !error && html`<${Skeleton} rows=${4} />`}
+    ${ends && html`<p>For a customer that leaves. From now on its credentials are refused, and nothing is sent for it. This cannot be undone.</p>
+      <${Facts} items=${[
+        ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
+        ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
+        ['Never sent', count(ends.pending_deliveries, 'waiting delivery', 'waiting deliveries')],
+        ['Anonymous', 'its name, its external id, and the details of its audit log'],
+        ['Kept', 'the users; erase them one by one'],
+      ]} />`}
+  <//>`;
+}
+
+// Closed says how far the removal of the data is.
+function Closed({ organization }) {
+  const [done, setDone] = useState(false);
+  const { data } = usePoll(async (signal) => {
+    if (!can('platform:write')) return null;
+    const closure = await api.post(`/organizations/${organization.id}/close/`, { dry_run: true }, { signal });
+    setDone(closure.complete);
+    return closure;
+  }, [organization.id], done ? 0 : 2000);
+  return html`<${Bar} tone=${data?.complete ? 'success' : 'info'} title="This organization is closed">
+    <p>${data?.complete ? 'All of its data is removed. The organization itself can be deleted.' : 'Its credentials are refused, and its data is being removed.'}</p><//>`;
+}
+
+function Remove({ organization, name, onClose }) {
+  const remove = async () => {
+    await api.delete(`/organizations/${organization.id}/`);
+    navigate(paths.organizations);
+  };
+  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" danger typed=${typedFor(organization)} onConfirm=${remove} onClose=${onClose}>
+    <p>Only an organization without members, credentials, subscriptions and events can be deleted. Its audit log moves to your organization.</p>
+    <p>Otherwise nothing happens. For a customer that leaves, close the organization instead.</p><//>`;
+}

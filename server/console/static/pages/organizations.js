@@ -1,0 +1,66 @@
+// The organizations: the customers of the product, and the operator's own.
+import { html, useState } from '../ui/html.js';
+import { Page } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { Badge } from '../ui/badge.js';
+import { Button, LinkButton } from '../ui/button.js';
+import { Dialog } from '../ui/dialog.js';
+import { Filters, TextFilter } from '../ui/filters.js';
+import { Form, TextField, SelectField, useForm } from '../ui/form.js';
+import { Code } from '../ui/code.js';
+import { Empty } from '../ui/state.js';
+import { useList, useLoad } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href, navigate, useQuery } from '../router.js';
+import { can, canSwitch } from '../session.js';
+import { settings } from '../settings.js';
+import { paths } from '../paths.js';
+
+export function Organizations() {
+  const [{ search }] = useQuery();
+  const list = useList('/organizations/', { search });
+  const [open, setOpen] = useState(false);
+  const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
+  const columns = [
+    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines strong"><span class="cut" title=${o.name}><bdi>${nameOf(o)}</bdi></span></span>` },
+    { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
+    { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
+    canSwitch() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
+      aria-label=${`Act in ${o.name}`}>Act in</a>` },
+  ].filter(Boolean);
+  return html`<${Page} title="Organizations" actions=${create}>
+    <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name or external id" /><//>
+    <${Table} label="Organizations" list=${list} columns=${columns} href=${(o) => href(paths.organization(o.id))}
+      empty=${search ? html`<${Empty} title=${`No organization begins with “${search}”`} text="The search compares the beginning of the name and of the external id.">
+        <${LinkButton} href=${href(paths.organizations)}>Show all<//><//>`
+        : html`<${Empty} title="No organization yet" text="Each customer of your product is an organization, with its own keys, subscriptions and events.">${create}
+        <${Code} label="The same with curl" text=${curl()} /><//>`} />
+    ${open && html`<${NewOrganization} onClose=${() => setOpen(false)} />`}
+  <//>`;
+}
+
+// nameOf is the name, or what is left of a closed organization.
+export const nameOf = (o) => o.name || 'Without a name';
+
+// useOptions loads the names of all plans or roles for a field.
+export function useOptions(path) {
+  const { data } = useLoad((signal) => api.get(path, { signal, query: { limit: 200 } }), [path]);
+  return (data?.data ?? []).map((item) => [item.name, item.name]);
+}
+
+function NewOrganization({ onClose }) {
+  const plans = useOptions('/plans/');
+  const form = useForm({ name: '', plan: '', external_id: '' }, async ({ name, plan, external_id: external }) => {
+    const created = await api.post('/organizations/', { name, plan, ...(external.trim() && { external_id: external.trim() }) });
+    navigate(paths.organization(created.id));
+  });
+  return html`<${Dialog} title="New organization" onClose=${onClose}><${Form} form=${form} submit="Create organization">
+    <${TextField} form=${form} name="name" label="Name" autofocus />
+    <${SelectField} form=${form} name="plan" label="Plan" options=${[['', 'Choose a plan'], ...plans]} />
+    <${TextField} form=${form} name="external_id" label="External id" optional hint="The id of this customer in your product. The API takes it wherever it takes the id." mono />
+  <//><//>`;
+}
+
+const curl = () => `curl -X PUT ${location.origin}${settings.base}/api/v1/organizations/acme-17/ \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -d '{"name": "Acme", "plan": "growth"}'`;

@@ -1,0 +1,138 @@
+// One attempt: what became of the delivery and what to do, the response, and the request as it was sent.
+import { html, useLayoutEffect, useRef, useState } from '../../ui/html.js';
+import { Facts } from '../../ui/page.js';
+import { Badge, Tag } from '../../ui/badge.js';
+import { Button, LinkButton } from '../../ui/button.js';
+import { Bar, ErrorBar, Skeleton } from '../../ui/state.js';
+import { Confirm } from '../../ui/dialog.js';
+import { Code, Headers } from '../../ui/code.js';
+import { Copy, Id } from '../../ui/copy.js';
+import { Icon } from '../../ui/icon.js';
+import { Time, WithTimes, duration } from '../../ui/time.js';
+import { usePoll } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+import { href, place, useQuery } from '../../router.js';
+import { can, isOperator } from '../../session.js';
+import { paths } from '../../paths.js';
+import { mendOf, verdicts } from './mend.js';
+
+const kept = 2000; // characters of a response body that the API keeps
+
+export function Attempt({ id, subscription, actions, changed }) {
+  const [query] = useQuery();
+  const path = `/webhooks/subscriptions/${subscription.id}/deliveries/${encodeURIComponent(id)}/`;
+  const [live, setLive] = useState(true);
+  const { data, error, reload } = usePoll(async (signal) => {
+    const attempt = await api.get(path, { signal });
+    const verdict = await explain(attempt, signal);
+    setLive(attempt.outcome === 'sending' || !['delivered', 'exhausted', 'dropped', 'expired'].includes(verdict?.verdict));
+    return { attempt, verdict };
+  }, [path], live ? 3000 : 0);
+  const [asking, setAsking] = useState(false);
+  const [told, setTold] = useState(false);
+  const [refused, setRefused] = useState(null);
+  const frame = useRef(null);
+  useLayoutEffect(() => {
+    const { top } = frame.current.getBoundingClientRect(); // opened far below, it would show only its head
+    if (top > innerHeight / 2) frame.current.scrollIntoView({ block: 'start' });
+  }, [Boolean(data)]);
+  const back = href(place.get().path, { ...query, attempt: null });
+
+  const redeliver = async () => {
+    await api.post(path + 'redeliver/');
+    setTold(true);
+    changed();
+    reload();
+  };
+  const { attempt, verdict } = data ?? {};
+  const arrived = attempt?.outcome === 'succeeded' || verdict?.verdict === 'delivered';
+  return html`<section class="card stack panel" aria-label="Attempt" ref=${frame}>
+    <a class="back" href=${back}><${Icon} name="left" /> All attempts</a>
+    ${!data && (error ? html`<${ErrorBar} error=${error} title="This attempt cannot be shown" retry=${reload} />` : html`<${Skeleton} rows=${6} />`)}
+    ${data && html`
+      <div class="row spread">
+        <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
+        <div class="row">${can('webhooks:write') && html`<${Button} icon="reload" onError=${setRefused}
+          onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`}
+          <a class="plain close" href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
+      </div>
+      <${ErrorBar} error=${refused} />
+      ${told && html`<${Bar} tone="success" title="A new delivery of the event was created"><p>${subscription.blocked_by
+        ? 'It waits, because nothing is sent to the subscription now.' : 'Its attempt appears in the list.'}</p><//>`}
+      <${Verdict} ...${{ attempt, verdict, subscription, actions, redeliver, setRefused }} />
+      <${Facts} items=${[
+        ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
+        ['Attempt', html`<${Id} value=${attempt.id} />`],
+        ['Number', `${attempt.attempt_number}, ${triggers[attempt.trigger]}`],
+        ['Started', html`<${Time} value=${attempt.attempted_at} form="exact" />`],
+        ['Duration', attempt.outcome === 'sending' ? 'In progress' : duration(attempt.duration_ms)],
+        ['Next attempt', attempt.next_attempt_at && html`<${Time} value=${attempt.next_attempt_at} form="exact" /> <span class="quiet">(<${Time} value=${attempt.next_attempt_at} />)</span>`],
+      ]} />
+      <${Response} attempt=${attempt} />
+      <${Request} attempt=${attempt} />`}
+    ${asking && html`<${Confirm} title="Send this event again?" action="Redeliver event" onConfirm=${redeliver} onClose=${() => setAsking(false)}>
+      <p>The receiver has accepted it already. It gets the same event a second time, with the same id.</p><//>`}
+  </section>`;
+}
+
+const triggers = { event: 'for the event', retry: 'a retry', manual: 'redelivered by hand', test: 'a test' };
+
+// explain asks what became of the event. Without the permission, the attempt alone is shown.
+async function explain(attempt, signal) {
+  if (!can('events:read')) return null;
+  try {
+    const page = await api.get(`/events/${attempt.event_id}/explain/`, { signal, query: { subscription_id: attempt.subscription_id } });
+    return page.data[0] ?? null;
+  } catch (error) {
+    if (error.status === 404 || error.status === 403) return null; // an audit event, or one that is no longer kept
+    throw error;
+  }
+}
+
+function Verdict({ attempt, verdict, subscription, actions, redeliver, setRefused }) {
+  const [tone, title, mend] = verdicts[verdict?.verdict] ?? [];
+  if (!title || (verdict.verdict === 'delivered' && attempt.outcome === 'succeeded')) return null;
+  const advised = verdict.verdict === 'exhausted' && /^keyhook subscriptions (recover|test) /.exec(verdict.advice ?? '')?.[1];
+  const button = can('webhooks:write') && ({
+    recover: html`<${Button} kind="primary" onClick=${() => actions.open('recover')}>Recover…<//>`,
+    resume: html`<${Button} kind="primary" onClick=${actions.resume} onError=${setRefused}>Resume<//>`,
+    settings: html`<${LinkButton} href=${href(place.get().path, { tab: 'settings' })}>Change the limit<//>`,
+    test: html`<${Button} onClick=${actions.test} onError=${setRefused}>Send test again<//>`,
+    redeliver: html`<${Button} onClick=${redeliver} onError=${setRefused}>Redeliver event<//>`,
+  })[advised || mend];
+  const operator = isOperator() && ({
+    held_queue: html`<${LinkButton} href=${href(paths.system, { org: '' })}>Release the queue<//>`,
+    blocked_by_plan: html`<${LinkButton} href=${href(paths.organization(subscription.organization_id), { org: '' })}>Change the plan<//>`,
+  })[verdict.verdict];
+  return html`<${Bar} tone=${tone} title=${advised === 'test' ? 'The test failed' : title} action=${button || operator}><p><${WithTimes} text=${verdict.detail} /></p>
+<//>`;
+}
+
+export function Response({ attempt: a }) {
+  if (a.outcome === 'sending') return null;
+  const mend = mendOf(a.error);
+  return html`<div class="stack tight">
+    <h3>Response ${a.response_status && html`<span class="quiet">${a.response_status}</span>`}</h3>
+    ${a.error && html`<p><bdi class="danger">${a.error}</bdi>${mend && html`<br />${mend}`}</p>`}
+    <${Code} text=${a.response_body} label="Body of the response" empty=${a.response_status ? 'The response has no body.' : 'There was no response.'} />
+    ${[...a.response_body].length >= kept && html`<p class="quiet small">Only the first 2,000 characters are kept.</p>`}
+  </div>`;
+}
+
+function Request({ attempt: { request } }) {
+  const { method, url, headers, body } = request;
+  return html`<div class="stack tight">
+    <div class="row spread"><h3>Request</h3>${url && body !== null && html`<${Copy} text=${curl(request)}>Copy as curl<//>`}</div>
+    <p class="mono"><span class="strong">${method}</span> <bdi>${url ?? '(the address has changed since)'}</bdi></p>
+    <${Headers} label="Headers of the request" items=${Object.entries(headers)} />
+    ${body === null ? html`<p class="quiet small">Your role does not show the body. It needs the permission <code>events:read</code>.</p>`
+      : html`<${Code} text=${body} pretty label="Body of the request" />`}
+  </div>`;
+}
+
+// curl leaves out the headers whose values the API does not show.
+function curl({ url, headers, body }) {
+  const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+  const shown = Object.entries(headers).filter(([, value]) => !value.includes('***'));
+  return [`curl ${quote(url)}`, ...shown.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`), `--data-binary ${quote(body)}`].join(' \\\n  ');
+}

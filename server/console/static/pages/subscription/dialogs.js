@@ -1,0 +1,49 @@
+// The dialogs before an act that sends or destroys: resume, discard, delete. Each reads the number that it concerns first.
+import { html } from '../../ui/html.js';
+import { Confirm } from '../../ui/dialog.js';
+import { ErrorBar } from '../../ui/state.js';
+import { count } from '../../ui/time.js';
+import { useLoad } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+import { navigate } from '../../router.js';
+import { paths } from '../../paths.js';
+
+const pathOf = ({ id }) => `/webhooks/subscriptions/${id}/`;
+
+// usePending is the number of deliveries that wait now.
+function usePending(subscription) {
+  const { data, error } = useLoad((signal) => api.get(pathOf(subscription), { signal }), []);
+  return { waiting: count(data?.pending_deliveries ?? subscription.pending_deliveries, 'delivery', 'deliveries'), error };
+}
+
+export function Resume({ subscription, onDone, onClose }) {
+  const { waiting, error } = usePending(subscription);
+  const resume = async () => {
+    await api.patch(pathOf(subscription), { is_active: true });
+    await onDone();
+  };
+  return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} onConfirm=${resume} onClose=${onClose}>
+    <p>Keyhook sends what waits, oldest first.</p><${ErrorBar} error=${error} /><//>`;
+}
+
+export function Discard({ subscription, onDone, onClose }) {
+  const { waiting, error } = usePending(subscription);
+  const discard = async () => {
+    await api.post(pathOf(subscription) + 'discard/', {});
+    await onDone();
+  };
+  return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard" danger onConfirm=${discard} onClose=${onClose}>
+    <p><strong class="strong">${waiting}</strong> to this subscription are dropped and never sent. A replay does not bring them back. The events stay.</p>
+    <${ErrorBar} error=${error} /><//>`;
+}
+
+export function Delete({ subscription, onClose }) {
+  const { waiting, error } = usePending(subscription);
+  const remove = async () => {
+    await api.delete(pathOf(subscription));
+    navigate(paths.subscriptions, {}, { replace: true });
+  };
+  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${new URL(subscription.url).host} danger onConfirm=${remove} onClose=${onClose}>
+    <p>Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>. <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>
+    <${ErrorBar} error=${error} /><//>`;
+}

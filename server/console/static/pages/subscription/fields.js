@@ -1,0 +1,74 @@
+// The fields of a subscription, for the form that creates one and the form that changes one.
+import { html } from '../../ui/html.js';
+import { AreaField, CheckField, TextField } from '../../ui/form.js';
+import { TokensField } from '../../ui/tokens.js';
+import { Icon } from '../../ui/icon.js';
+import { useLoad } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+import { can } from '../../session.js';
+
+// useEventTypes returns the types of recent events, most frequent first.
+export function useEventTypes() {
+  const { data } = useLoad(async (signal) => (can('events:read') ? api.get('/event-types/', { signal }) : null), []);
+  return (data?.data ?? []).map((t) => t.type);
+}
+
+export const empty = {
+  url: '', event_types: [], audit_events: false, description: '', ordered: false, rate_limit_per_second: '', external_id: '', headers: [], secret: '',
+};
+
+// valuesOf makes the values of the form from a subscription. The values of headers are never shown, so they are empty.
+export const valuesOf = (s) => ({
+  url: s.url, event_types: s.event_types, audit_events: s.audit_events, description: s.description, ordered: s.ordered,
+  rate_limit_per_second: String(s.rate_limit_per_second ?? ''), external_id: s.external_id ?? '',
+  headers: Object.keys(s.headers).map((name) => ({ name, value: '', known: name })),
+});
+
+// bodyOf makes the body of a request from the values of the form. A known header without a new value keeps its value.
+export function bodyOf({ headers, rate_limit_per_second: pace, secret, ...rest }) {
+  const named = headers.filter((h) => h.name.trim());
+  return {
+    ...rest, url: rest.url.trim(), external_id: rest.external_id.trim() || null,
+    rate_limit_per_second: pace === '' ? null : Number(pace),
+    headers: Object.fromEntries(named.map((h) => [h.name.trim(), h.value || h.known !== h.name.trim() ? h.value : null])),
+    ...(secret && { secret: secret.trim() }),
+  };
+}
+
+// Destination are the fields that everybody needs.
+export function Destination({ form, types, isNew }) {
+  return html`
+    <${TextField} form=${form} name="url" label="Address" type="url" inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
+      hint="Keyhook sends each event to this address, as a signed POST." />
+    <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" suggestions=${types}
+      hint=${form.values.event_types.length ? 'Enter ends a type. order.* means all types that begin with “order.”.' : 'Empty means all event types. Type one, such as order.paid, or order.* for all that begin with “order.”.'} />
+    ${can('audit:read') && html`<${CheckField} form=${form} name="audit_events" label="Audit events, too" hint="Who changed what in this organization, such as api_key_created." />`}
+    <${AreaField} form=${form} name="description" label="Description" optional rows=${2} />`;
+}
+
+// Options are the fields that few need.
+export function Options({ form, isNew }) {
+  return html`
+    <${CheckField} form=${form} name="ordered" label="In order" hint="One delivery at a time, in the order of publication. A retry delays all later ones." />
+    <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional type="number" min="1" max="10000" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
+    <${HeadersField} form=${form} />
+    <${TextField} form=${form} name="external_id" label="External id" optional hint="Your own id for this subscription. The API takes it in place of the id." />
+    ${isNew && html`<${TextField} form=${form} name="secret" label="Signing secret" optional mono hint="To move from another system: 24 to 256 characters. Empty: Keyhook makes one." />`}`;
+}
+
+function HeadersField({ form }) {
+  form.names.add('headers');
+  const rows = form.values.headers, error = form.errorOf('headers');
+  const change = (i, part) => form.set('headers', rows.map((row, at) => (at === i ? { ...row, ...part } : row)));
+  return html`<fieldset class="field">
+    <legend>Request headers <span class="quiet">optional</span></legend>
+    ${rows.map((row, i) => html`<div key=${i} class="header-row">
+      <input class="input mono" aria-label=${`Name of header ${i + 1}`} aria-invalid=${error ? 'true' : undefined} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
+      <input class="input mono" aria-label=${`Value of header ${i + 1}`} placeholder=${row.known ? 'unchanged' : 'Bearer …'} value=${row.value} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { value: e.target.value })} />
+      <button type="button" class="plain" aria-label=${`Remove header ${row.name || i + 1}`} onClick=${() => form.set('headers', rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
+    </div>`)}
+    ${rows.length < 10 && html`<div><button type="button" class="button" onClick=${() => form.set('headers', [...rows, { name: '', value: '' }])}><${Icon} name="plus" /><span>Add header</span></button></div>`}
+    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <p class="hint">Every delivery has them, for example to authenticate at the receiver. Keyhook encrypts the values and never shows them again.</p>
+  </fieldset>`;
+}

@@ -1,0 +1,35 @@
+// Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
+//
+//   html`<${Recover} subscription=${subscription} onDone=${reload} onClose=${…} />`
+//
+// subscription needs only an id. organization acts in another organization than the page.
+import { html, useState } from '../../ui/html.js';
+import { Confirm } from '../../ui/dialog.js';
+import { TimeField } from '../../ui/form.js';
+import { ErrorBar } from '../../ui/state.js';
+import { Time, count } from '../../ui/time.js';
+import { useLoad } from '../../ui/hooks.js';
+import { api } from '../../api.js';
+
+export function Recover({ subscription, organization, onDone, onClose }) {
+  const path = `/webhooks/subscriptions/${subscription.id}/recover/`;
+  const [values, setValues] = useState({ since: '' });
+  const chosen = values.since ? { since: values.since } : {};
+  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }), [values.since]);
+  const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
+  const events = data ? data.deliveries + data.pending : 0;
+  const recover = async () => {
+    await api.post(path, { since: data.since }, { organization });
+    await onDone?.();
+  };
+  return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
+    action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
+    <p>Do this when the receiver works again. The subscription becomes healthy, and Keyhook sends:</p>
+    ${data ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
+      <li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>
+      <li><strong class="strong">${count(data.deliveries, 'event')}</strong> that Keyhook gave up since <${Time} value=${data.since} form="exact" /></li>
+    </ul>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+    <${ErrorBar} error=${error} retry=${reload} />
+    <${TimeField} form=${form} name="since" label="Since" optional hint="Without a time: since the outage began." />
+  <//>`;
+}

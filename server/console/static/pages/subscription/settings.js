@@ -1,0 +1,55 @@
+// The settings of a subscription: a form, or facts for those who may not change them.
+import { html, useState } from '../../ui/html.js';
+import { Facts } from '../../ui/page.js';
+import { Form, useForm } from '../../ui/form.js';
+import { Bar } from '../../ui/state.js';
+import { Time } from '../../ui/time.js';
+import { api } from '../../api.js';
+import { can } from '../../session.js';
+import { Destination, Options, bodyOf, useEventTypes, valuesOf } from './fields.js';
+
+export function Settings({ subscription, onSaved }) {
+  const types = useEventTypes();
+  const [saved, setSaved] = useState(() => valuesOf(subscription)); // what the server has, as the form shows it
+  const [told, setTold] = useState(false);
+  const form = useForm(saved, async (values) => {
+    setTold(false);
+    const now = valuesOf(await api.patch(`/webhooks/subscriptions/${subscription.id}/`, changes(saved, values)));
+    setSaved(now);
+    form.setValues(now);
+    setTold(true);
+    onSaved();
+  });
+  if (!can('webhooks:write')) return html`<${ReadOnly} subscription=${subscription} />`;
+  const isChanged = Object.keys(changes(saved, form.values)).length > 0;
+  return html`<div class="stack">
+    ${told && !isChanged && html`<${Bar} tone="success" title="Changes saved" />`}
+    <${Form} form=${form} submit="Save changes" disabled=${!isChanged}>
+      <${Destination} form=${form} types=${types} />
+      <${Options} form=${form} />
+    <//>
+    <${Facts} items=${times(subscription)} />
+  </div>`;
+}
+
+// changes has only the fields that differ, because some need more permissions than others.
+function changes(before, after) {
+  const old = bodyOf(before), now = bodyOf(after);
+  return Object.fromEntries(Object.entries(now).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(old[name])));
+}
+
+const times = (s) => [
+  ['Created', html`<${Time} value=${s.created_at} form="exact" />`],
+  ['Changed', html`<${Time} value=${s.updated_at} form="exact" />`],
+];
+
+const ReadOnly = ({ subscription: s }) => html`<${Facts} items=${[
+  ['Address', s.url],
+  ['Event types', s.event_types.join(', ') || 'All'],
+  ['Audit events', s.audit_events ? 'Yes' : 'No'],
+  ['In order', s.ordered ? 'Yes' : 'No'],
+  ['Requests a second', s.rate_limit_per_second ?? 'No limit'],
+  ['Request headers', Object.keys(s.headers).join(', ') || 'None'],
+  ['External id', s.external_id ?? 'None'],
+  ...times(s),
+]} />`;

@@ -1,0 +1,82 @@
+// New subscription: the form, then on the same page the secret, how to verify, and a test delivery with its answer.
+import { html, useState } from '../ui/html.js';
+import { Page, Section, Facts } from '../ui/page.js';
+import { Form, useForm } from '../ui/form.js';
+import { Badge } from '../ui/badge.js';
+import { Button, LinkButton } from '../ui/button.js';
+import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Code } from '../ui/code.js';
+import { Secret } from '../ui/secret.js';
+import { duration } from '../ui/time.js';
+import { useLoad } from '../ui/hooks.js';
+import { api, readDocument } from '../api.js';
+import { href } from '../router.js';
+import { settings } from '../settings.js';
+import { paths } from '../paths.js';
+import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
+import { Response } from './subscription/attempt.js';
+
+export function SubscriptionNew() {
+  const types = useEventTypes();
+  const [made, setMade] = useState(null);
+  const form = useForm(empty, async (values) => setMade(await api.post('/webhooks/subscriptions/', bodyOf(values))));
+  if (made) return html`<${Made} subscription=${made} />`;
+  const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(ordered|rate_limit|headers|external_id|secret)/.test(name));
+  return html`<${Page} title="New subscription" crumbs=${crumbs()}>
+    <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)} disabled=${!form.values.url.trim()}>
+      <${Destination} form=${form} types=${types} isNew />
+      <details class="more-options" open=${folded || undefined}><summary>More options</summary><div><${Options} form=${form} isNew /></div></details>
+    <//>
+  <//>`;
+}
+
+const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
+
+// Made is what follows: three steps on one page.
+function Made({ subscription }) {
+  const [saved, setSaved] = useState(false);
+  const page = href(paths.subscription(subscription.id));
+  return html`<${Page} title=${`${new URL(subscription.url).host} was created`} crumbs=${crumbs()}
+    actions=${saved && html`<${LinkButton} href=${page} kind="primary">Open subscription<//>`}>
+    ${saved ? html`<${Bar} tone="success" title="You have saved the signing secret"><p>If it is lost, rotate it.</p><//>`
+      : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}
+    <${Section} title="2. Verify deliveries"><${Programs} /><//>
+    <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>
+  <//>`;
+}
+
+const languages = [['go', 'Go', 'receiver.go', 'go run'], ['js', 'Node', 'receiver.mjs', 'node'], ['python', 'Python', 'receiver.py', 'python3']];
+
+// Programs are those of the document "Receive webhooks", which tests run.
+function Programs() {
+  const [chosen, setChosen] = useState(languages[0]);
+  const { data, error, reload } = useLoad((signal) => readDocument('receiving', signal), []);
+  const [language, name, file, command] = chosen;
+  return html`<div class="stack tight">
+    <div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
+      aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>
+    <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
+      ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
+    ${data ? html`<${Code} label=${`Receiver in ${name}`} text=${data.querySelector(`code.language-${language}`).textContent} />`
+      : error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${6} />`}
+  </div>`;
+}
+
+function Test({ subscription }) {
+  const [attempt, setAttempt] = useState(null);
+  const [error, setError] = useState(null);
+  const send = async () => {
+    setAttempt(null);
+    setAttempt(await api.post(`/webhooks/subscriptions/${subscription.id}/test/`));
+  };
+  return html`<div class="stack">
+    <p class="quiet">Keyhook sends the event <code>webhook_test</code> to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
+    <div class="row"><${Button} icon="send" onClick=${send} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}<//></div>
+    <${ErrorBar} error=${error} />
+    ${attempt && html`<div class="card stack" role="status">
+      <${Facts} across items=${[
+        ['Result', html`<${Badge} status=${attempt.outcome} />`], ['Duration', duration(attempt.duration_ms)],
+      ]} />
+      <${Response} attempt=${attempt} /></div>`}
+  </div>`;
+}

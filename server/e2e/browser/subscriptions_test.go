@@ -1,0 +1,312 @@
+package browser
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// subscriptions is the path of the API.
+const subscriptions = "/api/v1/webhooks/subscriptions/"
+
+// console returns the path of the page of a subscription.
+func console(subscription string) string { return "/console/subscriptions/" + subscription + "/" }
+
+// attempt returns the id of the newest attempt of a customer's subscription.
+func (w *world) attempt(c *customer, subscription string) string {
+	w.tb.Helper()
+	var list struct{ Data []struct{ ID string } }
+	c.must(w.tb, "GET", subscriptions+subscription+"/deliveries/?limit=1", nil, &list)
+	if len(list.Data) == 0 {
+		w.tb.Fatal("no attempt")
+	}
+	return list.Data[0].ID
+}
+
+func TestCreatingASubscription(t *testing.T) {
+	t.Parallel()
+	s, r := start(t), receive(t)
+	c := s.customer(t, "Acme")
+	c.publish(t, "order.paid", object{})
+	p := open(t, s.base)
+	p.signIn(c.token)
+	p.visit("/console/subscriptions/")
+	p.expect("No subscription yet")
+	p.visit("/console/subscriptions/new/")
+
+	p.allow(http.StatusUnprocessableEntity, subscriptions)
+	p.fill("Address", "ftp://example.com/"+strings.Repeat("x", 1900))
+	p.press("Enter")
+	p.expect("Begin the URL with https:// or http://.")
+	p.expectFocus("textbox", "Address")
+	p.click("DisclosureTriangle", "More options")
+	p.fill("Requests a second, at most", "0")
+	p.click("button", "Create subscription")
+	p.expect("Begin the URL with https:// or http://.")
+
+	r.answer("hook", http.StatusUnauthorized, "wrong signature")
+	p.fill("Address", r.url("hook?tenant=1"))
+	p.fill("Event types", "order.paid, invoice.*")
+	p.press("Enter")
+	p.expectElement("button", "Remove order.paid")
+	p.expectElement("button", "Remove invoice.*")
+	p.fill("Description", "Two\nlines "+nasty)
+	p.fill("Requests a second, at most", "50")
+	p.click("checkbox", "In order")
+	p.click("button", "Add header")
+	p.fill("Name of header 1", "X-Tenant")
+	p.fill("Value of header 1", "seventeen")
+	p.fill("External id", "shop")
+	evaluate[any](p, `[...document.querySelectorAll("button")].find(b => b.textContent.includes("Create")).click();
+		document.querySelector("form").requestSubmit()`) // a double click
+	p.expect("Save the signing secret")
+	var made struct {
+		Data []struct {
+			Description, ExternalID string
+			Types                   []string `json:"event_types"`
+			Ordered                 bool
+			Pace                    int            `json:"rate_limit_per_second"`
+			Headers                 map[string]any `json:"headers"`
+			Audit                   bool           `json:"audit_events"`
+		}
+	}
+	c.must(t, "GET", subscriptions, nil, &made)
+	if len(made.Data) != 1 {
+		t.Fatalf("there are %d subscriptions", len(made.Data))
+	}
+	if m := made.Data[0]; !m.Ordered || m.Pace != 50 || m.Audit || len(m.Headers) != 1 || strings.Join(m.Types, " ") != "order.paid invoice.*" || !strings.HasPrefix(m.Description, "Two\nlines <script>") {
+		t.Errorf("created %+v", m)
+	}
+	p.in("region", "1. Save the signing secret").click("button", "Copy")
+	secret := p.copied()
+	if !strings.HasPrefix(secret, "whsec_") {
+		t.Errorf("copied %q", secret)
+	}
+	for language, text := range map[string]string{"Go": "func genuine(h http.Header, body []byte) bool", "Node": "timingSafeEqual", "Python": "hmac.compare_digest"} {
+		p.click("button", language)
+		p.expect(text)
+	}
+	p.click("button", "Send test")
+	p.expect("http_status: 401 The receiver refuses the request. Compare the signing secret")
+	p.expect("wrong signature")
+	r.answer("hook", http.StatusOK, nasty)
+	p.click("button", "Send test again")
+	p.expect(nasty)
+	p.gone("http_status: 401")
+	if got := r.arrived("hook")[1].header; got.Get("X-Tenant") != "seventeen" || got.Get("X-Service-Event-Type") != "webhook_test" {
+		t.Errorf("the test arrived with %v", got)
+	}
+	p.look("subscription-created")
+
+	p.in("navigation", "You are here").click("link", "Subscriptions") // the secret is not saved yet, so the page stays
+	p.expect("Save it first: it cannot be shown again.")
+	p.click("button", "I have saved it")
+	p.gone(secret)
+	p.click("link", "Open subscription")
+	p.expectElement("heading", strings.TrimPrefix(r.base, "http://"))
+	p.expect("webhook_test")
+}
+
+func TestTheAttemptsOfASubscription(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit("/console/subscriptions/")
+	p.click("link", "/failing")
+	p.expect("Failing: 5 failures in a row")
+	p.expect("http_status: 503, failing since")
+	p.in("navigation", "Period").click("link", "1 y")
+	p.expectPath(console(a.failing) + "?chart=1y")
+	p.expect("0 succeeded 5 failed")
+
+	p.choose("Outcome", "Succeeded")
+	p.expect("No attempt matches the filters")
+	p.choose("Outcome", "Failed")
+	p.fill("Type", "invoice.created")
+	p.press("Enter")
+	p.choose("Time", "Last hour")
+	p.in("table", "Attempts").expect("503 invoice.created evt_")
+	p.expectPath(console(a.failing) + "?chart=1y&outcome=failed&type=invoice.created&range=1h")
+	p.visit(console(a.failing) + "?range=custom&since=2999-01-01T00:00:00.000Z")
+	p.expect("No attempt matches the filters")
+
+	attempt := w.attempt(a, a.failing)
+	p.visit(console(a.failing))
+	p.in("row", "#5").click("link", "invoice.created")
+	p.expectPath(console(a.failing) + "?attempt=" + attempt)
+	panel := p.in("region", "Attempt")
+	panel.expect("Keyhook gave up")
+	panel.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
+	panel.expect("X-Service-Signature: ***")
+	panel.expect(`"invoice": 1`)
+	panel.click("button", "Copy as curl")
+	if got := p.copied(); !strings.HasPrefix(got, "curl '"+w.receiver.url("failing")+"'") || !strings.Contains(got, `"data":{"invoice":1}}'`) || strings.Contains(got, "***") {
+		t.Errorf("copied %s", got)
+	}
+	panel.click("link", "Close the attempt")
+	p.expectPath(console(a.failing))
+	p.back()
+	p.expectPath(console(a.failing) + "?attempt=" + attempt)
+
+	before := len(w.receiver.arrived("failing"))
+	panel.click("button", "Redeliver event")
+	panel.expect("A new delivery of the event was created")
+	w.receiver.await(t, "failing", before+1)
+	p.visit(console(a.healthy) + "?attempt=" + w.attempt(a, a.healthy))
+	panel.expect("204")
+	panel.goneElement("alert", "")
+	panel.click("button", "Redeliver event")
+	p.in("dialog", "Send this event again?").click("button", "Cancel")
+	a.publish(t, "order.paid", object{"order": 99})
+	p.expect("1 new")
+	p.click("button", "1 new")
+	p.gone("1 new")
+}
+
+func TestRecoveringASubscription(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit(console(a.failing))
+	p.click("button", "Recover…")
+	dialog := p.in("dialog", "Recover after an outage")
+	dialog.expect("0 deliveries that wait now")
+	dialog.expect("1 event that Keyhook gave up since")
+	p.look("subscription-recover")
+	w.receiver.answer("failing", http.StatusNoContent, "")
+	before := len(w.receiver.arrived("failing"))
+	dialog.click("button", "Recover 1 event")
+	p.goneElement("dialog", "Recover after an outage")
+	p.expect("Healthy")
+	w.receiver.await(t, "failing", before+1)
+
+	p.visit(console(a.paused))
+	p.expect("Paused: nothing is sent Deactivated by Owner of Acme")
+	p.click("button", "Resume")
+	p.in("dialog", "Resume").click("button", "Resume and send 4 deliveries")
+	w.receiver.await(t, "paused", 4)
+	p.gone("Paused: nothing is sent")
+	p.click("button", "Pause")
+	p.expect("Paused: nothing is sent")
+	a.publish(t, "customer.created", object{})
+	p.visit(console(a.paused))
+	p.click("button", "More")
+	p.click("menuitem", "Discard")
+	dialog = p.in("dialog", "Discard what waits?")
+	dialog.fill("Type discard to confirm", "discar")
+	dialog.expectElement("button", "Discard 1 delivery")
+	p.press("Enter")
+	p.press("d")
+	p.press("Enter")
+	p.expect("No delivery waits")
+
+	w.receiver.answer("disabled", http.StatusNoContent, "")
+	p.visit(console(a.disabled))
+	p.expect("Disabled after 15 failures in a row")
+	p.click("button", "More")
+	p.click("menuitem", "Delete")
+	dialog = p.in("dialog", "Delete this subscription?")
+	dialog.fill("to confirm", strings.TrimPrefix(w.receiver.base, "http://"))
+	dialog.click("button", "Delete subscription")
+	p.expectPath("/console/subscriptions/")
+	p.expect("/healthy")
+	p.gone("/disabled")
+	p.allow(http.StatusNotFound, subscriptions+a.disabled)
+	p.allow(http.StatusNotFound, "/api/v1/webhooks/stats/")
+	p.visit(console(a.disabled))
+	p.expect("This subscription cannot be shown")
+}
+
+func TestReplayAndRotation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit(console(a.healthy) + "?tab=settings")
+	p.fill("Event types", "customer.*")
+	p.press("Enter")
+	p.fill("Description", "Orders and customers")
+	p.click("button", "Save changes")
+	p.expect("Changes saved")
+	p.click("button", "Add header")
+	p.fill("Name of header 1", "Authorization")
+	p.fill("Value of header 1", "Bearer abcdefgh")
+	p.click("button", "Save changes")
+	p.expect("Changes saved")
+	p.fill("Address", "https://example.com/elsewhere")
+	p.allow(http.StatusUnprocessableEntity, subscriptions+a.healthy)
+	p.click("button", "Save changes")
+	p.expect("Send the value")
+
+	p.visit(console(a.healthy))
+	p.expect("Orders and customers")
+	p.click("button", "More")
+	p.click("menuitem", "Replay")
+	dialog := p.in("dialog", "Replay missed events")
+	dialog.expect("4 events: the subscription did not want the type then")
+	dialog.choose("Which events", "Those that Keyhook gave up")
+	dialog.expect("No event of this period is missing.")
+	dialog.choose("Which events", "Those that never had a delivery")
+	p.look("subscription-replay")
+	dialog.click("button", "Replay 4 events")
+	w.receiver.await(t, "healthy", 16)
+
+	p.click("button", "More")
+	p.click("menuitem", "Rotate")
+	dialog = p.in("dialog", "Rotate the signing secret")
+	dialog.choose("Overlap", "1 hour")
+	dialog.click("button", "Rotate secret")
+	p.expect("The old secret also signs for 1 hour")
+	p.press("Escape")
+	p.click("button", "I have saved it")
+	p.click("button", "More")
+	p.click("menuitem", "Rotate")
+	p.allow(http.StatusConflict, subscriptions+a.healthy)
+	dialog.click("button", "Rotate secret")
+	dialog.expect("The overlap of the last rotation has not ended")
+	dialog.fill("Type “rotate”", "rotate")
+	dialog.click("button", "End the overlap and rotate")
+	p.expect("New signing secret")
+	p.click("button", "I have saved it")
+}
+
+func TestWhoMayOnlyReadSubscriptions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, "/api/v1/roles/", object{"name": "reader", "permissions": []string{"webhooks:read"}})
+	user := w.create(t, "/api/v1/users/", object{"name": "Reader", "email": "reader@example.com"})
+	w.must(t, "PUT", "/api/v1/organizations/"+w.acme.id+"/members/"+user+"/", object{"role": "reader"}, nil)
+	var token struct{ Token string }
+	w.must(t, "POST", "/api/v1/users/"+user+"/access-tokens/", object{"organization_id": w.acme.id}, &token)
+	p := open(t, w.base)
+	p.signIn(token.Token)
+	p.visit("/console/subscriptions/")
+	p.expect("Orders to the warehouse")
+	p.goneElement("link", "New subscription")
+	p.visit("/console/subscriptions/new/")
+	p.expect("It needs the permission webhooks:write")
+	p.visit(console(w.acme.failing) + "?attempt=" + w.attempt(w.acme, w.acme.failing))
+	p.expect("Your role does not show the body. It needs the permission events:read.")
+	for _, button := range []string{"Send test", "Pause", "More", "Recover…", "Redeliver event"} {
+		p.goneElement("button", button)
+	}
+	p.click("link", "Settings")
+	p.expect("Request headers None")
+	p.goneElement("button", "Save changes")
+	p.allow(http.StatusNotFound, "/api/v1/webhooks/")
+	p.visit(console(w.other.healthy))
+	p.expect("It was deleted, or it is not in this organization.")
+
+	p.signIn(operatorToken)
+	p.visit(console(w.other.healthy) + "?org=" + w.other.id)
+	p.expect(w.receiver.url("other"))
+	p.click("button", "Send test")
+	p.in("region", "Attempt").expect("webhook_test")
+	p.in("navigation", "You are here").click("link", "Subscriptions")
+	p.expectPath("/console/subscriptions/?org=" + w.other.id)
+}

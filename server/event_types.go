@@ -1,0 +1,24 @@
+package server
+
+import "github.com/keyhook/keyhook/storage/access"
+
+type eventTypesBody struct {
+	Data []eventTypeBody `json:"data"`
+}
+
+type eventTypeBody struct {
+	Type string `json:"type"`
+}
+
+// types responds with the types of the newest events, for somebody who chooses the types of a subscription.
+func (h events) types(x *exchange) error {
+	found, err := h.store.EventTypes(x.request.Context(), x.organization(), !x.Principal.Can(access.AuditRead))
+	if err != nil {
+		return err
+	}
+	body := eventTypesBody{[]eventTypeBody{}}
+	for _, name := range found {
+		body.Data = append(body.Data, eventTypeBody{name})
+	}
+	return x.ok(body)
+}
