@@ -118,7 +118,7 @@ function Metadata({ form }) {
   return html`<${Field} form=${form} name="metadata" label="Metadata" optional
       hint=${`Your own data about the key, such as the number of a customer. Reads and verifications return it. ${rows.length ? `${number(sizeOf(rows))} of ${number(maxMetadata)} bytes.` : ''}`}>
     ${(attributes) => html`<div class="stack tight" role="group" ...${attributes} aria-label="Metadata">
-      ${rows.map(([key, value], i) => html`<div key=${i} class="key-value">
+      ${rows.map(([key, value], i) => html`<div key=${i} class="header-row">
         <input class="input mono" aria-label=${`Name ${i + 1}`} placeholder="Name" value=${key} dir="auto" onInput=${(e) => change(i, [e.target.value, value])} />
         <input class="input mono" aria-label=${`Value ${i + 1}`} placeholder="Value" value=${value} dir="auto" onInput=${(e) => change(i, [key, e.target.value])} />
         <button type="button" class="plain" aria-label=${`Remove value ${i + 1}`} onClick=${() => form.set('metadata', rows.filter((_, j) => j !== i))}><${Icon} name="cross" /></button>
