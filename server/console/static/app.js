@@ -4,10 +4,10 @@ import { useStore } from './ui/store.js';
 import { announceNextPage, Page } from './ui/page.js';
 import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
-import { startRouter, place, match, href, navigate } from './router.js';
+import { startRouter, place, href, navigate } from './router.js';
 import { startSession, useSession, can } from './session.js';
-import { pages, first } from './pages.js';
-import { Loaded, loadFirst, usePreload } from './load.js';
+import { pages } from './pages.js';
+import { Loaded, loadFirst, pageOf, usePreload } from './load.js';
 import { Shell } from './shell/shell.js';
 import { SignIn, SignInAgain } from './shell/sign_in.js';
 
@@ -29,21 +29,14 @@ function Current() {
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
-  const start = path === '/' && !pages.some((row) => row.path === '/');
-  useLayoutEffect(() => { if (start) navigate(first, {}, { replace: true }); }, [start]);
-  if (start) return null;
-  const [row, params] = find(path);
+  const first = pages.find((row) => row.nav && can(row.needs));
+  const elsewhere = path === '/' && first && first.path !== '/'; // somebody who may not see the overview
+  useLayoutEffect(() => { if (elsewhere) navigate(first.path, {}, { replace: true }); }, [elsewhere]);
+  if (elsewhere) return null;
+  const [row, params] = pageOf(path);
   if (!row) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;
   return html`<${Guard} key=${path}><${Loaded} row=${row} params=${params} /><//>`;
-}
-
-function find(path) {
-  for (const row of pages) {
-    const params = match(row.path, path);
-    if (params) return [row, params];
-  }
-  return [];
 }
 
 const Missing = () => html`<${Page} title="There is no such page">
@@ -70,6 +63,6 @@ class Guard extends Component {
 }
 
 startRouter();
-loadFirst(find(place.get().path)[0]);
+loadFirst(pageOf(place.get().path)[0]);
 render(html`<${App} />`, document.getElementById('app'));
 startSession();

@@ -4,7 +4,17 @@ import { Page } from './ui/page.js';
 import { ErrorBar } from './ui/state.js';
 import { api } from './api.js';
 import { pages } from './pages.js';
+import { match } from './router.js';
 import { can } from './session.js';
+
+// pageOf returns the row of the page at a path, and the parameters of the path.
+export function pageOf(path) {
+  for (const row of pages) {
+    const params = match(row.path, path);
+    if (params) return [row, params];
+  }
+  return [];
+}
 
 const loaded = new Map(); // the components by their rows
 

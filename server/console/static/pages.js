@@ -2,6 +2,7 @@
 // nothing to do; page is its name there. nav puts a page into the side bar: [group, icon]. needs is the permission to read what
 // the page shows: nobody without it loads the module. A page that is not here does not exist yet.
 export const pages = [
+  { path: '/', title: 'Overview', from: () => import('./pages/overview.js'), page: 'Overview', needs: 'webhooks:read', nav: ['', 'overview'] },
   { path: '/subscriptions/', title: 'Subscriptions', from: () => import('./pages/subscriptions.js'), page: 'Subscriptions', needs: 'webhooks:read', nav: ['', 'subscriptions'] },
   { path: '/subscriptions/new/', title: 'New subscription', from: () => import('./pages/subscription_new.js'), page: 'SubscriptionNew', needs: 'webhooks:write' },
   { path: '/subscriptions/{id}/', title: 'Subscription', from: () => import('./pages/subscription.js'), page: 'Subscription', needs: 'webhooks:read' },
@@ -25,6 +26,3 @@ export const pages = [
   { path: '/users/{id}/', title: 'User', from: () => import('./pages/user.js'), page: 'User', needs: 'platform:read' },
   { path: '/system/', title: 'System', from: () => import('./pages/system.js'), page: 'System', needs: 'platform:read', nav: ['Operator', 'system'] },
 ];
-
-// first is the page that opens at the root of the console if there is no overview.
-export const first = pages[0].path;

@@ -24,6 +24,7 @@ const maxShift = 0.05
 // watch hears what happens in a page: requests, errors, violations, jumps of the layout.
 type watch struct {
 	base string // the address of the server
+	host string // of another site that the test visits too
 
 	mu       sync.Mutex
 	requests map[network.RequestID]string       // the requests that run, with their addresses
@@ -131,7 +132,7 @@ func (w *watch) begin(e *network.EventRequestWillBeSent) {
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}
-	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) {
+	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) && host != w.host {
 		w.add("request to another host: %s", e.Request.URL)
 	}
 }
@@ -205,6 +206,13 @@ func (w *watch) isAllowed(status int, address string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hasAllowed(status, address)
+}
+
+// visits announces that the page visits another host.
+func (w *watch) visits(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.host = host
 }
 
 func (w *watch) forgetShift() {

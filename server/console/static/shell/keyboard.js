@@ -32,12 +32,12 @@ export function useKeyboard({ showKeys }) {
 function moveRow(step) {
   const links = [...document.querySelectorAll('[data-rows] .row-link')];
   if (!links.length) return;
-  const at = links.findIndex((link) => link.closest('tr').contains(document.activeElement));
+  const at = links.findIndex((link) => link.closest('tr, li').contains(document.activeElement));
   const selected = links.findIndex((link) => link.getAttribute('aria-current') === 'true');
   const from = at >= 0 ? at : selected;
   const next = links[Math.min(Math.max(from + step, 0), links.length - 1)];
   next.focus({ preventScroll: true });
-  next.closest('tr').scrollIntoView({ block: 'nearest' });
+  next.closest('tr, li').scrollIntoView({ block: 'nearest' });
 }
 
 // back leaves a row first, then what is open beside the list, and then the page: to the page that its last crumb names.

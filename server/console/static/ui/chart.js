@@ -8,19 +8,18 @@ import { html, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { countTicks, durationStep, timeTicks, periodText } from './scale.js';
 import { count, duration, exactTime } from './time.js';
 
-const height = 200, left = 40, right = 52, top = 8, bottom = 24;
-const inner = height - top - bottom;
+const left = 40, right = 52, top = 8, bottom = 24; // room around the bars
 const compact = new Intl.NumberFormat('en', { notation: 'compact' });
 
 // Chart shows the response of /webhooks/stats/. Its head has the values of the step under the pointer; arrow keys move too. aside
 // is at the end of its head, such as a choice of the period.
 export function Chart({ stats, label = 'Attempts over time', aside }) {
   const box = useRef(null);
-  const [width, setWidth] = useState(0);
+  const [[width, height], setSize] = useState([0, 0]);
   const [pointed, setPointed] = useState(null);
 
   useLayoutEffect(() => {
-    const measure = () => setWidth(box.current.clientWidth);
+    const measure = () => setSize([box.current.clientWidth, box.current.clientHeight]);
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(box.current);
@@ -28,7 +27,7 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
   }, []);
 
   const table = useMemo(() => stats && html`<${Data} label=${label} stats=${stats} />`, [stats, label]);
-  const drawing = useMemo(() => stats && width > 0 && html`<${Drawing} stats=${stats} width=${width} />`, [stats, width]);
+  const drawing = useMemo(() => stats && width > 0 && html`<${Drawing} ...${{ stats, width, height }} />`, [stats, width, height]);
   const last = (stats?.data.length ?? 0) - 1;
   const point = pointed !== null && stats?.data[pointed];
   const atPointer = (event) => {
@@ -50,7 +49,7 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
       onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
       ${drawing}
       ${drawing && point && html`<svg class="chart-over" width=${width} height=${height} aria-hidden="true">
-        <rect class="chart-pointed" ...${slot(pointed, last + 1, width)} y=${top} height=${inner} /></svg>`}
+        <rect class="chart-pointed" ...${slot(pointed, last + 1, width)} y=${top} height=${height - top - bottom} /></svg>`}
       ${stats && !stats.data.some((p) => p.succeeded || p.failed) && html`<p class="chart-none quiet">No attempts in this time</p>`}
       ${table}
     </div>
@@ -72,13 +71,12 @@ function slot(i, n, width) {
   return { x, width: Math.max(1, Math.round(left + (i + 1) * size) - x) };
 }
 
-function Drawing({ stats: { data, since, until }, width }) {
-  const n = Math.max(data.length, 1), plot = width - left - right;
+function Drawing({ stats: { data, since, until }, width, height }) {
+  const n = Math.max(data.length, 1), plot = width - left - right, floor = height - bottom, inner = floor - top;
   const gap = plot / n < 4 ? 0 : Math.max(1, Math.round(plot / n / 4));
   const counts = countTicks(Math.max(...data.map((p) => p.succeeded + p.failed), 0));
   const step = durationStep(Math.max(...data.map((p) => p.duration_ms?.p95 ?? 0), 0), counts.n);
   const tall = (value, full) => value / full * inner;
-  const floor = height - bottom;
 
   let succeeded = '', failed = '', line = '';
   for (const [i, p] of data.entries()) {

@@ -4,7 +4,7 @@ import { Section } from '../../ui/page.js';
 import { Chart } from '../../ui/chart.js';
 import { Table } from '../../ui/table.js';
 import { Badge, Tag } from '../../ui/badge.js';
-import { Filters, Choice, TextFilter, Range, rangeOf, rangeStart } from '../../ui/filters.js';
+import { Filters, Choice, TextFilter, Range, Segments, rangeOf, rangeStart } from '../../ui/filters.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Empty, ErrorBar } from '../../ui/state.js';
 import { Time, duration } from '../../ui/time.js';
@@ -55,8 +55,7 @@ function History({ subscription: { id } }) {
   const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
     signal, query: { subscription_id: id, since: rangeStart(period), step },
   }), [id, period], 15_000);
-  const choice = html`<nav class="periods" aria-label="Period">${periods.map(([value, text]) => html`<a key=${value}
-    class="period" aria-current=${value === period ? 'page' : undefined} href=${href(place.get().path, { ...query, chart: value === '24h' ? null : value })}>${text}</a>`)}</nav>`;
+  const choice = html`<${Segments} name="chart" label="Period" items=${periods} value=${period} />`;
   return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} />`;
 }
 
