@@ -41,7 +41,6 @@ func pages(w *world) []pageRow {
 		{"subscriptions-empty", "/console/subscriptions/", w.empty.token, "No subscription yet"},
 		{"keys", "/console/keys/", w.acme.token, "Back end"},
 		{"keys-empty", "/console/keys/", w.empty.token, "No active API key"},
-		{"keys-error", "/console/keys/?status=revoked&prefix=svc_zzzzzz", w.acme.token, "No key of this organization has this prefix"},
 		{"keys-long", "/console/keys/", w.hostile.token, nasty},
 		{"key", "/console/keys/" + w.acme.key + "/", w.acme.token, "Created by Owner of Acme"},
 		{"key-long", "/console/keys/" + w.hostile.key + "/", w.hostile.token, nasty},
