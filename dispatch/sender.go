@@ -79,8 +79,8 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job
 	content := j.Body // a closure over j would move the whole job to the heap
 	request.ContentLength = int64(len(content))
 	request.Body = body(content)
-	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats
-	// the request on another one. The transport never repeats a request after that, so one attempt is one request.
+	// The receiver may have closed a connection before any byte was written. With GetBody, http.Transport then repeats
+	// the request on another one. No transport repeats a request after that, so one attempt is one request.
 	request.GetBody = func() (io.ReadCloser, error) { return body(content), nil }
 
 	response, err := s.transport.RoundTrip(request)
@@ -134,8 +134,8 @@ func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sen
 
 func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errInterrupted) }
 
-// body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
-// never a body of unknown length.
+// body returns a reader of a type that http.Transport knows. Then it sends header and body in one write, and never a body of
+// unknown length.
 func body(b []byte) io.ReadCloser {
 	if len(b) == 0 {
 		return http.NoBody

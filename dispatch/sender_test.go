@@ -85,6 +85,9 @@ func newOneTestStore(url string) *oneTestStore {
 // sendOne sends one attempt and checks that neither its record nor the log holds a secret.
 func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
 	t.Helper()
+	if configured, ok := o.Transport.(*http.Transport); ok {
+		o.Transport = egress.NewDirect(configured) // as main does
+	}
 	var log logBuffer
 	o.Logger = log.logger()
 	o.AllowHTTP = true
@@ -331,7 +334,7 @@ func TestRequest(t *testing.T) {
 		receiver.Start()
 		defer receiver.Close()
 		transport := loopback(t)
-		keep := keepIdleConnections{transport}
+		keep := keepIdleConnections{egress.NewDirect(transport)}
 		for range 10 {
 			if r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
 				t.Fatalf("%q, %d characters", r.Failure.String(), len(r.ResponseBody))

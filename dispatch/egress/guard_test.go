@@ -50,15 +50,17 @@ func listen(t *testing.T, address, port string) *receiver {
 	return r
 }
 
-// post makes one request on its own connection.
+// post makes one request on its own connection, in the way of the program: through a Direct. The dialer and the TLS configuration
+// are those of the transport.
 func post(t *testing.T, tr *http.Transport, url string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tr.CloseIdleConnections()
-	res, err := (&http.Client{Transport: tr}).Do(req)
+	direct := egress.NewDirect(tr)
+	defer direct.CloseIdleConnections()
+	res, err := (&http.Client{Transport: direct}).Do(req)
 	if err != nil {
 		return err
 	}

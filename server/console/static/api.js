@@ -130,5 +130,11 @@ function queryText(query = {}) {
   return given.length ? '?' + new URLSearchParams(given) : '';
 }
 
+// readiness returns the body of /readyz/, which is not below /api/v1, whether the server is ready or not.
+export async function readiness(signal) {
+  const response = await fetch(settings.base + '/readyz/', { signal, cache: 'no-store' });
+  return response.json();
+}
+
 // isAborted tells an error of a request that the page itself has given up.
 export const isAborted = (error) => error?.name === 'AbortError';

@@ -39,25 +39,35 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  let error = takeRefusal();
-  const link = new URLSearchParams(location.hash.slice(1)).get('link');
-  if (link) {
-    history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
-    try {
-      await api.post('/session/', { link }, { signIn: false, organization: '' });
-    } catch (refused) {
-      error = refused;
-    }
-  }
+  const refusal = takeRefusal();
+  const refused = await takeLink() ?? refusal;
+  addEventListener('hashchange', async () => { // a link was pasted into this tab
+    if (linkOf(location)) load(await takeLink());
+  });
   place.subscribe(() => act(place.get().org));
-  await load(error);
+  await load(refused);
+}
+
+const linkOf = ({ hash }) => new URLSearchParams(hash.slice(1)).get('link');
+
+// takeLink signs in with the one-time link of the URL, if it has one. It returns the error of a link that did not work.
+async function takeLink() {
+  const link = linkOf(location);
+  if (!link) return null;
+  history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
+  try {
+    await api.post('/session/', { link }, { signIn: false, organization: '' });
+    return null;
+  } catch (refused) {
+    return refused;
+  }
 }
 
 // takeRefusal returns why a sign-in with the identity provider was refused, and removes it from the URL; null if it was not.
 function takeRefusal() {
   const query = new URLSearchParams(location.search);
   const code = query.get('error');
-  if (!code) return null;
+  if (!code || place.get().path !== '/') return null;
   const error = new ApiError({ code, detail: refusals[code] ?? 'The sign-in did not work. Try again.', request_id: query.get('request_id') ?? '' });
   history.replaceState(history.state, '', location.pathname + location.hash);
   return error;
@@ -66,9 +76,7 @@ function takeRefusal() {
 // load asks who is signed in.
 async function load(error = null) {
   try {
-    const home = await api.get('/session/', { signIn: false, organization: '' });
-    session.set({ home, portal: home.portal ?? null, refusedLink: error });
-    await act(place.get().org, true);
+    await enter(await api.get('/session/', { signIn: false, organization: '' }), error);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;
     session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
@@ -107,11 +115,11 @@ export async function resume() {
   if (home && session.get().ended) await enter(home);
 }
 
-// enter shows the console to who has signed in.
-async function enter(home) {
+// enter begins or continues a session. For another person, all pages start afresh.
+async function enter(home, refusedLink = null) {
   const before = session.get().home;
-  session.set({ home, portal: home.portal ?? null, ended: false, error: null });
   const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
+  session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   if (!same) session.set({ me: null });
   await act(place.get().org, true);
   const waiting = signedInAgain;

@@ -27,11 +27,23 @@ func TestSignIn(t *testing.T) {
 		p.click("button", "admin")
 		p.click("menuitem", "Sign out")
 		p.expectElement("heading", "Sign in")
-		p = open(t, s.base)
 		p.allow(http.StatusUnauthorized, "/api/v1/session/")
-		p.visit(link)
+		p.visit("/console/")
+		evaluate[any](p, "window.sameTab = true")
+		p.visit(link) // as pasted into the tab: the browser changes only the fragment
+		if !evaluate[bool](p, "window.sameTab === true") {
+			t.Error("the browser has loaded the page again, so this tests no change of the fragment")
+		}
 		p.expect("This link was used already or has expired")
+		p.expectPath("/console/")
 		p.look("sign-in-used-link")
+
+		s.authorization = "Bearer " + regexp.MustCompile(`kat_\w+`).FindString(s.printed())
+		var portal struct{ URL string }
+		s.must(t, "POST", "/api/v1/organizations/"+s.create(t, "/api/v1/organizations/", object{"name": "Acme", "plan": "enterprise"})+"/portal-links/", object{}, &portal)
+		p.visit(strings.TrimPrefix(portal.URL, s.base))
+		p.expectElement("button", "Acme")
+		p.gone("does not work")
 	})
 	t.Run("an access token signs in, and a wrong one does not", func(t *testing.T) {
 		token := regexp.MustCompile(`kat_\w+`).FindString(s.printed())
@@ -40,7 +52,7 @@ func TestSignIn(t *testing.T) {
 		p.visit("/console/subscriptions/")
 		p.fill("Access token", "kat_wrong")
 		p.press("Enter")
-		p.expectElement("alert", "")
+		p.expect("This access token is malformed or unknown")
 		p.look("sign-in-wrong-token")
 		p.fill("Access token", token)
 		p.click("button", "Sign in")

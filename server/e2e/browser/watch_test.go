@@ -27,8 +27,9 @@ type watch struct {
 	host string // of another site that the test visits too
 
 	mu       sync.Mutex
-	requests map[network.RequestID]string // the requests that run, with their addresses
-	sent     map[network.RequestID]string // the addresses of all requests
+	requests map[network.RequestID]string       // the requests that run, with their addresses
+	sent     map[network.RequestID]string       // the addresses of all requests
+	loaders  map[network.RequestID]cdp.LoaderID // the documents to which the requests belong
 	problems []string
 	allowed  []allowance
 	shift    float64
@@ -49,7 +50,7 @@ type jump struct {
 }
 
 func newWatch(base string) *watch {
-	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}}
+	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}, loaders: map[network.RequestID]cdp.LoaderID{}}
 }
 
 // observer runs in each document before its own scripts. It reports to the binding keyhookTest. The clipboard is replaced,
@@ -94,6 +95,9 @@ func (w *watch) hear(ctx context.Context, event any) {
 		w.begin(e)
 	case *network.EventResponseReceived:
 		w.judge(int(e.Response.Status), e.Response.URL)
+	case *cdppage.EventFrameNavigated: // a new document cancels the requests of the one before, without an event for each
+		maps.DeleteFunc(w.loaders, func(_ network.RequestID, loader cdp.LoaderID) bool { return loader != e.Frame.LoaderID })
+		maps.DeleteFunc(w.requests, func(id network.RequestID, _ string) bool { return w.loaders[id] == "" })
 	case *network.EventLoadingFinished:
 		delete(w.requests, e.RequestID)
 	case *network.EventLoadingFailed:
@@ -124,7 +128,7 @@ func (w *watch) hear(ctx context.Context, event any) {
 }
 
 func (w *watch) begin(e *network.EventRequestWillBeSent) {
-	w.requests[e.RequestID], w.sent[e.RequestID] = e.Request.URL, e.Request.URL
+	w.requests[e.RequestID], w.sent[e.RequestID], w.loaders[e.RequestID] = e.Request.URL, e.Request.URL, e.LoaderID
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}

@@ -21,9 +21,9 @@ export function Members({ organization }) {
   const add = writes && html`<${Button} icon="plus" onClick=${() => setOpen('new')}>Add member<//>`;
   const columns = [
     { head: 'Member', main: true, cell: (m) => html`<${Person} user=${m} />` },
-    { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
-    writes && { head: 'Change', label: true, size: 's', cell: (m) => m.kind === 'person' && html`<${Button} onClick=${() => setOpen(m)}>Change<//>` },
-  ].filter(Boolean);
+    { head: 'Role', size: 'l', cell: (m) => html`<span class="row spread"><bdi>${m.role}</bdi>
+      ${writes && m.kind === 'person' && html`<${Button} onClick=${() => setOpen(m)}>Change<//>`}</span>` },
+  ];
   const done = async () => {
     await list.reload();
     setOpen(null);

@@ -1,0 +1,122 @@
+// One user: memberships, access tokens, and the end.
+import { html, useState } from '../ui/html.js';
+import { Page, Facts, Section } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { Id } from '../ui/copy.js';
+import { Menu } from '../ui/menu.js';
+import { Confirm, Dialog } from '../ui/dialog.js';
+import { Form, TextField, useForm } from '../ui/form.js';
+import { Bar, Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Time, count } from '../ui/time.js';
+import { useLoad, useList, usePoll } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { href, navigate } from '../router.js';
+import { can } from '../session.js';
+import { paths } from '../paths.js';
+import { UserStatus } from './users.js';
+import { Tokens } from './tokens.js';
+import { nameOf } from './organizations.js';
+
+const dialogs = { edit: Edit, active: Active, erase: Erase, remove: Remove };
+
+export function User({ id }) {
+  const { data: user, error, reload } = useLoad((signal) => api.get(`/users/${encodeURIComponent(id)}/`, { signal }), [id]);
+  const memberships = useList(`/users/${encodeURIComponent(id)}/memberships/`, {}, { id: (m) => m.organization.id });
+  const [open, setOpen] = useState(null); // the name of the dialog
+  const crumbs = [['Users', href(paths.users)]];
+  if (!user) return html`<${Page} title="User" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  const name = user.name || user.email || 'Without a name';
+  const DialogNow = dialogs[open];
+  const isPerson = user.kind === 'person' && !user.erased_at;
+  const columns = [
+    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${nameOf(m.organization)}</bdi></span></span>` },
+    { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
+    { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
+  ];
+  return html`<${Page} title=${name} crumbs=${crumbs} aside=${html`<${UserStatus} user=${user} />`}
+    actions=${can('platform:write') && isPerson && html`<${Menu} items=${[
+      { text: 'Change user', onClick: () => setOpen('edit') },
+      { text: user.is_active ? 'Deactivate user' : 'Activate user', onClick: () => setOpen('active') },
+      { text: 'Erase user', danger: true, onClick: () => setOpen('erase') },
+      { text: 'Delete if unused', danger: true, onClick: () => setOpen('remove') },
+    ]} />`}>
+    <${Facts} across items=${[['Id', html`<${Id} value=${user.id} />`], ['E-mail address', user.email], ['External id', user.external_id && html`<${Id} value=${user.external_id} />`],
+      ['Kind', user.kind === 'service' ? 'Service account: no person signs in as it' : null], ['Erased', user.erased_at && html`<${Time} value=${user.erased_at} />`]]} />
+    ${user.erased_at && html`<${Erased} user=${user} />`}
+    <${Section} title="Memberships">
+      <${Table} label="Memberships" list=${memberships} columns=${columns} rowKey=${(m) => m.organization.id} href=${(m) => href(paths.organization(m.organization.id))} skeleton=${2}
+        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member. Open the organization, and add the member there.' : ''} />`} /><//>
+    ${user.kind === 'person' && html`<${Tokens} user=${user} memberships=${memberships.rows} />`}
+    ${open && html`<${DialogNow} user=${user} name=${name} reload=${reload} onClose=${() => setOpen(null)} />`}
+  <//>`;
+}
+
+function Edit({ user, reload, onClose }) {
+  const start = { email: user.email ?? '', name: user.name, external_id: user.external_id ?? '' };
+  const form = useForm(start, async (values) => {
+    await api.patch(`/users/${user.id}/`, Object.fromEntries(Object.entries(values).filter(([field, value]) => value !== start[field])));
+    await reload();
+    onClose();
+  });
+  return html`<${Dialog} title="Change user" onClose=${onClose}><${Form} form=${form} submit="Save user">
+    <${TextField} form=${form} name="email" label="E-mail address" type="email" />
+    <${TextField} form=${form} name="name" label="Name" />
+    <${TextField} form=${form} name="external_id" label="External id" optional mono hint="Whoever signs in with this id or this e-mail address signs in as this user." />
+  <//><//>`;
+}
+
+function Active({ user, name, reload, onClose }) {
+  const set = async () => {
+    await api.patch(`/users/${user.id}/`, { is_active: !user.is_active });
+    await reload();
+  };
+  const title = user.is_active ? 'Deactivate' : 'Activate';
+  return html`<${Confirm} title=${html`${title} <bdi>${name}</bdi>?`} action=${`${title} user`} onConfirm=${set} onClose=${onClose}>
+    <p>${user.is_active ? 'All tokens and API keys of this user are refused from the next request on. Activate the user to allow them again.'
+      : 'The tokens and API keys of this user that are not revoked or expired are valid again.'}</p><//>`;
+}
+
+// typedFor is what one types to end a user: the e-mail address if it is easy to type, else the id.
+const typedFor = ({ email, id }) => (email && email.length <= 40 ? email : id);
+
+function Erase({ user, name, reload, onClose }) {
+  const path = `/users/${user.id}/erase/`;
+  const { data: ends, error } = useLoad((signal) => api.post(path, { dry_run: true }, { signal }), [path]);
+  const erase = async () => {
+    await api.post(path, {});
+    await reload();
+  };
+  return html`<${Confirm} title=${html`Erase <bdi>${name}</bdi>?`} action="Erase user" danger typed=${ends && typedFor(user)} disabled=${!ends} onConfirm=${erase} onClose=${onClose}>
+    <${ErrorBar} error=${error} />
+    ${!ends && !error && html`<${Skeleton} rows=${3} />`}
+    ${ends && html`<p>For a person who leaves. This cannot be undone.</p>
+      <${Facts} items=${[
+        ['Revoked', `${count(ends.access_tokens, 'access token')}, ${count(ends.api_keys, 'API key')}`],
+        ['Removed', `${count(ends.memberships, 'membership')}; the name, the e-mail address and the external id, also in audit logs and events`],
+        ['Kept', 'the id in the audit log, and the keys of service accounts'],
+      ]} />`}
+  <//>`;
+}
+
+// Erased says how far the removal of the copies is.
+function Erased({ user }) {
+  const [done, setDone] = useState(false);
+  const { data } = usePoll(async (signal) => {
+    if (!can('platform:write')) return null;
+    const erasure = await api.post(`/users/${user.id}/erase/`, { dry_run: true }, { signal });
+    setDone(erasure.complete);
+    return erasure;
+  }, [user.id], done ? 0 : 2000);
+  return html`<${Bar} tone=${data?.complete ? 'success' : 'info'} title="This user is erased">
+    <p>${data?.complete ? 'No copy of the personal data is left.' : 'Copies of the personal data are being removed.'}</p><//>`;
+}
+
+function Remove({ user, name, onClose }) {
+  const remove = async () => {
+    await api.delete(`/users/${user.id}/`);
+    navigate(paths.users);
+  };
+  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" danger typed=${typedFor(user)} onConfirm=${remove} onClose=${onClose}>
+    <p>Only a user without memberships, tokens and keys can be deleted; revoked ones count too. Otherwise nothing happens.</p>
+    <p>To stop a user, deactivate the user. For a person who leaves, erase the user.</p><//>`;
+}
