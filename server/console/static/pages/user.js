@@ -15,7 +15,6 @@ import { can } from '../session.js';
 import { paths } from '../paths.js';
 import { UserStatus } from './users.js';
 import { Tokens } from './tokens.js';
-import { nameOf } from './organizations.js';
 
 const dialogs = { edit: Edit, active: Active, erase: Erase, remove: Remove };
 
@@ -29,7 +28,7 @@ export function User({ id }) {
   const DialogNow = dialogs[open];
   const isPerson = user.kind === 'person' && !user.erased_at;
   const columns = [
-    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${nameOf(m.organization)}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${m.organization.name}</bdi></span></span>` },
     { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
     { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
   ];
