@@ -28,6 +28,7 @@ type statusesBody struct {
 	Healthy  int64 `json:"healthy"`
 	Failing  int64 `json:"failing"`
 	Disabled int64 `json:"disabled"`
+	Paused   int64 `json:"paused"` // of the disabled ones: a person stopped them
 }
 
 type blockedBody struct {
@@ -38,7 +39,7 @@ type blockedBody struct {
 }
 
 func newBacklogBody(sum webhook.PendingSummary) backlogBody {
-	body := backlogBody{Blocked: []blockedBody{}, Statuses: statusesBody{sum.Statuses.Healthy, sum.Statuses.Failing, sum.Statuses.Disabled}}
+	body := backlogBody{Blocked: []blockedBody{}, Statuses: statusesBody(sum.Statuses)}
 	var oldest int64
 	for _, b := range sum.Blocked {
 		body.Pending += b.Deliveries

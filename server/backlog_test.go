@@ -14,7 +14,7 @@ import (
 type backlogOf struct {
 	Pending  int
 	Oldest   *string `json:"oldest_due_at"`
-	Statuses struct{ Healthy, Failing, Disabled int }
+	Statuses struct{ Healthy, Failing, Disabled, Paused int }
 	Blocked  []struct {
 		By            *string `json:"blocked_by"`
 		Subscriptions int
@@ -67,7 +67,7 @@ func TestBacklog(t *testing.T) {
 	t.Run("counts what waits by what blocks it, in one organization", func(t *testing.T) {
 		b := f.backlog(t, as, "")
 		want := map[string][2]int{"": {1, 2}, "paused": {1, 2}}
-		if d := cmp.Diff(want, b.blocks()); d != "" || b.Pending != 4 || b.Statuses.Healthy != 2 || b.Statuses.Disabled != 1 {
+		if d := cmp.Diff(want, b.blocks()); d != "" || b.Pending != 4 || b.Statuses.Healthy != 2 || b.Statuses.Disabled != 1 || b.Statuses.Paused != 1 {
 			t.Errorf("%+v (-want +got):\n%s", b, d)
 		}
 		if b.Oldest == nil || b.Blocked[0].Oldest == nil || *b.Oldest != *b.Blocked[0].Oldest {

@@ -29,9 +29,19 @@ func (i *idleConnections) take(to endpoint) *connection {
 	}
 	c := i.of[to][last]
 	i.of[to][last] = nil
-	i.of[to] = i.of[to][:last]
+	i.keep(to, i.of[to][:last])
 	i.count--
 	return c
+}
+
+// keep keeps the connections to an endpoint. It forgets an endpoint without connections, so the map never has more endpoints than
+// connections.
+func (i *idleConnections) keep(to endpoint, connections []*connection) {
+	if len(connections) == 0 {
+		delete(i.of, to)
+		return
+	}
+	i.of[to] = connections
 }
 
 // put keeps a connection for the next request. If there are too many, it closes the one that was idle for the longest time.
@@ -47,7 +57,7 @@ func (i *idleConnections) put(c *connection) {
 	if i.count > i.max {
 		oldest := c
 		for _, all := range i.of {
-			if len(all) > 0 && all[0].idleSince.Before(oldest.idleSince) {
+			if all[0].idleSince.Before(oldest.idleSince) {
 				oldest = all[0]
 			}
 		}
@@ -63,7 +73,7 @@ func (i *idleConnections) closeFirst(to endpoint) {
 	all := i.of[to]
 	all[0].Close()
 	all[0] = nil
-	i.of[to] = all[1:]
+	i.keep(to, all[1:])
 	i.count--
 }
 
@@ -89,14 +99,11 @@ func (i *idleConnections) closeAll() {
 	}
 }
 
-// closeBefore closes the connections that are idle since limit or longer, and forgets endpoints without connections.
+// closeBefore closes the connections that are idle since limit or longer.
 func (i *idleConnections) closeBefore(limit time.Time) {
 	for to := range i.of {
 		for len(i.of[to]) > 0 && !i.of[to][0].idleSince.After(limit) {
 			i.closeFirst(to)
-		}
-		if len(i.of[to]) == 0 {
-			delete(i.of, to)
 		}
 	}
 }

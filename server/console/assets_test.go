@@ -13,8 +13,12 @@ import (
 	"testing"
 )
 
-// maxBytes of all files that a browser loads, uncompressed.
-const maxBytes = 250 << 10
+// The bytes that a browser loads, uncompressed.
+const (
+	maxBytes      = 400 << 10 // all files
+	maxFrameBytes = 136 << 10 // what every page needs
+	maxPageBytes  = 220 << 10 // any one page, with the frame
+)
 
 // maxLines of a file of our own, so that a page reads from top to bottom.
 const maxLines = 250
@@ -63,6 +67,51 @@ func TestAssetsAreSmall(t *testing.T) {
 	t.Logf("%d bytes in %d files", total, len(ours)+len(vendor))
 }
 
+// TestAPageLoadsLittle adds up the files of the frame, and of each page that is loaded when it is opened.
+func TestAPageLoadsLittle(t *testing.T) {
+	t.Parallel()
+	site, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := len(site.index.Body)
+	for name, f := range site.files {
+		if ext := path.Ext(name); ext == ".css" || ext == ".svg" {
+			frame += len(f.Body)
+		}
+	}
+	modules := site.modules("app.js")
+	for _, name := range modules {
+		frame += len(site.files[name].Body)
+		if strings.HasPrefix(name, "pages/") {
+			t.Errorf("every page loads %s; pages.js imports it when it is opened", name)
+		}
+	}
+	if frame > maxFrameBytes {
+		t.Errorf("every page needs %d bytes, and at most %d are allowed", frame, maxFrameBytes)
+	}
+	t.Logf("%6d bytes for every page", frame)
+	pages := later.FindAllSubmatch(site.files["pages.js"].Body, -1)
+	if len(pages) == 0 || len(modules) < 20 {
+		t.Fatalf("found %d pages, and %d modules of the frame", len(pages), len(modules))
+	}
+	for _, m := range pages {
+		total := frame
+		for _, name := range site.modules(string(m[1])) {
+			if !slices.Contains(modules, name) {
+				total += len(site.files[name].Body)
+			}
+		}
+		if total > maxPageBytes {
+			t.Errorf("%s needs %d bytes with the frame, and at most %d are allowed", m[1], total, maxPageBytes)
+		}
+		t.Logf("%6d bytes for %s", total, m[1])
+	}
+}
+
+// later matches the import of a page that is loaded when it is opened.
+var later = regexp.MustCompile(`import\('\./([^']+)'\)`)
+
 // specifier matches the module that an import or an export names.
 var specifier = regexp.MustCompile(`(?:\bfrom|\bimport)\s*\(?["']([^"']+)["']`)
 
@@ -74,7 +123,7 @@ func TestEveryImportNamesAFile(t *testing.T) {
 	}
 	imports := 0
 	for name, body := range ours {
-		if ext := path.Ext(name); ext != ".js" && ext != ".mjs" || name == chartLibrary {
+		if ext := path.Ext(name); ext != ".js" && ext != ".mjs" {
 			continue
 		}
 		for _, m := range specifier.FindAllStringSubmatch(body, -1) {

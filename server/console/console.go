@@ -13,6 +13,7 @@ import (
 	"html/template"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -160,7 +161,7 @@ type page struct {
 	Options
 	Root, Assets string   // paths that end in a slash
 	Styles       []string // below Assets
-	Modules      []string // below Assets; the browser loads all of them at once instead of one level of imports after another
+	Modules      []string // below Assets; what every page needs, so that the browser loads all of it at once instead of one level of imports after another
 }
 
 func (s *Site) render(o Options) ([]byte, error) {
@@ -169,16 +170,28 @@ func (s *Site) render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	root := o.Base + Path
-	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "vendor/uPlot.min.css", "ui.css", "theme.css"}}
-	for _, name := range sorted(s.files) {
-		if ext := path.Ext(name); (ext == ".js" || ext == ".mjs") && name != chartLibrary {
-			view.Modules = append(view.Modules, name)
-		}
-	}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "ui.css", "theme.css"}, Modules: s.modules("app.js")}
 	var out bytes.Buffer
 	err = layout.Execute(&out, view)
 	return out.Bytes(), err
 }
 
-// chartLibrary is no module. The first chart loads it.
-const chartLibrary = "vendor/uPlot.iife.min.js"
+// imported matches a static import or export in a module. A page is imported by import(), which the expression does not match.
+var imported = regexp.MustCompile(`(?m)^(?:import|export)\b[\w\s{},*$]*["']([^"']+)["']`)
+
+// modules returns a module and all that it imports statically, in the order of their names.
+func (s *Site) modules(name string) []string {
+	found := map[string]bool{}
+	var add func(name string)
+	add = func(name string) {
+		if found[name] {
+			return
+		}
+		found[name] = true
+		for _, m := range imported.FindAllSubmatch(s.files[name].Body, -1) {
+			add(path.Join(path.Dir(name), string(m[1])))
+		}
+	}
+	add(name)
+	return sorted(found)
+}

@@ -4,9 +4,10 @@ import { useStore } from './ui/store.js';
 import { announceNextPage, Page } from './ui/page.js';
 import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
-import { startRouter, place, match, href, navigate } from './router.js';
+import { startRouter, place, href, navigate } from './router.js';
 import { startSession, useSession, can } from './session.js';
-import { pages, first } from './pages.js';
+import { pages } from './pages.js';
+import { Loaded, loadFirst, pageOf, usePreload } from './load.js';
 import { Shell } from './shell/shell.js';
 import { SignIn, SignInAgain } from './shell/sign_in.js';
 
@@ -24,24 +25,18 @@ function App() {
 // Current is the page of the URL. It starts afresh when the path or the organization changes, and stays when the query changes.
 function Current() {
   const { path } = useStore(place);
+  usePreload(useSession().me);
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
-  const start = path === '/' && !pages.some((row) => row.path === '/');
-  useLayoutEffect(() => { if (start) navigate(first, {}, { replace: true }); }, [start]);
-  if (start) return null;
-  const [row, params] = find(path);
+  const first = pages.find((row) => row.nav && can(row.needs));
+  const elsewhere = path === '/' && first && first.path !== '/'; // somebody who may not see the overview
+  useLayoutEffect(() => { if (elsewhere) navigate(first.path, {}, { replace: true }); }, [elsewhere]);
+  if (elsewhere) return null;
+  const [row, params] = pageOf(path);
   if (!row) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;
-  return html`<${Guard} key=${path}><${row.page} ...${params} /><//>`;
-}
-
-function find(path) {
-  for (const row of pages) {
-    const params = match(row.path, path);
-    if (params) return [row, params];
-  }
-  return [];
+  return html`<${Guard} key=${path}><${Loaded} row=${row} params=${params} /><//>`;
 }
 
 const Missing = () => html`<${Page} title="There is no such page">
@@ -68,5 +63,6 @@ class Guard extends Component {
 }
 
 startRouter();
+loadFirst(pageOf(place.get().path)[0]);
 render(html`<${App} />`, document.getElementById('app'));
 startSession();

@@ -32,12 +32,6 @@ export function navigate(path, query, { replace = false } = {}) {
   go(href(path, query), replace);
 }
 
-// goBack returns to the page before, or to the given page if there is none.
-export function goBack(path) {
-  if (history.state?.inside) history.back();
-  else navigate(path);
-}
-
 function go(url, replace) {
   if (leaveCheck && !leaveCheck()) return;
   const samePath = new URL(url, location.href).pathname === location.pathname;
@@ -80,6 +74,10 @@ function decode(text) {
 export function startRouter() {
   history.scrollRestoration = 'manual';
   addEventListener('popstate', () => {
+    if (leaveCheck && read().path !== place.get().path && !leaveCheck()) {
+      history.forward(); // the back button has left the page already
+      return;
+    }
     place.set(read({ scroll: history.state?.scroll ?? 0 }));
     restoreScroll(history.state?.scroll ?? 0);
   });

@@ -4,11 +4,12 @@
 //   can('webhooks:write')   whether to show a button; the API decides
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
+import { refusals } from './shell/refusals.js';
 import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
-// refusedLink: the error of a sign-in link that did not work, while an earlier session goes on.
+// refusedLink: the error of a sign-in link, or of a sign-in with the identity provider, while an earlier session goes on.
 // ended: the session has ended while a page is open; what was typed stays.
 export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null });
 
@@ -22,8 +23,14 @@ export const can = (permission) => {
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;
 
-// canSwitch reports whether somebody may act in other organizations.
-export const canSwitch = () => isOperator() && can('platform:act_as');
+// actsEverywhere reports whether somebody may act in all organizations, whoever belongs to them.
+export const actsEverywhere = () => {
+  const { home, portal } = session.get();
+  return !portal && ['platform:read', 'platform:act_as'].every((permission) => home?.permissions.includes(permission));
+};
+
+// canSwitch reports whether somebody may act in other organizations: in all, or in several as a member.
+export const canSwitch = () => actsEverywhere() || session.get().home?.organizations.length > 1;
 
 let signedInAgain = [];
 
@@ -32,26 +39,43 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  let error = null;
-  const link = new URLSearchParams(location.hash.slice(1)).get('link');
-  if (link) {
-    history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
-    try {
-      await api.post('/session/', { link }, { signIn: false, organization: '' });
-    } catch (refused) {
-      error = refused;
-    }
-  }
+  const refused = takeRefusal() ?? await takeLink();
+  addEventListener('hashchange', async () => { // a link was pasted into this tab
+    if (linkOf(location)) load(await takeLink());
+  });
   place.subscribe(() => act(place.get().org));
-  await load(error);
+  await load(refused);
+}
+
+const linkOf = ({ hash }) => new URLSearchParams(hash.slice(1)).get('link');
+
+// takeLink signs in with the one-time link of the URL, if it has one. It returns the error of a link that did not work.
+async function takeLink() {
+  const link = linkOf(location);
+  if (!link) return null;
+  history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
+  try {
+    await api.post('/session/', { link }, { signIn: false, organization: '' });
+    return null;
+  } catch (refused) {
+    return refused;
+  }
+}
+
+// takeRefusal returns why a sign-in with the identity provider was refused, and removes it from the URL; null if it was not.
+function takeRefusal() {
+  const query = new URLSearchParams(location.search);
+  const code = query.get('error');
+  if (!code) return null;
+  const error = new ApiError({ code, detail: refusals[code] ?? 'The sign-in did not work. Try again.', request_id: query.get('request_id') ?? '' });
+  history.replaceState(history.state, '', location.pathname + location.hash);
+  return error;
 }
 
 // load asks who is signed in.
 async function load(error = null) {
   try {
-    const home = await api.get('/session/', { signIn: false, organization: '' });
-    session.set({ home, portal: home.portal ?? null, refusedLink: error });
-    await act(place.get().org, true);
+    await enter(await api.get('/session/', { signIn: false, organization: '' }), error);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;
     session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
@@ -81,10 +105,14 @@ async function act(org, always = false) {
 
 // signIn exchanges an access token for a session. It throws what the API refuses.
 export async function signIn(token) {
+  await enter(await api.post('/session/', { token }, { signIn: false, organization: '' }));
+}
+
+// enter begins or continues a session. For another person, all pages start afresh.
+async function enter(home, refusedLink = null) {
   const before = session.get().home;
-  const home = await api.post('/session/', { token }, { signIn: false, organization: '' });
-  session.set({ home, portal: home.portal ?? null, ended: false, error: null });
   const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
+  session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   if (!same) session.set({ me: null });
   await act(place.get().org, true);
   const waiting = signedInAgain;

@@ -24,10 +24,12 @@ const maxShift = 0.05
 // watch hears what happens in a page: requests, errors, violations, jumps of the layout.
 type watch struct {
 	base string // the address of the server
+	host string // of another site that the test visits too
 
 	mu       sync.Mutex
-	requests map[network.RequestID]string // the requests that run, with their addresses
-	sent     map[network.RequestID]string // the addresses of all requests
+	requests map[network.RequestID]string       // the requests that run, with their addresses
+	sent     map[network.RequestID]string       // the addresses of all requests
+	loaders  map[network.RequestID]cdp.LoaderID // the documents to which the requests belong
 	problems []string
 	allowed  []allowance
 	shift    float64
@@ -48,7 +50,7 @@ type jump struct {
 }
 
 func newWatch(base string) *watch {
-	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}}
+	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}, loaders: map[network.RequestID]cdp.LoaderID{}}
 }
 
 // observer runs in each document before its own scripts. It reports to the binding keyhookTest. The clipboard is replaced,
@@ -93,6 +95,9 @@ func (w *watch) hear(ctx context.Context, event any) {
 		w.begin(e)
 	case *network.EventResponseReceived:
 		w.judge(int(e.Response.Status), e.Response.URL)
+	case *cdppage.EventFrameNavigated: // a new document cancels the requests of the one before, without an event for each
+		maps.DeleteFunc(w.loaders, func(_ network.RequestID, loader cdp.LoaderID) bool { return loader != e.Frame.LoaderID })
+		maps.DeleteFunc(w.requests, func(id network.RequestID, _ string) bool { return w.loaders[id] == "" })
 	case *network.EventLoadingFinished:
 		delete(w.requests, e.RequestID)
 	case *network.EventLoadingFailed:
@@ -123,11 +128,11 @@ func (w *watch) hear(ctx context.Context, event any) {
 }
 
 func (w *watch) begin(e *network.EventRequestWillBeSent) {
-	w.requests[e.RequestID], w.sent[e.RequestID] = e.Request.URL, e.Request.URL
+	w.requests[e.RequestID], w.sent[e.RequestID], w.loaders[e.RequestID] = e.Request.URL, e.Request.URL, e.LoaderID
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}
-	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) {
+	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) && host != w.host {
 		w.add("request to another host: %s", e.Request.URL)
 	}
 }
@@ -201,6 +206,13 @@ func (w *watch) isAllowed(status int, address string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hasAllowed(status, address)
+}
+
+// visits announces that the page visits another host.
+func (w *watch) visits(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.host = host
 }
 
 func (w *watch) forgetShift() {

@@ -1,10 +1,9 @@
 // The audit log: who changed what, when, and from where.
-import { html, cx } from '../ui/html.js';
+import { html, cx, useMemo } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Filters, Choice, TextFilter, TimeFilter } from '../ui/filters.js';
+import { Filters, Choice, Range, TextFilter, rangeOf } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
 import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
@@ -14,22 +13,24 @@ import { paths } from '../paths.js';
 import { Entry } from './audit/entry.js';
 import { Sentence, types } from './audit/words.js';
 
-const filters = ['type', 'actor', 'target', 'since', 'until'];
-const actors = { portal: 'portal', api_key: 'API key', system: 'Keyhook' };
+const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
+const actors = { portal: 'portal', api_key: 'API key', system: 'at the server' };
 
 export function Audit() {
   const [query] = useQuery();
   const everywhere = query.in === 'all' && isOperator();
+  const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
   const list = useList('/audit-events/', {
-    type: query.type, actor: query.actor, target: query.target, since: query.since, until: query.until, organization: everywhere ? 'all' : '',
+    type: query.type, actor: query.actor, target: query.target, ...period, organization: everywhere ? 'all' : '',
   }, { poll: 5000 });
   const selected = query.id;
 
   const columns = [
-    { head: 'Time', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
-    { head: 'Who', size: 'l', cell: (e) => html`<${Actor} actor=${e.actor} />` },
-    { head: 'What', main: true, cell: (e) => html`<span class="cut"><${Sentence} entry=${e} /></span>` },
-    everywhere && !selected && { head: 'Organization', size: 'id', wide: true, cell: (e) => html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />` },
+    { head: 'Time', size: selected ? 's' : 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    !selected && { head: 'Who', size: 'l', wide: true, cell: (e) => html`<${Actor} actor=${e.actor} />` },
+    { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span class="cut"><${Sentence} entry=${e} /></span>
+      <span class=${cx('small quiet', !selected && 'narrow-only')}><${Actor} actor=${e.actor} /></span></span>` },
+    everywhere && !selected && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     !selected && { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet cut">${e.ip ?? '–'}</span>` },
   ].filter(Boolean);
 
@@ -39,8 +40,7 @@ export function Audit() {
         <${Choice} name="type" label="What" options=${Object.entries(types).map(([type]) => [type, type]).sort()} />
         <${ActorFilter} rows=${list.rows} />
         <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
-        <${TimeFilter} name="since" label="Since" />
-        <${TimeFilter} name="until" label="Until" />
+        <${Range} custom />
         ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
       <//></div>
       <div class=${cx('split', selected && 'open')}>
@@ -53,8 +53,8 @@ export function Audit() {
   <//>`;
 }
 
-export const Actor = ({ actor }) => html`<span class="cut" title=${actor.id ?? undefined}><bdi>${actor.name}</bdi>${
-  actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`;
+const Actor = ({ actor }) => (actor.id === null ? html`<span class="quiet">Keyhook itself</span>`
+  : html`<span class="cut" title=${actor.id}><bdi>${actor.name}</bdi>${actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`);
 
 // ActorFilter offers those who have made the changes of the list.
 function ActorFilter({ rows = [] }) {

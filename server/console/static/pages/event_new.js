@@ -4,11 +4,13 @@ import { Page } from '../ui/page.js';
 import { Form, Field, TextField, useForm } from '../ui/form.js';
 import { LinkButton } from '../ui/button.js';
 import { Bar } from '../ui/state.js';
+import { Code } from '../ui/code.js';
 import { count } from '../ui/time.js';
 import { readJSON } from '../ui/json.js';
 import { api, ApiError } from '../api.js';
-import { href } from '../router.js';
+import { href, place } from '../router.js';
 import { can, isOperator, session } from '../session.js';
+import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 
@@ -35,10 +37,22 @@ export function EventNew() {
         <${TextField} form=${form} name="idempotency_key" label="Idempotency key" optional mono maxlength="255"
           hint="The same key never publishes a second event. Without one, this page makes one: a double click publishes once." />
       <//>
-      <div ref=${answer} tabindex="-1" class="answer-column" aria-live="polite">${published && html`<${Answer} published=${published} />`}</div>
+      <div class="stack">
+        <div ref=${answer} tabindex="-1" class="answer-column" aria-live="polite">${published && html`<${Answer} published=${published} />`}</div>
+        <h2>The same with curl</h2>
+        <${Code} label="The same with curl" text=${curl(form.values)} />
+      </div>
     </div>
   <//>`;
 }
+
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+const curl = ({ type, data, idempotency_key: key }) => `curl ${location.origin}${settings.base}/api/v1/events/ \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
+  -H "X-Organization-Id: ${place.get().org}" \\`}${key.trim() && `
+  -H ${quoted('Idempotency-Key: ' + key.trim())} \\`}
+  -d ${quoted(`{"type": ${JSON.stringify(type.trim() || 'order.paid')}, "data": ${data}}`)}`;
 
 // publish sends the data as it was typed, so numbers keep their digits. Repeating the same event gets the first answer again.
 async function publish({ type, data, idempotency_key: given }, made) {
@@ -71,8 +85,8 @@ function DataField({ form }) {
     <//>
     <div class="row small">
       ${error ? html`<span class="warning" role="status">Line ${error.line}, column ${error.column}: ${error.message}</span>
-        <button type="button" class="plain link" onClick=${show}>Go there</button>`
-        : html`<span class="quiet" role="status">Valid JSON</span><button type="button" class="plain link" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
+        <button type="button" class="plain link accent" onClick=${show}>Go there</button>`
+        : html`<span class="quiet" role="status">Valid JSON</span><button type="button" class="plain link accent" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
     </div>
   </div>`;
 }
@@ -88,8 +102,8 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'An operator can change the plan.'}</p>
       ${isOperator() && html`<div class="row"><${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;
   }
-  const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'The subscription is disabled, so the delivery waits until it is active again.' : 'All of them are disabled, so the deliveries wait.')
-    : `${held} of them ${held === 1 ? 'is' : 'are'} disabled. ${held === 1 ? 'Its delivery waits' : 'Their deliveries wait'} until then.`;
-  return html`<${Bar} tone=${held ? 'warning' : 'success'} title=${`Published to ${count(deliveries, 'subscription')}`}>
+  const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'It is disabled: the delivery waits until it is active again.' : 'All of them are disabled: their deliveries wait until they are active again.')
+    : `${held} of them ${held === 1 ? 'is disabled: its delivery waits until it is active again' : 'are disabled: their deliveries wait until they are active again'}.`;
+  return html`<${Bar} tone=${held ? 'warning' : 'success'} title=${`Published for ${count(deliveries, 'subscription')}`}>
     <p>The event and its ${deliveries === 1 ? 'delivery is' : 'deliveries are'} on disk. ${waits}</p>${see}<//>`;
 }

@@ -10,36 +10,36 @@ import { Time, WithTimes, duration } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
-import { can } from '../session.js';
+import { can, useSession } from '../session.js';
 import { paths } from '../paths.js';
-import { KeyStatus, Creator } from './keys.js';
-import { Scope } from './key_scope.js';
-import { Explain } from './key_explain.js';
-import { NewSecret, keyCrumbs } from './key_secret.js';
-import { Rotate, Revoke } from './key_end.js';
+import { KeyStatus, Creator, NoPlan } from './keys.js';
+import { Scope } from './key/scope.js';
+import { Explain } from './key/explain.js';
+import { NewSecret, keyCrumbs } from './key/secret.js';
+import { Rotate, Revoke } from './key/end.js';
 
 export function Key({ id }) {
-  const load = useLoad((signal) => api.get(`/api-keys/${id}/`, { signal }), [id]);
-  const { data: key, error, reload } = load;
+  const { me } = useSession();
+  const { data, error, reload } = useLoad((signal) => load(id, signal), [id]);
+  const { key, checks = [] } = data ?? {};
   const isActive = key?.status === 'active';
   useRepeat(reload, isActive ? 15_000 : 0, [id]); // the last use
-  const now = useLoad(async (signal) => isActive && explainNow(key, signal), [id, key?.status]);
   const [asking, setAsking] = useState('');
   const [made, setMade] = useState(null);
 
   if (!key) return html`<${Page} title="API key" crumbs=${keyCrumbs()}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
   if (made) return html`<${Page} title=${`New key of “${key.name}”`} crumbs=${keyCrumbs()}><${NewSecret} made=${made} old=${key} /><//>`;
-  const failed = now.data?.checks?.find((c) => c.verdict === 'failed');
+  const failed = checks.find((c) => c.verdict === 'failed');
   return html`<${Page} title=${key.name} crumbs=${keyCrumbs()} aside=${html`<${KeyStatus} apiKey=${key} />`}
     actions=${isActive && can('api_keys:write') && html`
       ${!key.rotated_to && html`<${Button} icon="reload" onClick=${() => setAsking('rotate')}>Rotate<//>`}
       <${Button} onClick=${() => setAsking('revoke')}>Revoke<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
-    ${failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
+    ${failed?.check === 'plan' ? html`<${NoPlan} plan=${me.plan} />` : failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
       title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
     ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
     <div class="columns two">
-      <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${now.data?.checks} /><//>
+      <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${checks} /><//>
       <div class="stack loose">
         <${Section} title="What it may do"><${Scope} scope=${key.scope} /><//>
         ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
@@ -52,10 +52,15 @@ export function Key({ id }) {
   <//>`;
 }
 
-// explainNow asks whether a request that needs all permissions of the key would pass.
-const explainNow = (key, signal) => api.post('/auth/explain/', { key: key.id, method: 'GET', path: '/api/v1/whoami/', permission: key.scope }, { signal });
+// load returns the key, and, if it is active, the checks of a request that needs all its permissions.
+async function load(id, signal) {
+  const key = await api.get(`/api-keys/${id}/`, { signal });
+  if (key.status !== 'active') return { key };
+  const { checks } = await api.post('/auth/explain/', { key: id, method: 'GET', path: '/api/v1/whoami/', permission: key.scope }, { signal });
+  return { key, checks };
+}
 
-function AboutKey({ apiKey: k, checks = [] }) {
+function AboutKey({ apiKey: k, checks }) {
   const valueOf = (name) => checks.find((c) => c.check === name)?.value || null;
   const link = (id) => id && html`<${Id} value=${id} href=${href(paths.key(id))} />`;
   return html`<${Facts} items=${[
@@ -76,13 +81,13 @@ function AboutKey({ apiKey: k, checks = [] }) {
 function History({ apiKey: { id } }) {
   const list = useList('/audit-events/', { target: id });
   const columns = [
-    { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span>${what[e.type]?.(e.details) ?? e.type}</span></span>` },
+    { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
-    <${Table} label="History" list=${list} columns=${columns} skeleton=${2}
+    <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => href(paths.audit, { target: id, id: e.id })}
       empty=${html`<p class="quiet">Nothing in the audit log. A key that replaces another one begins in the history of the other.</p>`} /><//>`;
 }
 

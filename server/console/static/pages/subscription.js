@@ -7,15 +7,15 @@ import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
-import { Time, count, number } from '../ui/time.js';
-import { usePoll } from '../ui/hooks.js';
+import { Time, number } from '../ui/time.js';
+import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, place, useQuery } from '../router.js';
-import { can, isOperator } from '../session.js';
+import { can } from '../session.js';
 import { paths } from '../paths.js';
 import { Activity } from './subscription/activity.js';
 import { Settings } from './subscription/settings.js';
-import { mendOf } from './subscription/mend.js';
+import { Health } from './subscription/health.js';
 import { Recover } from './subscription/recover.js';
 import { Replay } from './subscription/replay.js';
 import { Resume, Discard, Delete } from './subscription/dialogs.js';
@@ -31,6 +31,7 @@ export function Subscription({ id }) {
   const [refused, setRefused] = useState(null); // the error of an action in the head
   const [sent, setSent] = useState(0); // grows when something was sent, so that the list of attempts loads again
 
+  if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
   if (!subscription) {
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
       ${error ? html`<${ErrorBar} error=${error} title="This subscription cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
@@ -68,6 +69,26 @@ export function Subscription({ id }) {
   <//>`;
 }
 
+// Deleted shows what was sent to a subscription that exists no more. error says that there is none, for an id that never was.
+function Deleted({ id, error }) {
+  const [query] = useQuery();
+  const path = `/webhooks/subscriptions/${encodeURIComponent(id)}/deliveries/`;
+  const { data, loading } = useLoad((signal) => api.get(path, { signal, query: { limit: 1 } }), [path]);
+  if (!data) {
+    return html`<${Page} title="Subscription" crumbs=${crumbs()}>
+      ${loading ? html`<${Skeleton} />` : html`<${ErrorBar} error=${error} title="This subscription cannot be shown" />`}<//>`;
+  }
+  return html`<${Page} title="Deleted subscription" crumbs=${crumbs()}>
+    <div class=${query.attempt ? 'stack gap detail-open' : 'stack gap'}>
+      <div class="stack list-only">
+        <${Bar} title="This subscription was deleted: nothing is sent"><p>What was sent to it is kept for a limited time.</p><//>
+        <${Facts} across items=${[['Id', html`<${Id} value=${id} />`]]} />
+      </div>
+      <${Activity} subscription=${{ id, isDeleted: true }} />
+    </div>
+  <//>`;
+}
+
 const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 const hostOf = ({ url }) => new URL(url).host;
 
@@ -84,33 +105,6 @@ function Actions({ subscription: { is_active, pending_deliveries }, actions, set
       { text: 'Delete subscription…', danger: true, onClick: () => actions.open('delete') },
     ]} />`;
 }
-
-// Health says in words why nothing is sent or what fails, and has the button that mends it.
-function Health({ subscription: s, actions }) {
-  const waits = s.pending_deliveries > 0 ? `${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.` : 'No delivery waits.';
-  const writes = can('webhooks:write');
-  const recover = writes && html`<${Button} kind="primary" onClick=${() => actions.open('recover')}>Recover…<//>`;
-  switch (s.blocked_by) {
-    case 'paused':
-      return html`<${Bar} title="Paused: nothing is sent" action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
-        <p><bdi class="sentence">${s.last_error}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
-    case 'disabled':
-      return html`<${Bar} tone="danger" title=${`Disabled after ${count(s.consecutive_failures, 'failure')} in a row: nothing is sent`} action=${recover}>
-        <${LastError} subscription=${s} /><p>${waits} Repair the receiver, send a test, then recover.</p><//>`;
-    case 'plan':
-      return html`<${Bar} tone="warning" title="The plan has no webhooks: nothing is sent"><p>${waits} ${isOperator()
-        ? html`Change the plan of <a href=${href(paths.organization(s.organization_id), { org: '' })}>the organization</a>.` : 'Ask the operator for a plan that has them.'}</p><//>`;
-    case 'queue_held':
-      return html`<${Bar} tone="warning" title="An operator holds the queue: nothing is sent"><p>${waits} They are sent when the queue is released. ${
-        isOperator() && html`<a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.`}</p><//>`;
-    default:
-      return s.status === 'failing' && html`<${Bar} tone="warning" title=${`Failing: ${count(s.consecutive_failures, 'failure')} in a row`} action=${recover}>
-        <${LastError} subscription=${s} /><p>${waits} Keyhook tries one delivery at a time. If the receiver works again, recover to send everything now.</p><//>`;
-  }
-}
-
-const LastError = ({ subscription: s }) => html`<p><bdi class="strong">${s.last_error}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} />`}.
-  ${' '}${mendOf(s.last_error)}</p>`;
 
 const About = ({ subscription: s }) => html`
   ${s.description && html`<p class="lines"><bdi>${s.description}</bdi></p>`}

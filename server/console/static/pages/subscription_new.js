@@ -13,6 +13,8 @@ import { api, readDocument } from '../api.js';
 import { href } from '../router.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
+import { useSession } from '../session.js';
+import { NoWebhooks } from './subscription/health.js';
 import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
 import { Response } from './subscription/attempt.js';
 
@@ -21,7 +23,9 @@ export function SubscriptionNew() {
   const [made, setMade] = useState(null);
   const form = useForm(empty, async (values) => setMade(await api.post('/webhooks/subscriptions/', bodyOf(values))));
   if (made) return html`<${Made} subscription=${made} />`;
+  const { plan } = useSession().me;
   const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(ordered|rate_limit|headers|external_id|secret)/.test(name));
+  if (!plan.webhooks) return html`<${Page} title="New subscription" crumbs=${crumbs()}><${NoWebhooks} /><//>`;
   return html`<${Page} title="New subscription" crumbs=${crumbs()}>
     <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)} disabled=${!form.values.url.trim()}>
       <${Destination} form=${form} types=${types} isNew />

@@ -2,16 +2,18 @@
 import { html, cx, useState, useEffect, useRef, useId } from '../ui/html.js';
 import { isAborted } from '../api.js';
 
-// find(text, signal) returns results with a key; show(result) returns elements; choose(result) opens one. With early, the list
-// opens before something is typed.
-export function Combobox({ id, label, placeholder, find, show, choose, onClose, none, early = false, autofocus = false, before }) {
+// find(text, signal) returns results with a key, those of one group together; group(result) is the heading of its group.
+// show(result) returns elements; choose(result) opens one. clean(text) is what to look for. With early, the list opens before
+// something is typed. none(text) says that nothing was found.
+export function Combobox({ id, label, placeholder, find, group, show, choose, onClose, none, clean = (text) => text.trim(), early = false, autofocus = false, before }) {
   const [text, setText] = useState('');
   const [state, setState] = useState({ for: null, results: [], error: null });
   const [open, setOpen] = useState(autofocus);
   const [at, setAt] = useState(0);
   const field = useRef(null);
   const list = useId();
-  const wanted = text.trim();
+  const entered = useRef(null); // the text with which Enter was pressed before its results came
+  const wanted = clean(text);
   const active = open && (early || wanted !== '');
 
   useEffect(() => { if (autofocus) field.current.focus(); }, []);
@@ -21,6 +23,7 @@ export function Combobox({ id, label, placeholder, find, show, choose, onClose, 
     const timer = setTimeout(async () => {
       try {
         const results = await find(wanted, control.signal);
+        if (entered.current === wanted && results.length) return take(results[0]);
         setState({ for: wanted, results, error: null });
         setAt(0);
       } catch (error) {
@@ -30,8 +33,11 @@ export function Combobox({ id, label, placeholder, find, show, choose, onClose, 
     return () => { clearTimeout(timer); control.abort(); };
   }, [wanted, active]);
 
+  useEffect(() => { document.getElementById(`${list}-${at}`)?.scrollIntoView({ block: 'nearest' }); }, [at]);
+
   const close = () => {
     setOpen(false);
+    entered.current = null;
     onClose?.();
   };
   const take = (result) => {
@@ -44,7 +50,8 @@ export function Combobox({ id, label, placeholder, find, show, choose, onClose, 
     const { results } = state;
     if (event.key === 'ArrowDown') setAt(Math.min(at + 1, results.length - 1));
     else if (event.key === 'ArrowUp') setAt(Math.max(at - 1, 0));
-    else if (event.key === 'Enter' && state.for === wanted && results[at]) take(results[at]);
+    else if (event.key === 'Enter' && state.for !== wanted) entered.current = wanted;
+    else if (event.key === 'Enter' && results[at]) take(results[at]);
     else if (event.key === 'Escape') { setText(''); field.current.blur(); close(); }
     else return;
     event.preventDefault();
@@ -57,10 +64,24 @@ export function Combobox({ id, label, placeholder, find, show, choose, onClose, 
       aria-expanded=${showing} aria-controls=${list} aria-autocomplete="list" autocomplete="off" spellcheck="false" dir="auto"
       aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
-    <div class="combobox-list" role="listbox" id=${list} aria-label=${label} hidden=${!showing}>
-      ${state.results.map((result, i) => html`<div key=${result.key} id=${`${list}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
-        onMouseDown=${(e) => { e.preventDefault(); take(result); }} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}
+    <div class="combobox-list" hidden=${!showing} onMouseDown=${(e) => e.preventDefault()}>
+      <div role="listbox" id=${list} aria-label=${label}>
+        ${groupsOf(state.results, group).map(([name, results]) => html`<div key=${name} role="group" aria-label=${name || label}>
+          ${name && html`<div class="option-group" aria-hidden="true">${name}</div>`}
+          ${results.map(([result, i]) => html`<div key=${result.key} id=${`${list}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
+            onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}
+      </div>
       ${showing && state.results.length === 0 && html`<p class="option quiet" role="status">${state.error ? state.error.message : none(state.for)}</p>`}
     </div>
   </div>`;
+}
+
+// groupsOf returns [[name, [[result, index], …]], …], in the order of the results.
+function groupsOf(results, group = () => '') {
+  const groups = new Map();
+  for (const [i, result] of results.entries()) {
+    const name = group(result);
+    groups.set(name, [...(groups.get(name) ?? []), [result, i]]);
+  }
+  return [...groups];
 }

@@ -1,7 +1,6 @@
 // The keyboard: / search, j and k for rows, Enter opens, Esc goes back, ? shows the keys.
 import { html, useEffect } from '../ui/html.js';
 import { Dialog } from '../ui/dialog.js';
-import { goBack } from '../router.js';
 
 const typing = 'input, textarea, select, [contenteditable]';
 
@@ -33,23 +32,29 @@ export function useKeyboard({ showKeys }) {
 function moveRow(step) {
   const links = [...document.querySelectorAll('[data-rows] .row-link')];
   if (!links.length) return;
-  const at = links.findIndex((link) => link.closest('tr').contains(document.activeElement));
+  const at = links.findIndex((link) => link.closest('tr, li').contains(document.activeElement));
   const selected = links.findIndex((link) => link.getAttribute('aria-current') === 'true');
   const from = at >= 0 ? at : selected;
   const next = links[Math.min(Math.max(from + step, 0), links.length - 1)];
   next.focus({ preventScroll: true });
-  next.closest('tr').scrollIntoView({ block: 'nearest' });
+  next.closest('tr, li').scrollIntoView({ block: 'nearest' });
 }
 
-// back leaves a row first, and then the page: to the page that its last crumb names.
+// back leaves a row first, then what is open beside the list, and then the page: to the page that its last crumb names.
 function back() {
   if (document.activeElement?.closest('[data-rows]')) {
     document.activeElement.blur();
     return;
   }
+  const close = document.querySelector('[data-close]');
+  if (close) {
+    close.click();
+    return;
+  }
   const crumbs = document.querySelectorAll('.crumbs a');
   const up = crumbs[crumbs.length - 1];
-  if (up) goBack(up);
+  if (up && history.state?.inside) history.back();
+  else up?.click();
 }
 
 const keys = [

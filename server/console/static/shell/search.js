@@ -4,27 +4,49 @@ import { Icon } from '../ui/icon.js';
 import { api } from '../api.js';
 import { navigate } from '../router.js';
 import { pathOf } from '../paths.js';
-import { session, isOperator } from '../session.js';
+import { pageOf } from '../load.js';
+import { session, can, isOperator } from '../session.js';
 import { Combobox } from './combobox.js';
 
 const kinds = {
-  organization: ['organizations', 'Organization'], user: ['users', 'User'], subscription: ['subscriptions', 'Subscription'],
-  event: ['events', 'Event'], attempt: ['send', 'Attempt'], api_key: ['keys', 'API key'], access_token: ['lock', 'Access token'],
-  audit_event: ['audit', 'Audit event'], plan: ['plans', 'Plan'], role: ['roles', 'Role'], permission: ['roles', 'Permission'],
+  organization: ['organizations', 'Organizations'], user: ['users', 'Users'], subscription: ['subscriptions', 'Subscriptions'],
+  event: ['events', 'Events'], attempt: ['send', 'Attempts'], api_key: ['keys', 'API keys'], access_token: ['lock', 'Access tokens'],
+  audit_event: ['audit', 'Audit log'], plan: ['plans', 'Plans'], role: ['roles', 'Roles'], permission: ['roles', 'Permissions'],
 };
 
-const find = async (q, signal) => (await api.get('/search/', { query: { q }, signal })).data.map((r) => ({ ...r, key: `${r.type} ${r.id} ${r.organization_id}` }));
+const publicId = /\b[a-z]{2,6}_[0-9a-z]{26}\b/i;
+const around = '[\\s"\'`“”‘’«»<>()\\[\\]{},;]+';
+const edges = new RegExp(`^${around}|${around}$|(\\.{3}|…)(${around})?$`, 'g');
+
+// clean finds the id in what was pasted from a log, a ticket or an address, else takes off spaces, quotes and brackets.
+export const clean = (text) => publicId.exec(text)?.[0].toLowerCase() ?? text.replace(edges, '').replace(/\s+/g, ' ');
+
+// find returns what the caller can open. Results of one type follow each other, the type of the best result first.
+async function find(q, signal) {
+  const { data } = await api.get('/search/', { query: { q }, signal });
+  const types = [...new Set(data.map((r) => r.type))];
+  return data.filter(opens).sort((a, b) => types.indexOf(a.type) - types.indexOf(b.type)).map((r) => ({ ...r, key: `${r.type} ${r.id} ${r.organization_id}` }));
+}
+
+const opens = (result) => can(pageOf(placeOf(result)[0])[0]?.needs);
+
+// placeOf is the path and the query of the page of a result. People who are no operators have no page of their organization.
+const placeOf = (result) => (result.type === 'organization' && !isOperator() ? ['/', {}] : pathOf(result));
 
 function open(result) {
-  const [path, query] = pathOf(result);
+  const [path, query] = placeOf(result);
   const own = session.get().home.organization.id;
   const elsewhere = result.organization_id && isOperator() && result.type !== 'organization';
   navigate(path, elsewhere ? { ...query, org: result.organization_id === own ? '' : result.organization_id } : query);
 }
 
+const None = ({ text }) => html`<span class="stack tight"><span>Nothing is found for <bdi class="strong">${text}</bdi>.</span>
+  <span class="small">Search for an id, an external id, an idempotency key, the visible beginning of a key (svc_…), or the beginning of a name, an e-mail address
+  or a host.${!isOperator() && ' Only this organization is searched.'}</span></span>`;
+
 export const Search = () => html`<${Combobox} id="search" label="Search" placeholder="Search any id, name or e-mail address"
-  find=${find} choose=${open} none=${(text) => `Nothing has the id, prefix or name “${text}”.`}
+  find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
     <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><bdi>${r.detail}</bdi></span></span>
-    <span class="option-kind small quiet">${kinds[r.type]?.[1] ?? r.type}${isOperator() && r.organization_name && html`<br /><bdi>${r.organization_name}</bdi>`}</span>`} />`;
+    ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

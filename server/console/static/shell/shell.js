@@ -51,7 +51,7 @@ function Away() {
 function RefusedLink() {
   const { refusedLink, home } = useSession();
   if (!refusedLink) return null;
-  return html`<div class="away"><${Bar} tone="warning" title="This link does not work"><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+  return html`<div class="away"><${Bar} tone="warning" title=${refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work'}><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
     <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
 }
 
@@ -60,7 +60,7 @@ function SideBar({ open, path }) {
   const attention = useAttention();
   const shown = pages.filter((row) => row.nav && can(row.needs) && (row.nav[0] !== 'Operator' || isOperator()));
   const groups = [...new Set(shown.map((row) => row.nav[0]))];
-  const current = shown.filter((row) => path.startsWith(row.path)).sort((a, b) => b.path.length - a.path.length)[0];
+  const current = shown.filter((row) => path === row.path || (row.path !== '/' && path.startsWith(row.path))).sort((a, b) => b.path.length - a.path.length)[0];
   return html`<nav class=${cx('side', open && 'open')} aria-label="Pages">
     <a class="brand" href=${href('/')}><${Icon} name="brand" /><span class="cut">${settings.name}</span></a>
     ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}><${Icon} name="left" /><span>Back to ${new URL(portal.return_url).host}</span></a>`}
@@ -74,12 +74,12 @@ function SideBar({ open, path }) {
   </nav>`;
 }
 
-// useAttention is the number of subscriptions that are failing or disabled.
+// useAttention is the number of subscriptions that are failing or disabled. A person paused some of them, so they are left out.
 function useAttention() {
   const { me } = useSession();
   const readable = Boolean(me) && can('webhooks:read');
   const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal }), [me?.organization.id, readable], 30_000);
-  return data ? data.statuses.failing + data.statuses.disabled : 0;
+  return data ? data.statuses.failing + data.statuses.disabled - data.statuses.paused : 0;
 }
 
 function UserMenu({ showKeys }) {

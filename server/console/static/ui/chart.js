@@ -3,68 +3,56 @@
 //   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal, query: { since } }), [since], 10000);
 //   html`<${Chart} stats=${stats.data} />`
 //
-// It is drawn by uPlot, which is loaded with the first chart.
-import { html, useEffect, useRef, useState } from './html.js';
-import { settings } from '../settings.js';
+// It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
+import { html, useLayoutEffect, useMemo, useRef, useState } from './html.js';
+import { countTicks, durationStep, timeTicks, periodText } from './scale.js';
 import { count, duration, exactTime } from './time.js';
 
-let library = null;
+const left = 40, right = 52, top = 8, bottom = 24; // room around the bars
+const compact = new Intl.NumberFormat('en', { notation: 'compact' });
 
-function loadLibrary() {
-  library ??= new Promise((resolve, reject) => {
-    const script = document.createElement('script');
-    script.src = settings.assets + 'vendor/uPlot.iife.min.js';
-    script.onload = () => resolve(window.uPlot);
-    script.onerror = () => { library = null; reject(new Error('The chart was not loaded.')); };
-    document.head.append(script);
-  });
-  return library;
-}
-
-// Chart shows the response of /webhooks/stats/. aside is at the end of its head, such as a choice of the period. Under the pointer, its head has the values of one step.
+// Chart shows the response of /webhooks/stats/. Its head has the values of the step under the pointer; arrow keys move too. aside
+// is at the end of its head, such as a choice of the period.
 export function Chart({ stats, label = 'Attempts over time', aside }) {
-  const element = useRef(null);
-  const plot = useRef(null);
+  const box = useRef(null);
+  const [[width, height], setSize] = useState([0, 0]);
   const [pointed, setPointed] = useState(null);
-  const [theme, setTheme] = useState(0);
-  const [failed, setFailed] = useState(false);
-  const columns = stats && columnsOf(stats);
-  const latest = useRef(columns);
-  latest.current = columns;
-  const ready = Boolean(stats);
 
-  useEffect(() => {
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    const redraw = () => setTheme((n) => n + 1);
-    dark.addEventListener('change', redraw);
-    return () => dark.removeEventListener('change', redraw);
+  useLayoutEffect(() => {
+    const measure = () => setSize([box.current.clientWidth, box.current.clientHeight]);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(box.current);
+    return () => observer.disconnect();
   }, []);
 
-  useEffect(() => {
-    if (!ready) return undefined;
-    let ended = false, observer;
-    loadLibrary().then((uPlot) => {
-      if (ended) return;
-      const box = element.current;
-      plot.current = new uPlot(optionsOf(uPlot, box, setPointed), latest.current, box);
-      observer = new ResizeObserver(() => plot.current.setSize({ width: box.clientWidth, height: box.clientHeight }));
-      observer.observe(box);
-    }, () => setFailed(true));
-    return () => {
-      ended = true;
-      observer?.disconnect();
-      plot.current?.destroy();
-      plot.current = null;
-    };
-  }, [theme, ready]);
-
-  useEffect(() => { plot.current?.setData(latest.current); }, [stats]);
-
+  const table = useMemo(() => stats && html`<${Data} label=${label} stats=${stats} />`, [stats, label]);
+  const drawing = useMemo(() => stats && width > 0 && html`<${Drawing} ...${{ stats, width, height }} />`, [stats, width, height]);
+  const last = (stats?.data.length ?? 0) - 1;
   const point = pointed !== null && stats?.data[pointed];
+  const atPointer = (event) => {
+    const { left: start } = box.current.getBoundingClientRect();
+    const i = Math.floor((event.clientX - start - left) / (width - left - right) * (last + 1));
+    setPointed(i >= 0 && i <= last ? i : null);
+  };
+  const onKeyDown = (event) => {
+    const now = pointed ?? last + 1;
+    const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
+    if (next === undefined || last < 0) return;
+    event.preventDefault();
+    setPointed(Math.min(Math.max(next, 0), last));
+  };
   return html`<figure class="chart">
-    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? exactTime(point.at) : 'In total'} counts=${point || stats.totals} />` : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
-    <div class="chart-box" ref=${element} role="img" aria-label=${stats ? summary(label, stats) : label}>
-      ${failed && html`<p class="quiet small">The chart was not loaded. Reload the page.</p>`}</div>
+    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : 'In total'} counts=${point || stats.totals} />`
+      : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
+    <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
+      onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
+      ${drawing}
+      ${drawing && point && html`<svg class="chart-over" width=${width} height=${height} aria-hidden="true">
+        <rect class="chart-pointed" ...${slot(pointed, last + 1, width)} y=${top} height=${height - top - bottom} /></svg>`}
+      ${stats && !stats.data.some((p) => p.succeeded || p.failed) && html`<p class="chart-none quiet">No attempts in this time</p>`}
+      ${table}
+    </div>
   </figure>`;
 }
 
@@ -76,49 +64,50 @@ const Values = ({ at, counts }) => html`<span class="chart-at">${at}</span>
 const summary = (label, { totals, since, until }) => `${label}, ${exactTime(since)} to ${exactTime(until)}: `
   + `${totals.succeeded} succeeded, ${totals.failed} failed, 95 percent within ${duration(totals.duration_ms?.p95)}`;
 
-// columnsOf stacks by drawing: where some failed, the bar of all attempts has the colour of failed ones, and that of
-// succeeded ones covers it.
-function columnsOf({ data }) {
-  return [
-    data.map((p) => Date.parse(p.at) / 1000),
-    data.map((p) => (p.failed ? p.succeeded + p.failed : null)),
-    data.map((p) => p.succeeded),
-    data.map((p) => p.duration_ms?.p95 ?? null),
-  ];
+// slot is the place of a step. From 4 px on, one px or more is left free between bars.
+function slot(i, n, width) {
+  const size = (width - left - right) / n;
+  const x = Math.round(left + i * size);
+  return { x, width: Math.max(1, Math.round(left + (i + 1) * size) - x) };
 }
 
-function optionsOf(uPlot, box, setPointed) {
-  const style = getComputedStyle(document.documentElement);
-  const color = (name) => style.getPropertyValue(name).trim();
-  const axis = { stroke: color('--grey-7'), font: `12px ${color('--sans')}`, grid: { show: false }, ticks: { show: false } };
-  const bars = uPlot.paths.bars({ size: [0.72, 24, 1], align: 1 });
-  const bar = (fill) => ({ scale: 'n', fill, stroke: fill, width: 0, paths: bars, points: { show: false } });
-  return {
-    width: box.clientWidth, height: box.clientHeight, padding: [8, 0, 0, 0],
-    legend: { show: false },
-    cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
-    scales: {
-      x: { range: (u, low, high) => [low, high + (u.data[0][1] - u.data[0][0] || 60)] }, // room for the last bar
-      n: { range: (_, low, high) => [0, Math.max(4, high ?? 0) * 1.05] },
-      ms: { range: (_, low, high) => [0, Math.max(10, high ?? 0) * 1.2] },
-    },
-    axes: [
-      { ...axis, size: 40, space: 72, values: [
-        [31536e3, '{YYYY}', null, null, null, null, null, null, 1],
-        [2419200, '{MMM}', '\n{YYYY}', null, null, null, null, null, 1],
-        [86400, '{D} {MMM}', null, null, null, null, null, null, 1],
-        [3600, '{HH}:{mm}', null, null, '\n{D} {MMM}', null, null, null, 1],
-        [60, '{HH}:{mm}', null, null, null, null, null, null, 1],
-      ] },
-      { ...axis, scale: 'n', size: 44, grid: { stroke: color('--grey-4'), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] },
-      { ...axis, scale: 'ms', side: 1, size: 56, values: (_, ticks) => ticks.map((ms) => duration(ms)) },
-    ],
-    series: [
-      {},
-      bar(color('--bar-failed')),
-      bar(color('--bar-succeeded')),
-      { scale: 'ms', stroke: color('--accent-text'), width: 1.5, spanGaps: true, points: { show: false } },
-    ],
-    hooks: { setCursor: [(u) => setPointed(u.cursor.idx ?? null)] },
-  };
+function Drawing({ stats: { data, since, until }, width, height }) {
+  const n = Math.max(data.length, 1), plot = width - left - right, floor = height - bottom, inner = floor - top;
+  const gap = plot / n < 4 ? 0 : Math.max(1, Math.round(plot / n / 4));
+  const counts = countTicks(Math.max(...data.map((p) => p.succeeded + p.failed), 0));
+  const step = durationStep(Math.max(...data.map((p) => p.duration_ms?.p95 ?? 0), 0), counts.n);
+  const tall = (value, full) => value / full * inner;
+
+  let succeeded = '', failed = '', line = '';
+  for (const [i, p] of data.entries()) {
+    const { x, width: size } = slot(i, n, width);
+    const wide = Math.max(1, Math.min(size - gap, 28)), at = x + Math.floor((size - gap - wide) / 2);
+    const bad = p.failed && Math.max(2, tall(p.failed, counts.n * counts.step)); // one failure is always visible
+    const good = tall(p.succeeded, counts.n * counts.step);
+    if (good) succeeded += `M${at} ${px(floor - bad)}v${px(-good)}h${wide}v${px(good)}z`;
+    if (bad) failed += `M${at} ${floor}v${px(-bad)}h${wide}v${px(bad)}z`;
+    const p95 = p.duration_ms?.p95 ?? null;
+    if (p95 !== null) line += `${line ? 'L' : 'M'}${px(at + wide / 2)} ${px(floor - tall(p95, counts.n * step))}`;
+  }
+  if (line && !line.includes('L')) line += 'm-3 0h6'; // a line of one point is a dash
+  const from = Date.parse(since), all = Date.parse(until) - from;
+  const times = timeTicks(from, from + all, plot / 80).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
+  return html`<svg width=${width} height=${height} aria-hidden="true">
+    ${Array.from({ length: counts.n + 1 }, (_, i) => {
+      const y = Math.round(floor - i / counts.n * inner) + 0.5;
+      return html`<path key=${i} class="chart-grid" d="M${left} ${y}H${width - right}" />
+        <text x=${left - 8} y=${y + 4} class="end">${compact.format(i * counts.step)}</text>
+        ${line && html`<text x=${width - right + 8} y=${y + 4}>${duration(i * step)}</text>`}`;
+    })}
+    ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
+    <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} /><path class="chart-line" d=${line} />
+  </svg>`;
 }
+
+const px = (n) => Math.round(n * 10) / 10;
+
+// Data is the chart as a table, for screen readers. Steps without attempts are left out.
+const Data = ({ label, stats: { data, step } }) => html`<table class="hidden-label"><caption>${label}</caption>
+  <thead><tr><th>Time</th><th>Succeeded</th><th>Failed</th><th>95 percent within</th></tr></thead>
+  <tbody>${data.filter((p) => p.succeeded || p.failed).map((p) => html`<tr key=${p.at}><th>${periodText(Date.parse(p.at), step)}</th>
+    <td>${p.succeeded}</td><td>${p.failed}</td><td>${duration(p.duration_ms?.p95)}</td></tr>`)}</tbody></table>`;

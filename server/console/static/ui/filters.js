@@ -77,3 +77,10 @@ export function Tabs({ name = 'tab', label, items }) {
     href=${href(place.get().path, { ...query, [name]: i === 0 ? null : value })} aria-current=${value === now ? 'page' : undefined}
     >${text}${n !== undefined && html`<span class="quiet">${n}</span>`}</a>`)}</nav>`;
 }
+
+// Segments is a short choice as links, such as the period of a chart: items are [[value, text]]. none is not in the URL.
+export function Segments({ name, label, items, value, none = items[0][0] }) {
+  const [query] = useQuery();
+  return html`<nav class="periods" aria-label=${label}>${items.map(([each, text]) => html`<a key=${each} class="period"
+    aria-current=${each === value ? 'page' : undefined} href=${href(place.get().path, { ...query, [name]: each === none ? null : each })}><bdi>${text}</bdi></a>`)}</nav>`;
+}

@@ -21,28 +21,26 @@ export function Entry({ id, row }) {
   const entry = row ?? data;
   const back = href(place.get().path, { ...query, id: null });
   return html`<section class="card stack panel" aria-label="Entry">
-    <div class="row spread">
-      <a class="back" href=${back}><${Icon} name="left" /> All entries</a>
-      <a class="plain close" href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a>
-    </div>
-    ${entry ? html`<${All} entry=${entry} query=${query} />`
+    <a class="back" href=${back}><${Icon} name="left" /> All entries</a>
+    ${entry ? html`<${All} entry=${entry} query=${query} back=${back} />`
       : error ? html`<${ErrorBar} error=${error} title="This entry cannot be shown" retry=${reload} />` : html`<${Skeleton} rows=${6} />`}
   </section>`;
 }
 
-function All({ entry: e, query }) {
+function All({ entry: e, query, back }) {
   const changes = changesOf(e.details);
   const only = (name, value) => href(place.get().path, { ...query, [name]: value, id: e.id });
   return html`
-    <h2><${Sentence} entry=${e} isLinked /></h2>
+    <div class="row spread one-line"><h2 class="grow"><${Sentence} entry=${e} isLinked /></h2>
+      <a class="plain close" data-close href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a></div>
     <${Facts} items=${[
       ['When', html`<${Time} value=${e.at} form="exact" /> <span class="quiet">(<${Time} value=${e.at} />)</span>`],
-      ['Who', html`<bdi class="strong">${e.actor.name}</bdi> <a class="small" href=${only('actor', e.actor.id ?? 'system')}>All changes by them</a>`],
-      e.actor.id && ['Id of who', html`<${Id} value=${e.actor.id} href=${actorHref(e.actor)} />`],
-      ['Target', e.target.id ? html`<${Id} value=${e.target.id} href=${hrefOf(e.target)} />` : e.target.type],
+      ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : 'Keyhook itself'}</bdi><a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
+      e.actor.id && ['Their id', html`<${Id} value=${e.actor.id} href=${actorHref(e.actor)} />`],
+      ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} /><a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],
       ['From', e.ip ? html`<${Id} value=${e.ip} />` : 'Keyhook itself'],
       e.request_id && ['Request', html`<${Id} value=${e.request_id} />`],
-      isOperator() && ['Organization', html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />`],
+      isOperator() && ['Organization', html`<a href=${href(paths.organization(e.organization_id))} title=${e.organization_id}><bdi>${e.organization_name}</bdi></a>`],
       ['Entry', html`<${Id} value=${e.id} />`],
       ['Type', html`<${Tag}>${e.type}<//>`],
     ]} />

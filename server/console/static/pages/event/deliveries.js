@@ -8,22 +8,25 @@ import { Code } from '../../ui/code.js';
 import { Empty, ErrorBar, Skeleton } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
 import { More } from '../../ui/table.js';
-import { useList } from '../../ui/hooks.js';
+import { useList, useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend } from './mend.js';
+import { mendOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
   const { rows, error, reload } = reasons;
+  const known = useSubscriptions();
   if (!rows) return html`<${Section} title="Subscriptions">${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${3} />`}<//>`;
   const rank = (r) => verdicts[r.verdict]?.rank ?? 4;
   const sent = rows.filter((r) => !verdicts[r.verdict]?.isAbsent).sort((a, b) => rank(a) - rank(b));
   const absent = rows.filter((r) => verdicts[r.verdict]?.isAbsent);
-  const first = sent.length === 1 || rank(sent[0] ?? {}) < 4 ? sent[0]?.subscription_id : undefined;
-  const parts = { event, isLive, onChanged, first };
+  const tried = sent.filter((r) => r.attempts > 0);
+  const first = sent.length === 1 || rank(tried[0] ?? {}) < 4 ? tried[0]?.subscription_id : undefined;
+  const parts = { event, isLive, onChanged, first, known };
   return html`
     ${sent.length > 0 && html`<${Section} title="Deliveries">
       <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
@@ -33,8 +36,14 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
     <${More} list=${reasons} />`;
 }
 
+// useSubscriptions returns subscriptions by id, as far as one page has them: two may have the same host.
+function useSubscriptions() {
+  const { data } = useLoad(async (signal) => (can('webhooks:read') ? api.get('/webhooks/subscriptions/', { signal, query: { limit: 200 } }) : null), []);
+  return new Map((data?.data ?? []).map((s) => [s.id, s]));
+}
+
 // Delivery is one subscription that the event was meant for. Its attempts are open if the URL or its state says so.
-function Delivery({ reason: r, event, isLive, first, onChanged }) {
+function Delivery({ reason: r, event, isLive, first, known, onChanged }) {
   const [query, setQuery] = useQuery();
   const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
   const toggle = (e) => {
@@ -43,7 +52,7 @@ function Delivery({ reason: r, event, isLive, first, onChanged }) {
   return html`<li class="delivery">
     <div class="delivery-head">
       <${Verdict} verdict=${r.verdict} />
-      <${Host} reason=${r} />
+      <${Host} reason=${r} known=${known} />
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       <${Mend} reason=${r} event=${event} onDone=${onChanged} />
     </div>
@@ -60,8 +69,14 @@ function Verdict({ verdict }) {
   return html`<${Badge} status=${status} text=${text ?? (verdicts[verdict] ? undefined : verdict)} />`;
 }
 
-const Host = ({ reason: r }) => html`<span class="grow cut">${can('webhooks:read')
-  ? html`<a class="strong" href=${href(paths.subscription(r.subscription_id))} title=${r.subscription_id}><bdi>${r.url_host}</bdi></a>` : html`<bdi class="strong">${r.url_host}</bdi>`}</span>`;
+// Host is the host of the subscription, with the rest of its address if it is known.
+function Host({ reason: r, known }) {
+  if (!can('webhooks:read')) return html`<bdi class="grow cut strong">${r.url_host}</bdi>`;
+  const subscription = known.get(r.subscription_id);
+  const { pathname, search } = subscription ? new URL(subscription.url) : {};
+  return html`<a class="grow cut" href=${href(paths.subscription(r.subscription_id))} title=${subscription?.url ?? r.subscription_id}>
+    <bdi><span class="strong">${r.url_host}</span>${subscription && html`<span class="quiet">${pathname === '/' ? '' : pathname}${search}</span>`}</bdi></a>`;
+}
 
 // Attempts are the requests to one subscription with the event, newest first. Each opens with its answer.
 function Attempts({ reason: r, event, isLive, onChanged }) {
@@ -94,7 +109,7 @@ function Answer({ attempt: a, event, arrived, onChanged }) {
   };
   const isPending = event.deliveries.some((d) => d.subscription_id === a.subscription_id && d.state === 'pending');
   return html`<div class="stack tight answer">
-    ${a.error && html`<p class="danger"><bdi>${a.error}</bdi></p>`}
+    ${a.error && html`<p><bdi class="danger">${a.error}</bdi>. ${mendOf(a.error)}</p>`}
     <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
     <${ErrorBar} error=${refused} />
     <div class="row">
@@ -107,7 +122,7 @@ function Answer({ attempt: a, event, arrived, onChanged }) {
 }
 
 // Absent are the subscriptions that the event was not meant for, and why.
-function Absent({ rows, isOpen, event, onChanged }) {
+function Absent({ rows, isOpen, event, known, onChanged }) {
   const [query, setQuery] = useQuery();
   const open = query.others ? query.others === 'open' : isOpen;
   return html`<${Section} title="Not sent to"><details class="attempts" open=${open} onToggle=${(e) => {
@@ -115,7 +130,7 @@ function Absent({ rows, isOpen, event, onChanged }) {
   }}>
     <summary>${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
-      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
+      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
       <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
   </details><//>`;
 }

@@ -11,6 +11,7 @@ import { api } from '../../api.js';
 import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
+import { isAuditEntry } from '../audit/words.js';
 import { Recover } from '../subscription/recover.js';
 
 // The dialog of each action, the text of its button, and the permission that it needs.
@@ -19,8 +20,8 @@ const mends = {
   reactivate: ['Resume…', 'webhooks:write', Reactivate],
   release_queue: ['Release the queue…', 'platform:write', Release],
   redeliver: ['Send again…', 'webhooks:write', Redeliver],
-  replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="failed" />`],
-  replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} only="missed" />`],
+  replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="failed" />`],
+  replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="missed" />`],
   raise_rate_limit: ['Raise the limit…', 'webhooks:write', RaiseLimit],
   add_event_type: ['Add this type…', 'webhooks:write', AddType],
   receive_audit_events: ['Receive audit events…', 'webhooks:write', ReceiveAudit],
@@ -86,7 +87,7 @@ const periodOf = ({ timestamp, type }) => ({
 });
 
 // Replay sends this event, or also all later ones with the same fate. It sends nothing twice.
-function Replay({ reason, event, only, ...rest }) {
+function Replay({ reason, event, which: only, ...rest }) {
   const [all, setAll] = useState(false);
   const path = pathOf(reason) + 'replay/';
   const periods = periodOf(event);
@@ -115,7 +116,7 @@ function AddType({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Add this type to the subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${() => 'Add type and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and all later ones of the type <${Tag}>${event.type}<//>.</p>`}
-    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type] })} />`;
+    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(isAuditEntry(event) && { audit_events: true }) })} />`;
 }
 
 function ReceiveAudit({ reason, event, ...rest }) {

@@ -4,7 +4,7 @@ import { Section } from '../../ui/page.js';
 import { Chart } from '../../ui/chart.js';
 import { Table } from '../../ui/table.js';
 import { Badge, Tag } from '../../ui/badge.js';
-import { Filters, Choice, TextFilter, Range, rangeOf, rangeStart } from '../../ui/filters.js';
+import { Filters, Choice, TextFilter, Range, Segments, rangeOf, rangeStart } from '../../ui/filters.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Empty, ErrorBar } from '../../ui/state.js';
 import { Time, duration } from '../../ui/time.js';
@@ -43,8 +43,8 @@ export function Activity({ subscription, sent, actions, changed }) {
       <div class=${cx('split', attempt && 'open')}>
         <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
           href=${(a) => href(place.get().path, { ...query, attempt: a.id })}
-          empty=${filtered ? html`<${NoneLike} />` : html`<${First} actions=${actions} />`} />
-        ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, actions, changed }} />`}
+          empty=${filtered ? html`<${NoneLike} />` : html`<${First} ...${{ subscription, actions }} />`} />
+        ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
       </div>
     <//>`;
 }
@@ -55,8 +55,7 @@ function History({ subscription: { id } }) {
   const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
     signal, query: { subscription_id: id, since: rangeStart(period), step },
   }), [id, period], 15_000);
-  const choice = html`<nav class="periods" aria-label="Period">${periods.map(([value, text]) => html`<a key=${value}
-    class="period" aria-current=${value === period ? 'page' : undefined} href=${href(place.get().path, { ...query, chart: value === '24h' ? null : value })}>${text}</a>`)}</nav>`;
+  const choice = html`<${Segments} name="chart" label="Period" items=${periods} value=${period} />`;
   return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} />`;
 }
 
@@ -84,5 +83,5 @@ const all = [
 const NoneLike = () => html`<${Empty} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt.">
   <${LinkButton} href=${href(place.get().path)}>Show all<//><//>`;
 
-const First = ({ actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
-  ${can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
+  ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;

@@ -2,7 +2,7 @@
 import { html, useLayoutEffect, useRef, useState } from '../../ui/html.js';
 import { Facts } from '../../ui/page.js';
 import { Badge, Tag } from '../../ui/badge.js';
-import { Button, LinkButton } from '../../ui/button.js';
+import { Button } from '../../ui/button.js';
 import { Bar, ErrorBar, Skeleton } from '../../ui/state.js';
 import { Confirm } from '../../ui/dialog.js';
 import { Code, Headers } from '../../ui/code.js';
@@ -12,13 +12,14 @@ import { Time, WithTimes, duration } from '../../ui/time.js';
 import { usePoll } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, place, useQuery } from '../../router.js';
-import { can, isOperator } from '../../session.js';
+import { can } from '../../session.js';
 import { paths } from '../../paths.js';
+import { Mend } from '../event/mend.js';
 import { mendOf, verdicts } from './mend.js';
 
 const kept = 2000; // characters of a response body that the API keeps
 
-export function Attempt({ id, subscription, actions, changed }) {
+export function Attempt({ id, subscription, sent, actions, changed }) {
   const [query] = useQuery();
   const path = `/webhooks/subscriptions/${subscription.id}/deliveries/${encodeURIComponent(id)}/`;
   const [live, setLive] = useState(true);
@@ -27,7 +28,7 @@ export function Attempt({ id, subscription, actions, changed }) {
     const verdict = await explain(attempt, signal);
     setLive(attempt.outcome === 'sending' || !['delivered', 'exhausted', 'dropped', 'expired'].includes(verdict?.verdict));
     return { attempt, verdict };
-  }, [path], live ? 3000 : 0);
+  }, [path, sent], live ? 3000 : 0);
   const [asking, setAsking] = useState(false);
   const [told, setTold] = useState(false);
   const [refused, setRefused] = useState(null);
@@ -42,7 +43,6 @@ export function Attempt({ id, subscription, actions, changed }) {
     await api.post(path + 'redeliver/');
     setTold(true);
     changed();
-    reload();
   };
   const { attempt, verdict } = data ?? {};
   const arrived = attempt?.outcome === 'succeeded' || verdict?.verdict === 'delivered';
@@ -52,14 +52,15 @@ export function Attempt({ id, subscription, actions, changed }) {
     ${data && html`
       <div class="row spread">
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
-        <div class="row">${can('webhooks:write') && html`<${Button} icon="reload" onError=${setRefused}
-          onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`}
-          <a class="plain close" href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
+        <div class="row">${!subscription.isDeleted && can('webhooks:write') && (attempt.trigger === 'test'
+          ? html`<${Button} icon="send" onError=${setRefused} onClick=${actions.test}>Send test again<//>`
+          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`)}
+          <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
       </div>
       <${ErrorBar} error=${refused} />
       ${told && html`<${Bar} tone="success" title="A new delivery of the event was created"><p>${subscription.blocked_by
         ? 'It waits, because nothing is sent to the subscription now.' : 'Its attempt appears in the list.'}</p><//>`}
-      <${Verdict} ...${{ attempt, verdict, subscription, actions, redeliver, setRefused }} />
+      <${Verdict} ...${{ attempt, verdict, subscription, changed }} />
       <${Facts} items=${[
         ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
         ['Attempt', html`<${Id} value=${attempt.id} />`],
@@ -89,23 +90,19 @@ async function explain(attempt, signal) {
   }
 }
 
-function Verdict({ attempt, verdict, subscription, actions, redeliver, setRefused }) {
-  const [tone, title, mend] = verdicts[verdict?.verdict] ?? [];
+function Verdict({ attempt, verdict, subscription, changed }) {
+  const [tone, title] = verdicts[verdict?.verdict] ?? [];
   if (!title || (verdict.verdict === 'delivered' && attempt.outcome === 'succeeded')) return null;
-  const advised = verdict.verdict === 'exhausted' && /^keyhook subscriptions (recover|test) /.exec(verdict.advice ?? '')?.[1];
-  const button = can('webhooks:write') && ({
-    recover: html`<${Button} kind="primary" onClick=${() => actions.open('recover')}>Recover…<//>`,
-    resume: html`<${Button} kind="primary" onClick=${actions.resume} onError=${setRefused}>Resume<//>`,
-    settings: html`<${LinkButton} href=${href(place.get().path, { tab: 'settings' })}>Change the limit<//>`,
-    test: html`<${Button} onClick=${actions.test} onError=${setRefused}>Send test again<//>`,
-    redeliver: html`<${Button} onClick=${redeliver} onError=${setRefused}>Redeliver event<//>`,
-  })[advised || mend];
-  const operator = isOperator() && ({
-    held_queue: html`<${LinkButton} href=${href(paths.system, { org: '' })}>Release the queue<//>`,
-    blocked_by_plan: html`<${LinkButton} href=${href(paths.organization(subscription.organization_id), { org: '' })}>Change the plan<//>`,
-  })[verdict.verdict];
-  return html`<${Bar} tone=${tone} title=${advised === 'test' ? 'The test failed' : title} action=${button || operator}><p><${WithTimes} text=${verdict.detail} /></p>
-<//>`;
+  const isTest = attempt.trigger === 'test';
+  const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
+  const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
+  const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
+  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${verdict.detail} /></p><//>`;
+}
+
+// published is the time of the event, which is in the body of the request.
+function published({ request: { body } }) {
+  try { return JSON.parse(body).timestamp; } catch { return undefined; }
 }
 
 export function Response({ attempt: a }) {

@@ -20,18 +20,18 @@ const errors = [
 // mendOf returns a sentence about the error of an attempt; empty if there is nothing to say.
 export const mendOf = (error) => errors.find(([pattern]) => pattern.test(error ?? ''))?.[1] ?? '';
 
-// verdicts have the tone and the title of each verdict of /events/{id}/explain/, and the action that mends it.
+// verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {
   delivered: ['success', 'The event has arrived'],
   sending: ['info', 'An attempt is in progress'],
   scheduled: ['info', 'The next attempt is planned'],
-  waiting_for_probe: ['warning', 'Waits, because the subscription is failing', 'recover'],
-  waiting_for_pace: ['info', 'Waits, because of the limit of requests a second', 'settings'],
-  held_disabled: ['danger', 'Waits, because failures have disabled the subscription', 'recover'],
-  held_paused: ['warning', 'Waits, because the subscription is paused', 'resume'],
+  waiting_for_probe: ['warning', 'Waits, because the subscription is failing'],
+  waiting_for_pace: ['info', 'Waits, because of the limit of requests a second'],
+  held_disabled: ['danger', 'Waits, because failures have disabled the subscription'],
+  held_paused: ['warning', 'Waits, because the subscription is paused'],
   held_queue: ['warning', 'Waits, because an operator holds the queue'],
   blocked_by_plan: ['warning', 'Waits, because the plan has no webhooks'],
-  exhausted: ['danger', 'Keyhook gave up', 'redeliver'],
-  dropped: ['warning', 'The delivery was discarded', 'redeliver'],
+  exhausted: ['danger', 'Keyhook gave up'],
+  dropped: ['warning', 'The delivery was discarded'],
   expired: ['warning', 'The delivery waited longer than events are kept'],
 };

@@ -1,0 +1,71 @@
+// The overview: what needs attention, how deliveries go, and what waits. Operators see all organizations, or the chosen one.
+import { html } from '../ui/html.js';
+import { Page, Section, Facts } from '../ui/page.js';
+import { Chart } from '../ui/chart.js';
+import { Table } from '../ui/table.js';
+import { Badge } from '../ui/badge.js';
+import { Segments, rangeStart } from '../ui/filters.js';
+import { ErrorBar, Skeleton } from '../ui/state.js';
+import { Time, number, duration } from '../ui/time.js';
+import { usePoll } from '../ui/hooks.js';
+import { api } from '../api.js';
+import { place, useQuery } from '../router.js';
+import { useSession, isOperator } from '../session.js';
+import { readState } from './overview/state.js';
+import { Attention } from './overview/attention.js';
+import { Start } from './overview/start.js';
+
+const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], ['30d', '30 d', 21_600]]; // with the step in seconds
+
+export function Overview() {
+  const { me } = useSession();
+  const [query] = useQuery();
+  const all = isOperator() && (query.of ?? (place.get().org ? 'one' : 'all')) === 'all';
+  const { data: state, error, reload } = usePoll((signal) => readState(all, signal), [all], 5000);
+  const scope = isOperator() && html`<${Segments} name="of" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
+    items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
+  return html`<${Page} title="Overview" actions=${scope}>
+    ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
+    ${state ? html`
+      <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
+      <${Start} state=${state} />
+      <${Deliveries} all=${all} state=${state} />
+      ${state.backlog.pending > 0 && html`<${Waiting} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
+  <//>`;
+}
+
+function Deliveries({ all, state: { backlog } }) {
+  const [query] = useQuery();
+  const [period, , step] = periods.find(([value]) => value === query.range) ?? periods[1];
+  const stats = usePoll((signal) => api.get('/webhooks/stats/', {
+    signal, query: { organization: all ? 'all' : '', since: rangeStart(period), step },
+  }), [all, period], 5000);
+  const { succeeded = 0, failed = 0, duration_ms } = stats.data?.totals ?? {};
+  return html`<${Section} title="Deliveries">
+    <${Facts} across items=${[
+      ['Success rate', html`<span class="figure">${rate(succeeded, failed)}</span>`],
+      ['Half within (p50)', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
+      ['95 % within (p95)', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
+      ['Waiting', html`<span class="figure">${number(backlog.pending)}</span>`],
+      ['Oldest due', html`<span class="figure"><${Time} value=${backlog.oldest_due_at} /></span>`],
+    ]} />
+    ${stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data}
+      aside=${html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`} />`}
+  <//>`;
+}
+
+// rate rounds down, so only a faultless time has 100 %.
+const rate = (good, bad) => (good + bad ? `${Math.floor(good / (good + bad) * 1000) / 10} %` : '–');
+
+const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'An operator holds the queue' };
+
+const columns = [
+  { head: 'Why', main: true, cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
+  { head: 'Deliveries', size: 's', number: true, cell: (b) => number(b.pending) },
+  { head: 'Subscriptions', size: 'm', number: true, wide: true, cell: (b) => number(b.subscriptions) },
+  { head: 'Oldest due', size: 's', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
+];
+
+const Waiting = ({ blocked }) => html`<${Section} title="What waits, and why">
+  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns} rowKey=${(b) => b.blocked_by ?? ''} />
+<//>`;

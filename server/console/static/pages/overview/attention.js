@@ -1,0 +1,66 @@
+// What needs attention: the instance first, then the subscriptions, each with what to do.
+import { html, useState } from '../../ui/html.js';
+import { Section } from '../../ui/page.js';
+import { Bar } from '../../ui/state.js';
+import { Icon } from '../../ui/icon.js';
+import { Badge, subscriptionStatus } from '../../ui/badge.js';
+import { Button, LinkButton } from '../../ui/button.js';
+import { Time, count } from '../../ui/time.js';
+import { href } from '../../router.js';
+import { can, canSwitch, session } from '../../session.js';
+import { paths } from '../../paths.js';
+import { Recover } from '../subscription/recover.js';
+
+export function Attention({ state, all, reload }) {
+  const { problems, backlog: { statuses } } = state;
+  const [shown, setShown] = useState(10);
+  const [recovering, setRecovering] = useState(null);
+  const bars = warnings(state);
+  if (!bars.length && !state.count) {
+    return statuses.healthy > 0 && html`<p class="row"><${Icon} name="ok" class="success" />
+      <span>${statuses.healthy === 1 ? 'The subscription is healthy.' : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
+  }
+  return html`<${Section} title="Needs attention">
+    ${bars}
+    <ul class="problems" data-rows>${problems.slice(0, shown).map((s) => html`<${Problem} key=${s.id} subscription=${s} all=${all} recover=${() => setRecovering(s)} />`)}</ul>
+    ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
+    ${state.count > problems.length && shown >= problems.length && problems.length > 0
+      && html`<p class="quiet small">${count(state.count - problems.length, 'more subscription')} ${state.count - problems.length === 1 ? 'has' : 'have'} failed.</p>`}
+    ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined} onDone=${reload} onClose=${() => setRecovering(null)} />`}
+  <//>`;
+}
+
+const actingIn = ({ organization_id }) => (organization_id === session.get().home.organization.id ? '' : organization_id);
+
+function Problem({ subscription: s, all, recover }) {
+  const { host, pathname } = new URL(s.url);
+  const acts = !all || actingIn(s) === '' || canSwitch();
+  const address = html`${all && html`<strong class="cut"><bdi>${s.organization_name}</bdi></strong>`}
+    <span class="cut"><bdi><span class="strong">${host}</span><span class="quiet">${pathname === '/' ? '' : pathname}</span></bdi></span>`;
+  return html`<li>
+    <${Badge} status=${subscriptionStatus(s)} />
+    <div class="grow">
+      ${acts ? html`<a class="row-link two-lines" href=${href(paths.subscription(s.id), all ? { org: actingIn(s) } : {})} title=${s.url}>${address}</a>` : html`<div class="two-lines">${address}</div>`}
+      <p class="clamp" title=${s.last_error}><bdi>${s.last_error ?? 'No error is known.'}</bdi></p>
+      <p class="small quiet">${s.failing_since ? html`First failure <${Time} value=${s.failing_since} />` : html`Disabled <${Time} value=${s.disabled_at} />`}
+        ${' · '}${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}</p>
+    </div>
+    ${acts && can('webhooks:write') && html`<${Button} onClick=${recover}>Recover…<//>`}
+  </li>`;
+}
+
+// warnings are bars about the instance for operators, and about the plan for its organization.
+function warnings({ queue, system, backlog }) {
+  const plan = backlog.blocked.find((b) => b.blocked_by === 'plan');
+  const held = backlog.blocked.find((b) => b.blocked_by === 'queue_held');
+  const toSystem = can('platform:read') && html`<div><${LinkButton} href=${href(paths.system)}>System<//></div>`;
+  return [
+    (queue?.held || held) && html`<${Bar} key="queue" tone="warning" title="The queue is held: nothing is sent">
+      <p>${queue?.held ? html`Since <${Time} value=${queue.held_since} />${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. Release it to send ${count(queue.pending_deliveries, 'delivery', 'deliveries')}.`
+        : 'An operator has stopped all sending. Deliveries wait.'}</p>${queue?.held && toSystem}<//>`,
+    plan && html`<${Bar} key="plan" tone="warning" title="A plan without webhooks">
+      <p>${count(plan.pending, 'delivery waits', 'deliveries wait')} for ${count(plan.subscriptions, 'subscription')}. They are sent when the organization has a plan with webhooks.</p><//>`,
+    system?.clock.trusted === false && html`<${Bar} key="clock" tone="warning" title="The clock of the server may be wrong"><p>Look at the time of the machine.</p>${toSystem}<//>`,
+    system?.deliveries.warning && html`<${Bar} key="system" tone="warning" title="Deliveries are late"><p><bdi>${system.deliveries.warning}</bdi></p>${toSystem}<//>`,
+  ].filter(Boolean);
+}

@@ -1,0 +1,42 @@
+// What is wrong with a subscription, in words, with the button that mends it.
+import { html } from '../../ui/html.js';
+import { Bar } from '../../ui/state.js';
+import { Button } from '../../ui/button.js';
+import { Time, count } from '../../ui/time.js';
+import { href } from '../../router.js';
+import { can, isOperator, useSession } from '../../session.js';
+import { paths } from '../../paths.js';
+import { mendOf } from './mend.js';
+
+// Health says in words why nothing is sent or what fails, and has the button that mends it.
+export function Health({ subscription: s, actions }) {
+  const waits = s.pending_deliveries > 0 ? `${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.` : 'No delivery waits.';
+  const writes = can('webhooks:write');
+  const recover = writes && html`<${Button} kind="primary" onClick=${() => actions.open('recover')}>Recover…<//>`;
+  switch (s.blocked_by) {
+    case 'paused':
+      return html`<${Bar} title="Paused: nothing is sent" action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
+        <p><bdi class="sentence">${s.last_error}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
+    case 'disabled':
+      return html`<${Bar} tone="danger" title=${`Disabled after ${count(s.consecutive_failures, 'failure')} in a row: nothing is sent`} action=${recover}>
+        <${LastError} subscription=${s} /><p>${waits} Repair the receiver, send a test, then recover.</p><//>`;
+    case 'plan':
+      return html`<${NoWebhooks} waits=${waits} />`;
+    case 'queue_held':
+      return html`<${Bar} tone="warning" title="An operator holds the queue: nothing is sent"><p>${waits} Keyhook sends again when the queue is released. ${
+        isOperator() && html`<a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.`}</p><//>`;
+    default:
+      return s.status === 'failing' && html`<${Bar} tone="warning" title=${`Failing: ${count(s.consecutive_failures, 'failure')} in a row`} action=${recover}>
+        <${LastError} subscription=${s} /><p>${waits} Keyhook tries one delivery at a time. If the receiver works again, recover to send everything now.</p><//>`;
+  }
+}
+
+const LastError = ({ subscription: s }) => html`<p><bdi class="strong">${s.last_error}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} />`}.
+  ${' '}${mendOf(s.last_error)}</p>`;
+
+// NoWebhooks says that the plan of the organization has no webhooks, and who can change that.
+export function NoWebhooks({ waits }) {
+  const { plan, organization } = useSession().me;
+  return html`<${Bar} tone="warning" title=${html`The plan <bdi>${plan.name}</bdi> has no webhooks: nothing is sent`}><p>${waits} ${isOperator()
+    ? html`Change the plan of <a href=${href(paths.organization(organization.id), { org: '' })}>the organization</a>.` : 'Ask the operator for a plan that has them.'}</p><//>`;
+}
