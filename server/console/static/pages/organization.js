@@ -12,7 +12,7 @@ import { Time, number, count } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
-import { can, canSwitch, session } from '../session.js';
+import { can, actsEverywhere, session } from '../session.js';
 import { paths } from '../paths.js';
 import { Changes, limits } from './plans.js';
 import { Members } from './members.js';
@@ -29,7 +29,7 @@ export function Organization({ id }) {
   const name = organization.name;
   const writes = can('platform:write'), isOpen = !organization.closed_at;
   return html`<${Page} title=${name} crumbs=${crumbs} actions=${html`
-      ${canSwitch() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
+      ${actsEverywhere() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
       ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Portal link<//>`}
       ${writes && isOpen && html`<${Menu} items=${[
         { text: 'Change name or external id', onClick: () => setOpen('edit') },

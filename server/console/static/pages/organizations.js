@@ -12,7 +12,7 @@ import { Empty } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, useQuery } from '../router.js';
-import { can, canSwitch } from '../session.js';
+import { can, actsEverywhere } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 
@@ -26,7 +26,7 @@ export function Organizations() {
       ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    canSwitch() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
+    actsEverywhere() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
       aria-label=${`Act in ${o.name}`}>Act in</a>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>
