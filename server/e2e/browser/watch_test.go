@@ -26,8 +26,9 @@ type watch struct {
 	base string // the address of the server
 
 	mu       sync.Mutex
-	requests map[network.RequestID]string // the requests that run, with their addresses
-	sent     map[network.RequestID]string // the addresses of all requests
+	requests map[network.RequestID]string       // the requests that run, with their addresses
+	sent     map[network.RequestID]string       // the addresses of all requests
+	loaders  map[network.RequestID]cdp.LoaderID // the documents that sent them
 	problems []string
 	allowed  []allowance
 	shift    float64
@@ -48,7 +49,7 @@ type jump struct {
 }
 
 func newWatch(base string) *watch {
-	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}}
+	return &watch{base: base, requests: map[network.RequestID]string{}, sent: map[network.RequestID]string{}, loaders: map[network.RequestID]cdp.LoaderID{}}
 }
 
 // observer runs in each document before its own scripts. It reports to the binding keyhookTest. The clipboard is replaced,
@@ -100,6 +101,9 @@ func (w *watch) hear(ctx context.Context, event any) {
 		if !e.Canceled && e.BlockedReason == "" { // a blocked request is reported as a violation
 			w.judge(0, w.sent[e.RequestID])
 		}
+	case *cdppage.EventFrameNavigated:
+		// The requests of the document before do not go on, and the browser does not always say so.
+		maps.DeleteFunc(w.requests, func(id network.RequestID, _ string) bool { return w.loaders[id] != e.Frame.LoaderID })
 	case *runtime.EventExceptionThrown:
 		_, err := decode[any](nil, e.ExceptionDetails)
 		w.add("uncaught exception: %v", err)
@@ -123,7 +127,7 @@ func (w *watch) hear(ctx context.Context, event any) {
 }
 
 func (w *watch) begin(e *network.EventRequestWillBeSent) {
-	w.requests[e.RequestID], w.sent[e.RequestID] = e.Request.URL, e.Request.URL
+	w.requests[e.RequestID], w.sent[e.RequestID], w.loaders[e.RequestID] = e.Request.URL, e.Request.URL, e.LoaderID
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}
