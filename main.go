@@ -219,6 +219,11 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	if a.issuer != nil { // an interface that contains a nil pointer is not nil
 		o.Issuer = a.issuer
 	}
+	if c.Console.Enabled && c.Console.OIDCClientID != "" { // then config requires an issuer
+		o.SignIn = oidc.NewSignIn(a.issuer, oidc.SignInOptions{
+			ClientID: c.Console.OIDCClientID, Secret: c.Console.OIDCClientSecret, RedirectURL: strings.TrimSuffix(a.url, "/") + "/console/oidc/callback/",
+		})
+	}
 	if c.Console.Enabled {
 		var err error
 		if o.Console, err = newConsole(c); err != nil {
@@ -238,6 +243,7 @@ func newConsole(c config.Config) (*console.Site, error) {
 	}
 	return console.New(console.Options{
 		Base: strings.TrimSuffix(u.EscapedPath(), "/"), Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors,
+		OIDC: c.Console.OIDCClientID != "",
 	})
 }
 

@@ -146,13 +146,14 @@ CREATE INDEX sign_in_links_by_token ON sign_in_links (token_id) WHERE token_id I
 CREATE INDEX sign_in_links_by_role ON sign_in_links (role_id) WHERE role_id IS NOT NULL;
 
 -- Sessions of browsers. A session of an access token can do what the token can do, and ends with it. A portal session can do
--- what both its user and its role can do, and ends with the role.
+-- what both its user and its role can do, and ends with the role. A session of the identity provider can do what its user can do.
 CREATE TABLE sessions (
     id              INTEGER PRIMARY KEY,
     public_id       TEXT    NOT NULL UNIQUE,
-    kind            TEXT    NOT NULL CHECK (kind IN ('token', 'sign_in_link', 'portal')),
+    kind            TEXT    NOT NULL CHECK (kind IN ('token', 'sign_in_link', 'portal', 'oidc')),
     user_id         INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    may_switch      INTEGER NOT NULL CHECK (may_switch IN (0, kind = 'oidc')), -- whether it may act in the user's other organizations
     token_id        INTEGER REFERENCES access_tokens (id),
     role_id         INTEGER REFERENCES roles (id) ON DELETE CASCADE CHECK (role_id IS NOT NULL OR kind <> 'portal'),
     return_url      TEXT, -- where a portal leads back to

@@ -22,15 +22,16 @@ type audit struct {
 }
 
 type auditBody struct {
-	ID             string          `json:"id"`
-	Type           string          `json:"type"`
-	Actor          auditActor      `json:"actor"`
-	OrganizationID string          `json:"organization_id"`
-	Target         auditTarget     `json:"target"`
-	IP             *string         `json:"ip"`
-	RequestID      *string         `json:"request_id"`
-	At             timestamp       `json:"at"`
-	Details        json.RawMessage `json:"details"`
+	ID               string          `json:"id"`
+	Type             string          `json:"type"`
+	Actor            auditActor      `json:"actor"`
+	OrganizationID   string          `json:"organization_id"`
+	OrganizationName string          `json:"organization_name"`
+	Target           auditTarget     `json:"target"`
+	IP               *string         `json:"ip"`
+	RequestID        *string         `json:"request_id"`
+	At               timestamp       `json:"at"`
+	Details          json.RawMessage `json:"details"`
 }
 
 type auditActor struct {
@@ -46,7 +47,7 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, nullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, nullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID, OrganizationName: e.OrganizationName,
 		Target: auditTarget{e.TargetType, e.TargetID}, IP: nullIfEmpty(e.IP), RequestID: nullIfEmpty(e.RequestID),
 		At: timestamp(e.At), Details: json.RawMessage(e.Details),
 	}

@@ -130,12 +130,13 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 
 // eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.
 type eventBody struct {
-	ID             string    `json:"id"`
-	Type           string    `json:"type"`
-	Timestamp      timestamp `json:"timestamp"`
-	OrganizationID string    `json:"organization_id"`
-	Deliveries     int       `json:"deliveries"`
-	States         states    `json:"states"`
+	ID               string    `json:"id"`
+	Type             string    `json:"type"`
+	Timestamp        timestamp `json:"timestamp"`
+	OrganizationID   string    `json:"organization_id"`
+	OrganizationName string    `json:"organization_name"`
+	Deliveries       int       `json:"deliveries"`
+	States           states    `json:"states"`
 }
 
 // states counts subscriptions by the state of the delivery to them.
@@ -147,7 +148,7 @@ type states struct {
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries, states(e.States)}
+	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.OrganizationName, e.Deliveries, states(e.States)}
 }
 
 // eventWithDeliveries is one event with its data and the state of each delivery.

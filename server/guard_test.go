@@ -18,19 +18,21 @@ import (
 
 // withoutPermission lists the routes that need no permission, with the reason. A new one needs a line here.
 var withoutPermission = map[string]string{
-	"GET /healthz/":           "probes have no credential, and it says nothing",
-	"GET /readyz/":            "probes have no credential, and it says what an operator's load balancer needs",
-	"GET /openapi.yaml/":      "what the API is like is no secret, and says nothing of this instance but its address",
-	"GET /openapi.json/":      "as openapi.yaml",
-	"GET /docs/":              "the documents say nothing of this instance",
-	"GET /docs/{name}/":       "as /docs/",
-	"GET /console/":           "the console signs people in, and its files say nothing of this instance but its name",
-	"GET /api/v1/whoami/":     "every caller may read its own identity",
-	"GET /api/v1/usage/":      "two counts, which a refusal at the limit of the plan says too",
-	"POST /api/v1/session/":   "it takes an access token or a sign-in link in its body",
-	"GET /api/v1/search/":     "it finds only what the caller has the permission to read",
-	"GET /api/v1/session/":    "every session may read itself",
-	"DELETE /api/v1/session/": "every session may end itself",
+	"GET /healthz/":               "probes have no credential, and it says nothing",
+	"GET /readyz/":                "probes have no credential, and it says what an operator's load balancer needs",
+	"GET /openapi.yaml/":          "what the API is like is no secret, and says nothing of this instance but its address",
+	"GET /openapi.json/":          "as openapi.yaml",
+	"GET /docs/":                  "the documents say nothing of this instance",
+	"GET /docs/{name}/":           "as /docs/",
+	"GET /console/":               "the console signs people in, and its files say nothing of this instance but its name",
+	"GET /console/oidc/start/":    "people sign in there",
+	"GET /console/oidc/callback/": "people sign in there",
+	"GET /api/v1/whoami/":         "every caller may read its own identity",
+	"GET /api/v1/usage/":          "two counts, which a refusal at the limit of the plan says too",
+	"POST /api/v1/session/":       "it takes an access token or a sign-in link in its body",
+	"GET /api/v1/search/":         "it finds only what the caller has the permission to read",
+	"GET /api/v1/session/":        "every session may read itself",
+	"DELETE /api/v1/session/":     "every session may end itself",
 
 	"* /api/v1/authz/{dialect}/": "the proxy names in the path the permissions that the key needs",
 }
@@ -90,8 +92,11 @@ func TestEveryRoute(t *testing.T) {
 				if r.Open {
 					t.Run("needs no credential: "+request, func(t *testing.T) {
 						status, code := http.StatusOK, ""
-						if r.Method == http.MethodPost {
+						switch {
+						case r.Method == http.MethodPost:
 							status, code = http.StatusBadRequest, "body_required"
+						case strings.HasPrefix(r.Pattern, "/console/oidc/"):
+							status = http.StatusSeeOther
 						}
 						f.do(t, call{request, "", "", nil}).want(t, status, code)
 					})

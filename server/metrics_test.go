@@ -23,7 +23,7 @@ import (
 func measured(o *server.Options) {
 	m := metrics.New()
 	m.Read(o.Store.(*storage.Store))
-	o.Observe, o.Metrics = m.Observe, m
+	o.Observe, o.Metrics, o.SignIn = m.Observe, m, new(login)
 }
 
 // asked makes a request to the handler as if it came from a peer, with headers as name, value, name, value.

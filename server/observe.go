@@ -161,14 +161,14 @@ func (x *exchange) clientName() string {
 }
 
 // level returns the level of the log line. Failures of the server are errors and warnings. Requests that probes repeat every
-// few seconds are debug lines.
+// few seconds are debug lines. A sign-in that fails has a cause.
 func (x *exchange) level() slog.Level {
 	switch {
 	case x.status == http.StatusInternalServerError || x.code == "aborted":
 		return slog.LevelError
 	case x.status > http.StatusInternalServerError:
 		return slog.LevelWarn
-	case x.route != nil && (x.route.access == open && x.route.method == http.MethodGet || x.route.access == local && x.status == http.StatusOK):
+	case x.route != nil && (x.route.access == open && x.route.method == http.MethodGet && x.cause == nil || x.route.access == local && x.status == http.StatusOK):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

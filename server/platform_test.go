@@ -158,7 +158,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"type": "api_key_created", "organization_id": owner.Organization.ID, "ip": "127.0.0.1", "request_id": created.Header.Get("X-Request-Id"),
+		"type": "api_key_created", "organization_id": owner.Organization.ID, "organization_name": owner.Organization.Name, "ip": "127.0.0.1", "request_id": created.Header.Get("X-Request-Id"),
 	} {
 		if event[name] != want {
 			t.Errorf("%s %v, want %s", name, event[name], want)

@@ -33,6 +33,8 @@ func (h *handlers) table() []route {
 
 		// The console: the page, and every path below it.
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
+		get("/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
+		get("/console/oidc/callback/", h.signIns.finish()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
@@ -270,6 +272,7 @@ type handlers struct {
 	usage         usage
 	search        searches
 	sessions      sessions
+	signIns       signIns
 	forwardAuth   forwardAuth
 	verification  verification
 	explanation   explanation
@@ -311,6 +314,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		usage:         usage{o.Store},
 		search:        searches{o.Store},
 		sessions:      sessions{o.Store, auth, whoami{o.Store}},
+		signIns:       signIns{o.SignIn, o.Store, auth, base},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
 		explanation:   explanation{auth.checker, router, o.Store, lookup},

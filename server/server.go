@@ -57,6 +57,7 @@ type Store interface {
 	tokenStore
 	departureStore
 	sessionStore
+	signInStore
 	portalStore
 	systemStore
 	queueStore
@@ -75,6 +76,7 @@ type Options struct {
 	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it. Default X-Service.
 	HeaderPrefix string
 	Issuer       check.Issuer                                   // nil accepts no tokens of an identity provider
+	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one

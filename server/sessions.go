@@ -14,6 +14,8 @@ type sessionStore interface {
 	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
 	// UseLink starts the session of a sign-in link, whose principal is p. It returns Unauthenticated if the link was used meanwhile.
 	UseLink(ctx context.Context, p access.Principal, actor access.Actor, link, cookie access.Credential) (access.Session, error)
+	// SessionOrganizations returns the organizations in which the session of p may act as a member; none if it may not switch.
+	SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error)
 	// EndSession ends the session of p.
 	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
 }
@@ -32,6 +34,8 @@ type sessionBody struct {
 	ExpiresAt timestamp   `json:"expires_at"`
 	Kind      string      `json:"kind"`
 	Portal    *portalBody `json:"portal"` // null unless a portal link started the session
+	// Organizations are those between which the session may switch.
+	Organizations []whoamiOrganization `json:"organizations"`
 }
 
 // portalBody is what limits a portal session, and where the portal leads back to.
@@ -128,10 +132,17 @@ func (h sessions) end(x *exchange) error {
 
 func (h sessions) body(x *exchange) (sessionBody, error) {
 	who, err := h.whoami.body(x)
+	if err != nil {
+		return sessionBody{}, err
+	}
 	s := x.Principal.Session
-	body := sessionBody{whoamiBody: who, ExpiresAt: timestamp(s.ExpiresAt), Kind: string(s.Kind)}
+	body := sessionBody{whoamiBody: who, ExpiresAt: timestamp(s.ExpiresAt), Kind: string(s.Kind), Organizations: []whoamiOrganization{}}
 	if s.IsPortal() {
 		body.Portal = &portalBody{s.Role, s.ReturnURL}
+	}
+	found, err := h.store.SessionOrganizations(x.request.Context(), x.Principal)
+	for _, o := range found {
+		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name})
 	}
 	return body, err
 }

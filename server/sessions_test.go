@@ -102,7 +102,7 @@ func TestSession(t *testing.T) {
 		if got["kind"] != "token" || got["portal"] != nil {
 			t.Errorf("kind %v, portal %v", got["kind"], got["portal"])
 		}
-		for _, name := range []string{"expires_at", "kind", "portal"} {
+		for _, name := range []string{"expires_at", "kind", "portal", "organizations"} {
 			delete(got, name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -83,6 +83,12 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b", Organization: "b"}, ""))
 	check(x.SetMember(ctx, x.by, x.operator.Home.ID, user, access.RoleMember))
 	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, org.ID))
+	guest := must[access.Principal](t)(x.PrincipalToSignIn(ctx, access.Identity{Subject: "b"}))
+	signedIn := access.MintSession()
+	check(x.CreateIdentitySession(ctx, guest, access.Identity{Subject: "b"}, x.by, signedIn))
+	guest = must[access.Principal](t)(x.PrincipalBySession(ctx, signedIn.Digest()))
+	check(x.SwitchOrganization(ctx, guest, org.ID))
+	check(x.SessionOrganizations(ctx, guest))
 	check(nil, x.RemoveMember(ctx, x.by, x.operator.Home.ID, user))
 	if _, err := x.PrincipalByIdentity(ctx, access.Identity{Subject: "nobody", Email: "nobody@example.com"}, ""); err == nil {
 		t.Error("nobody is somebody")

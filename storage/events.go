@@ -15,7 +15,7 @@ import (
 
 const (
 	eventColumns = `
-	e.id, o.public_id AS organization_public_id, e.type, e.created_at`
+	e.id, o.public_id AS organization_public_id, o.name AS organization_name, e.type, e.created_at`
 	eventJoins = "CROSS JOIN organizations o ON o.id = e.organization_id"
 )
 

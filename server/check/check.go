@@ -53,9 +53,10 @@ func (k *Checker) FailedAddresses() int { return k.throttle.count() }
 // Run is one run of the checks. The caller fills in what to check, and the checks fill in the outcome.
 type Run struct {
 	credential.Presented
-	Needed  access.Scope // the permissions that are needed
-	Last    access.Check // the last check to make
-	Address netip.Addr   // of the client, for the limit on failures; the zero value has no limit
+	Identity access.Identity // of a credential.SignIn
+	Needed   access.Scope    // the permissions that are needed
+	Last     access.Check    // the last check to make
+	Address  netip.Addr      // of the client, for the limit on failures; the zero value has no limit
 	// Find looks up an API key in any state, to explain what would happen to a request with it. Then nothing is counted, and no
 	// use is recorded. If Find is nil, only keys that may be used are found.
 	Find func(context.Context) (access.CredentialState, error)
@@ -95,8 +96,13 @@ type Store interface {
 	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
 	// PrincipalBySession is the same for a session of the console.
 	PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// SwitchOrganization returns the principal of a session in another organization of its user, if the session may act there
+	// as a member; otherwise own.
+	SwitchOrganization(ctx context.Context, own access.Principal, named string) (access.Principal, error)
 	// PrincipalByLink is the same for the session that a sign-in link would start.
 	PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalToSignIn is the same for the session of a user whom an issuer names.
+	PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error)
 	// PrincipalByIdentity is the same for a user whom an issuer names. named is the organization to act in. It is needed
 	// only if neither the issuer nor the user's memberships decide it: then NotFound means that the user is no member, and
 	// Malformed that named is empty.
@@ -175,8 +181,13 @@ func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Diges
 		c.Principal, err = k.store.PrincipalByToken(ctx, digest)
 	case c.Kind == credential.Session:
 		c.Principal, err = k.store.PrincipalBySession(ctx, digest)
+		if named := c.namedOrganization(); named != "" && err == nil {
+			c.Principal, err = k.store.SwitchOrganization(ctx, c.Principal, named)
+		}
 	case c.Kind == credential.Link:
 		c.Principal, err = k.store.PrincipalByLink(ctx, digest)
+	case c.Kind == credential.SignIn:
+		c.Principal, err = k.store.PrincipalToSignIn(ctx, c.Identity)
 	case c.Kind == credential.IssuerToken:
 		var identity access.Identity
 		if identity, err = k.issuer.Verify(ctx, c.Credential); err == nil {

@@ -187,7 +187,7 @@ func TestConfigShow(t *testing.T) {
 			got = append(got, strings.Fields(line))
 		}
 		// One line for each setting, and the heads. The file of a secret is the source of the secret, not a setting of its own.
-		if len(got) != len(config.Settings())-3+1 {
+		if len(got) != len(config.Settings())-4+1 {
 			t.Errorf("%d lines for %d settings", len(got), len(config.Settings()))
 		}
 		for _, want := range [][]string{

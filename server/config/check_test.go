@@ -119,6 +119,8 @@ var refusedValues = []struct{ name, value, want string }{
 	{"console.frame_ancestors", strings.Repeat("https://a.example,", 20) + "https://a.example", "more than 20"},
 	{"oidc.issuer", "https://login.example.com", "oidc.audience is missing"},
 	{"oidc.audience", "keyhook", "oidc.issuer"},
+	{"console.oidc_client_id", "a", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"},
+	{"console.oidc_client_secret", "a", "set console.oidc_client_id, or remove console.oidc_client_secret"},
 	{"metrics.listen", "9090", "host:port"},
 	{"metrics.listen", "127.0.0.1:8080", "same as server.listen"},
 	{"alerts.urls", "", "is empty"},

@@ -156,6 +156,9 @@ type Console struct {
 	Name           string
 	Accent         string   // "#rrggbb"; empty: the default of the console
 	FrameAncestors []string // origins of pages that may show the console in a frame
+
+	OIDCClientID     string      // of the console at the identity provider; empty: people cannot sign in with it
+	OIDCClientSecret redact.Text // zero: the client has no secret
 }
 
 // Metrics is where Prometheus scrapes the process.

@@ -104,6 +104,8 @@ var values = map[string][3]string{
 	"console.name":                          {"Acme", "Bolt & Co", "Größe"},
 	"console.accent":                        {"'#000000'", "#FFFFFF", "#3b5bdb"},
 	"console.frame_ancestors":               {"[https://a.example]", "https://b.example:81, http://[::1]:82", "https://c.example"},
+	"console.oidc_client_id":                {"a", "b", "c"},
+	"console.oidc_client_secret":            {"a", "b", "c"},
 	"metrics.listen":                        {"127.0.0.1:9091", ":9092", "127.0.0.1:0"},
 	"alerts.urls":                           {"[ntfy://a.example/x, 'smtp://b.example/?from=a@b.example&to=c@d.example,e@f.example']", "ntfy://a.example/y,ntfy://b.example/y", "ntfy://c.example/z"},
 	"alerts.interval":                       {"1m", "2m", "3m"},
@@ -113,17 +115,19 @@ var values = map[string][3]string{
 
 // needs are the flags that a setting needs beside itself.
 var needs = map[string][]string{
-	"server.tls_cert_file":    {"--server.tls_key_file=k"},
-	"server.tls_key_file":     {"--server.tls_cert_file=c"},
-	"oidc.issuer":             {"--oidc.audience=x"},
-	"oidc.audience":           {"--oidc.issuer=https://x.example"},
-	"oidc.organization_claim": {"--oidc.issuer=https://x.example", "--oidc.audience=x"},
+	"server.tls_cert_file":       {"--server.tls_key_file=k"},
+	"server.tls_key_file":        {"--server.tls_cert_file=c"},
+	"oidc.issuer":                {"--oidc.audience=x"},
+	"console.oidc_client_id":     {"--oidc.issuer=https://x.example", "--oidc.audience=x"},
+	"console.oidc_client_secret": {"--oidc.issuer=https://x.example", "--oidc.audience=x", "--console.oidc_client_id=x"},
+	"oidc.audience":              {"--oidc.issuer=https://x.example"},
+	"oidc.organization_claim":    {"--oidc.issuer=https://x.example", "--oidc.audience=x"},
 }
 
 // Not parallel: it sets the environment, as do all tests here that call Setenv.
 func TestEverySettingIsTakenFromTheNearestSource(t *testing.T) {
 	for _, s := range config.Settings() {
-		if strings.HasSuffix(s.Name, "key_file") && s.Name != "server.tls_key_file" || s.Name == "bootstrap.token_file" || s.Name == "alerts.urls_file" {
+		if strings.HasSuffix(s.Name, "key_file") && s.Name != "server.tls_key_file" || s.Name == "bootstrap.token_file" || s.Name == "alerts.urls_file" || s.Name == "console.oidc_client_secret_file" {
 			continue // see TestASecretMayComeOutOfAFile
 		}
 		given, known := values[s.Name]
@@ -193,6 +197,8 @@ func effective(t *testing.T, name string, args ...string) (value, source string)
 		}
 	}
 	switch name {
+	case "console.oidc_client_secret":
+		value = c.Console.OIDCClientSecret.Reveal()
 	case "encryption.key":
 		value = c.Encryption.Key.Reveal()
 	case "alerts.urls":

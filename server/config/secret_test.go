@@ -25,7 +25,7 @@ func TestASecretIsShownNowhere(t *testing.T) {
 	t.Parallel()
 	secret := redact.New(canary)
 	c := config.Default()
-	c.Bootstrap.Token, c.Alerts.URLs = secret, []redact.Text{secret}
+	c.Bootstrap.Token, c.Console.OIDCClientSecret, c.Alerts.URLs = secret, secret, []redact.Text{secret}
 	asJSON, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

@@ -98,6 +98,10 @@ var table = []Setting{
 		"colour of buttons and links in the console, in quotes; Keyhook makes readable variants for light and dark; empty: blue"),
 	newSetting("console.frame_ancestors", "", origins,
 		"origins of your pages that may show the console in a frame; they must be of the same site, or the browser sends no cookie"),
+	newSetting("console.oidc_client_id", "", text("text", checkLine),
+		"client id of the console at oidc.issuer, so that people sign in there; its redirect URI is <server.base_url>/console/oidc/callback/"),
+	newSetting("console.oidc_client_secret", "", secret(checkLine),
+		"client secret of the console at oidc.issuer; empty: a public client, which has only PKCE"),
 
 	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
 		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
@@ -149,6 +153,15 @@ var rules = []rule{
 		}
 		if c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != "" {
 			return "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
+		}
+		return
+	}},
+	{[]string{"console.oidc_client_id", "console.oidc_client_secret", "oidc.issuer"}, func(c Config) (what, mend string) {
+		if c.Console.OIDCClientID != "" && c.OIDC.Issuer == "" {
+			return "oidc.issuer is missing, so nobody can sign in with this client", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"
+		}
+		if c.Console.OIDCClientID == "" && !c.Console.OIDCClientSecret.IsZero() {
+			return "the setting is missing, but console.oidc_client_secret is set", "set console.oidc_client_id, or remove console.oidc_client_secret"
 		}
 		return
 	}},

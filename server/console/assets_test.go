@@ -15,9 +15,9 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 400 << 10 // all files
-	maxFrameBytes = 136 << 10 // what every page needs
-	maxPageBytes  = 220 << 10 // any one page, with the frame
+	maxBytes      = 420 << 10 // all files
+	maxFrameBytes = 144 << 10 // what every page needs
+	maxPageBytes  = 240 << 10 // any one page, with the frame
 )
 
 // maxLines of a file of our own, so that a page reads from top to bottom.

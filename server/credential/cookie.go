@@ -91,6 +91,37 @@ func (k *Cookies) Set(w http.ResponseWriter, r *http.Request, credential access.
 	http.SetCookie(w, k.cookie(r, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
 }
 
+// signInName begins the name of the cookie with which a browser that signs in with the identity provider comes back.
+const signInName = "keyhook_sign_in"
+
+// SignIn returns the value of the cookie of a sign-in; empty if there is none, or several.
+func (k *Cookies) SignIn(r *http.Request) string {
+	if found := r.CookiesNamed(k.signInCookie(r, "", 0).Name); len(found) == 1 {
+		return found[0].Value
+	}
+	return ""
+}
+
+// SetSignIn gives the browser the cookie of a sign-in that has begun.
+func (k *Cookies) SetSignIn(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
+	http.SetCookie(w, k.signInCookie(r, value, int(life/time.Second)))
+}
+
+// ClearSignIn has the browser forget the cookie of a sign-in.
+func (k *Cookies) ClearSignIn(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, k.signInCookie(r, "", -1))
+}
+
+// signInCookie is a cookie with SameSite=Lax: the identity provider is another site, and it sends the browser back with a link.
+func (k *Cookies) signInCookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	c := k.cookie(r, value, maxAge)
+	c.Name, c.SameSite = signInName, http.SameSiteLaxMode
+	if c.Secure {
+		c.Name = "__Host-" + signInName
+	}
+	return c
+}
+
 // Clear has the browser forget the cookie.
 func (k *Cookies) Clear(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, k.cookie(r, "", -1))

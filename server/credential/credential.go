@@ -26,6 +26,7 @@ const (
 	Session                     // the cookie of a session
 	Socket                      // none: the request came over the local socket
 	Link                        // a sign-in link; only the request that starts a session presents one
+	SignIn                      // an identity that the identity provider has confirmed; only the request that starts its session has one
 )
 
 // Presented is the credential that a request presents.

@@ -1,6 +1,8 @@
 package oidc
 
 import (
+	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"math"
@@ -36,8 +38,11 @@ type claims struct {
 	EmailVerified any            `json:"email_verified"`
 }
 
+// audience is the service for which a token must have been made, and the setting that names it.
+type audience struct{ name, setting string }
+
 // identify checks the claims of a payload whose signature is valid, and returns the identity in them.
-func (v *Verifier) identify(payload []byte) (access.Identity, error) {
+func (v *Verifier) identify(payload []byte, wanted audience) (access.Identity, error) {
 	var c claims
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return access.Identity{}, invalidClaims(err)
@@ -46,9 +51,9 @@ func (v *Verifier) identify(payload []byte) (access.Identity, error) {
 	case c.Issuer != "" && c.Issuer != v.issuer:
 		return access.Identity{}, unauthenticated("wrong_issuer", "This token is not from the issuer that this server trusts.",
 			fmt.Errorf("iss is %.200q; oidc.issuer is %q", c.Issuer, v.issuer))
-	case c.Audience != nil && !slices.Contains(c.Audience, v.audience):
+	case c.Audience != nil && !slices.Contains(c.Audience, wanted.name):
 		return access.Identity{}, unauthenticated("wrong_audience", "This token was made for another service.",
-			fmt.Errorf("aud is %.200q; oidc.audience is %q", c.Audience, v.audience))
+			fmt.Errorf("aud is %.200q; %s is %q", c.Audience, wanted.setting, wanted.name))
 	case c.Issuer == "" || c.Audience == nil || c.Subject == "" || len(c.Subject) > maxSubject:
 		return access.Identity{}, invalidClaims(errors.New("iss, aud or sub is missing, or sub is too long"))
 	case c.Events != nil: // RFC 8417 section 2.2
@@ -70,6 +75,32 @@ func (v *Verifier) identify(payload []byte) (access.Identity, error) {
 		return access.Identity{}, invalidClaims(err)
 	}
 	identity.Organization = organization
+	return identity, nil
+}
+
+// verifyIDToken is Verify for an ID token that was made for a sign-in (OpenID Connect Core 1.0 section 3.1.3.7).
+func (v *Verifier) verifyIDToken(ctx context.Context, token access.Credential, clientID, nonce string) (access.Identity, error) {
+	payload, err := v.verifySignature(ctx, token.Reveal())
+	if err != nil {
+		return access.Identity{}, err
+	}
+	identity, err := v.identify(payload, audience{clientID, "console.oidc_client_id"})
+	if err != nil {
+		return access.Identity{}, err
+	}
+	var more struct {
+		Nonce           string  `json:"nonce"`
+		AuthorizedParty *string `json:"azp"`
+	}
+	if err := json.Unmarshal(payload, &more); err != nil {
+		return access.Identity{}, invalidClaims(err)
+	}
+	switch {
+	case subtle.ConstantTimeCompare([]byte(more.Nonce), []byte(nonce)) != 1:
+		return access.Identity{}, invalidClaims(errors.New("nonce is not that of the sign-in"))
+	case more.AuthorizedParty != nil && *more.AuthorizedParty != clientID:
+		return access.Identity{}, invalidClaims(fmt.Errorf("azp is %.100q", *more.AuthorizedParty))
+	}
 	return identity, nil
 }
 

@@ -166,6 +166,8 @@ type issuer struct {
 	mu        sync.Mutex
 	keys      []map[string]any
 	answer    http.HandlerFunc // of all requests, unless nil
+	tokens    http.HandlerFunc // the token endpoint
+	discovery map[string]any   // more fields of the discovery document
 	asked     map[string]int   // by path
 	strangers int              // requests for anything else
 }
@@ -173,6 +175,7 @@ type issuer struct {
 const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/keys"
+	tokenPath     = "/token"
 )
 
 func newIssuer(published ...key) *issuer {
@@ -218,7 +221,14 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case discoveryPath:
-		json.NewEncoder(w).Encode(map[string]any{"issuer": i.url, "jwks_uri": i.url + keysPath, "id_token_signing_alg_values_supported": []string{"RS256"}})
+		document := map[string]any{
+			"issuer": i.url, "jwks_uri": i.url + keysPath, "id_token_signing_alg_values_supported": []string{"RS256"},
+			"authorization_endpoint": i.url + "/authorize?tenant=1", "token_endpoint": i.url + tokenPath,
+		}
+		maps.Copy(document, i.discovery)
+		json.NewEncoder(w).Encode(document)
+	case tokenPath:
+		i.tokens(w, r)
 	case keysPath:
 		json.NewEncoder(w).Encode(map[string]any{"keys": i.keys})
 	default:

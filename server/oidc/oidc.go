@@ -1,5 +1,6 @@
-// Package oidc owns the verification of tokens that an identity provider, the issuer, has signed: which algorithms and
-// keys it accepts, and which claims a token must have. It does not know users, organizations or HTTP requests.
+// Package oidc owns what Keyhook does with an identity provider, the issuer. It verifies tokens that the issuer has signed: which
+// algorithms and keys it accepts, and which claims a token must have. It signs in people. It does not know users, organizations or
+// the requests of browsers.
 //
 // It follows OpenID Connect Core 1.0 section 3.1.3.7 and Discovery 1.0, RFC 9068 for access tokens, and the advice of RFC
 // 8725.
@@ -14,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -35,9 +37,10 @@ type Options struct {
 type Verifier struct {
 	issuer, audience, organizationClaim string
 
-	source source
-	keys   keySet
-	log    *slog.Logger
+	source    source
+	keys      keySet
+	endpoints atomic.Pointer[endpoints] // for SignIn; nil until the issuer has responded
+	log       *slog.Logger
 }
 
 // New returns a verifier. It accepts no token until Run has received the keys of the issuer.
@@ -74,7 +77,7 @@ func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Iden
 	if err != nil {
 		return access.Identity{}, err
 	}
-	return v.identify(payload)
+	return v.identify(payload, audience{v.audience, "oidc.audience"})
 }
 
 // verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header.

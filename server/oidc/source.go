@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -34,7 +33,8 @@ const minRSA = 2048
 type source struct {
 	issuer string
 	client *http.Client
-	keys   string // the URL of the keys; empty until discovery
+	keys   string     // the URL of the keys; empty until discovery
+	signIn *endpoints // nil until discovery
 }
 
 func newSource(o Options) source {
@@ -76,27 +76,17 @@ func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) 
 	return keys, nil
 }
 
-// discover returns the URL of the keys (OpenID Connect Discovery 1.0 section 4).
+// discover returns the URL of the keys (OpenID Connect Discovery 1.0 section 4), and keeps the endpoints for signing in.
 func (s *source) discover(ctx context.Context) (string, error) {
-	var document struct {
-		Issuer  string `json:"issuer"`
-		JWKSURI string `json:"jwks_uri"`
-	}
+	var document discovery
 	if err := s.get(ctx, strings.TrimSuffix(s.issuer, "/")+"/.well-known/openid-configuration", &document); err != nil {
 		return "", err
 	}
 	if document.Issuer != s.issuer {
 		return "", fault.Advise(fmt.Errorf("the discovery document names the issuer %.100q", document.Issuer), "if you trust that issuer, set oidc.issuer to it")
 	}
-	keys, err := url.Parse(document.JWKSURI)
-	issuer, _ := url.Parse(s.issuer) // config has checked it
-	switch {
-	case err != nil || keys.Host == "" || keys.User != nil:
-		return "", errors.New("jwks_uri in the discovery document is missing or not a URL")
-	case keys.Scheme != "https" && (keys.Scheme != "http" || keys.Scheme != issuer.Scheme || keys.Hostname() != issuer.Hostname()):
-		return "", errors.New("jwks_uri in the discovery document is not https, so anybody on the network could replace the keys")
-	}
-	return keys.String(), nil
+	s.signIn = document.endpoints()
+	return document.trustedURL("jwks_uri", document.JWKSURI)
 }
 
 // download returns the keys that can verify signatures. The set may contain other keys (RFC 7517 section 5). An empty result

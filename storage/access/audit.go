@@ -114,11 +114,12 @@ type AuditEvent struct {
 	ID    string `db:"-"`
 	Type  string `db:"type"`
 	Actor
-	OrganizationID string `db:"organization_public_id"`
-	TargetType     string `db:"target_type"`
-	TargetID       string `db:"target_id"`
-	At             int64  `db:"at"`
-	Details        string `db:"details"` // a JSON object
+	OrganizationID   string `db:"organization_public_id"`
+	OrganizationName string `db:"organization_name"` // the name now
+	TargetType       string `db:"target_type"`
+	TargetID         string `db:"target_id"`
+	At               int64  `db:"at"`
+	Details          string `db:"details"` // a JSON object
 }
 
 // AuditFilter selects audit events. A zero field selects all. Before is the row id at which the page begins, newest first.

@@ -17,6 +17,7 @@ const (
 	TokenSession  SessionKind = "token"        // by an access token, as which it acts
 	LinkSession   SessionKind = "sign_in_link" // by a link to an access token, as which it acts
 	PortalSession SessionKind = "portal"       // by a portal link: the service account, limited to a role
+	OIDCSession   SessionKind = "oidc"         // by the identity provider
 )
 
 // Session is a session of the console, as it is stored: everything but the value of its cookie.
@@ -27,6 +28,7 @@ type Session struct {
 	LinkID    *string     `db:"link_id"`    // public id of the link that started it; nil if none did
 	Role      string      `db:"role"`       // of a portal session: the name of the role that limits it; otherwise empty
 	ReturnURL *string     `db:"return_url"` // where a portal leads back to; nil if nowhere
+	MaySwitch bool        `db:"may_switch"` // it may act in every organization of its user
 	CreatedAt int64       `db:"created_at"`
 	ExpiresAt int64       `db:"expires_at"`
 }

@@ -28,33 +28,57 @@ var refusedIdentity = refusals{"token", "token", "The user of this token", "user
 // does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
 func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
 	key := identityKey(i, named)
+	if p := d.principals.identities.find(d.principals.generation.Load(), key); p != nil {
+		return p.Principal, nil
+	}
+	p, err := d.readIdentity(ctx, i, func(user int64) (int64, error) { return d.organizationOf(ctx, user, i, named) })
+	if err != nil {
+		return access.Principal{}, err
+	}
+	d.principals.identities.keep(key, p)
+	return p.Principal, nil
+}
+
+// PrincipalToSignIn is PrincipalByIdentity for a sign-in, which names no organization. If the issuer names none either, it is the
+// oldest organization of the user.
+func (d *Directory) PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error) {
+	p, err := d.readIdentity(ctx, i, func(user int64) (int64, error) {
+		if i.Organization != "" {
+			return d.organizationOf(ctx, user, i, "")
+		}
+		return d.oldestOrganization(ctx, user)
+	})
+	if err != nil {
+		return access.Principal{}, err
+	}
+	return p.Principal, nil
+}
+
+// readIdentity reads the principal of an identity. organization returns the organization in which its user acts.
+func (d *Directory) readIdentity(ctx context.Context, i access.Identity, organization func(user int64) (row int64, err error)) (*knownPrincipal, error) {
 	for range maxBindings {
 		generation := d.principals.generation.Load()
-		if p := d.principals.identities.find(generation, key); p != nil {
-			return p.Principal, nil
-		}
 		user, bound, err := d.userOf(ctx, i)
 		if err != nil {
-			return access.Principal{}, err
+			return nil, err
 		}
-		organization, err := d.organizationOf(ctx, user, i, named)
+		row, err := organization(user)
 		if err != nil {
-			return access.Principal{}, err
+			return nil, err
 		}
-		p, err := d.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, organization)
+		p, err := d.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, row)
 		if err != nil {
-			return access.Principal{}, err
+			return nil, err
 		}
 		if bound {
 			p.generation = generation
-			d.principals.identities.keep(key, p)
-			return p.Principal, nil
+			return p, nil
 		}
 		if err := d.bindSubject(ctx, p.Principal, i); err != nil {
-			return access.Principal{}, err
+			return nil, err
 		}
 	}
-	return access.Principal{}, fault.New(fault.Unavailable, "storage_unavailable",
+	return nil, fault.New(fault.Unavailable, "storage_unavailable",
 		"The user of this token is being changed at the moment; try again.")
 }
 
@@ -125,10 +149,7 @@ func unknownUser(why error) error {
 // organizationOf returns the row id of the organization in which a user acts.
 func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
 	if i.Organization != "" {
-		err := d.get(ctx, &row, `
-			SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
-				(SELECT id FROM organizations`+whereNamed(access.OrganizationID, i.Organization)+`)`,
-			user, i.Organization)
+		row, err := d.membershipNamed(ctx, user, i.Organization)
 		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
@@ -139,17 +160,34 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 	}
 	switch {
 	case len(rows) == 0:
-		return 0, noMember(sql.ErrNoRows, "The user of this token is not a member of any organization.")
+		return 0, noMember(sql.ErrNoRows, memberOfNone)
 	case len(rows) == 1:
 		return rows[0], nil
 	case named == "":
 		return 0, fault.New(fault.Malformed, "organization_required",
 			"The user of this token belongs to several organizations.")
 	}
+	row, err = d.membershipNamed(ctx, user, named)
+	return row, sqlite.Missing(err, "organization")
+}
+
+const memberOfNone = "The user of this token is not a member of any organization."
+
+// oldestOrganization returns the row id of the oldest organization of a user that is not closed.
+func (d *Directory) oldestOrganization(ctx context.Context, user int64) (row int64, err error) {
+	err = d.get(ctx, &row, `
+		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
+		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 1`, user)
+	return row, noMember(err, memberOfNone)
+}
+
+// membershipNamed returns the row id of an organization of the user, by its id or its external id; sql.ErrNoRows if the user is not
+// a member.
+func (d *Directory) membershipNamed(ctx context.Context, user int64, named string) (row int64, err error) {
 	err = d.get(ctx, &row, `
 		SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
 			(SELECT id FROM organizations`+whereNamed(access.OrganizationID, named)+`)`, user, named)
-	return row, sqlite.Missing(err, "organization")
+	return row, err
 }
 
 // noMember turns "no rows" into a refusal. Other errors stay.

@@ -28,6 +28,7 @@ type principalCache struct {
 	tokens     principals
 	sessions   principals
 	identities principals // by identityKey
+	members    principals // by identityKey of the user's id, for sessions that switch
 }
 
 type principals [principalShards]struct {
@@ -176,8 +177,8 @@ const (
 	coalesce((SELECT r.built_in FROM roles r WHERE r.id = c.role_id), 0) AS "limit.built_in",
 	coalesce((SELECT ` + listedPermissions + ` FROM roles r WHERE r.id = c.role_id), '') AS "limit.permissions"`
 
-	sessionPrincipal = `SELECT c.id AS "session.id", c.link_id AS "session.link_id",` + sessionColumns + ` FROM sessions c` + sessionJoins
-	linkPrincipal    = `SELECT 0 AS "session.id", c.public_id AS "session.link_id",` + sessionColumns + ` FROM sign_in_links c` + sessionJoins
+	sessionPrincipal = `SELECT c.id AS "session.id", c.link_id AS "session.link_id", c.may_switch AS "session.may_switch",` + sessionColumns + ` FROM sessions c` + sessionJoins
+	linkPrincipal    = `SELECT 0 AS "session.id", c.public_id AS "session.link_id", 0 AS "session.may_switch",` + sessionColumns + ` FROM sign_in_links c` + sessionJoins
 
 	sessionJoins = principalJoins + ` LEFT JOIN access_tokens t ON t.id = c.token_id` + byDigest
 )

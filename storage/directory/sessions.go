@@ -2,10 +2,13 @@ package directory
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -42,6 +45,53 @@ func (d *Directory) PrincipalBySession(ctx context.Context, digest access.Digest
 	return p.Principal, nil
 }
 
+// SwitchOrganization returns the principal of a session in another organization of its user, by the id or the external id of the
+// organization. The user's role there decides. The result is own if the session may not switch, if it may act everywhere, or if its user is not
+// a member of that organization.
+func (d *Directory) SwitchOrganization(ctx context.Context, own access.Principal, named string) (access.Principal, error) {
+	if own.Session == nil || !own.Session.MaySwitch || own.Home.IsNamed(named) || own.Can(access.PlatformActAs) {
+		return own, nil
+	}
+	generation := d.principals.generation.Load()
+	key := identityKey(access.Identity{Subject: own.User.ID}, named)
+	p := d.principals.members.find(generation, key)
+	if p == nil {
+		organization, err := d.membershipNamed(ctx, own.User.RowID, named)
+		if err == nil {
+			p, err = d.readPrincipal(ctx, memberPrincipal, refusedSession, own.User.RowID, organization)
+		}
+		switch {
+		case errors.Is(err, sql.ErrNoRows), fault.KindOf(err) == fault.Unauthenticated: // the organization is closed
+			return own, nil
+		case err != nil:
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		d.principals.members.keep(key, p)
+	}
+	other := p.Principal
+	other.Session = own.Session
+	return other, nil
+}
+
+// maxSwitches is how many organizations SessionOrganizations returns.
+const maxSwitches = 100
+
+// SessionOrganizations returns the organizations in which the session of p may act because its user is a member, the oldest
+// first, at most 100. It returns none for a session that may act only in its own organization.
+func (d *Directory) SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error) {
+	if p.Session == nil || !p.Session.MaySwitch {
+		return nil, nil
+	}
+	found := []access.Organization{}
+	err := d.list(ctx, &found, `
+		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan, o.created_at, o.updated_at
+		FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE m.user_id = ? AND o.closed_at IS NULL
+		ORDER BY m.organization_id LIMIT ?`, p.User.RowID, maxSwitches)
+	return found, err
+}
+
 // isOver reports whether a session or a link has expired, or was created while the clock was ahead: it would last too long.
 func isOver(s *access.Session) bool {
 	now := time.Now().UnixMilli()
@@ -64,6 +114,7 @@ type newSession struct {
 	Role         *int64             `db:"role_id"`
 	ReturnURL    *string            `db:"return_url"`
 	Link         *string            `db:"public_id"` // of the link that starts it
+	MaySwitch    bool               `db:"-"`
 }
 
 // CreateSession starts a session that acts as the access token of p. p must have a token.
@@ -75,10 +126,20 @@ func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by ac
 	})
 }
 
+// CreateIdentitySession starts a session of p, which is the PrincipalToSignIn of an identity. If the issuer has named the organization, the
+// session may not switch to another.
+func (d *Directory) CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, by access.Actor, c access.Credential) (access.Session, error) {
+	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
+		return d.startSession(t, p, by, c, newSession{
+			Kind: access.OIDCSession, User: p.User.RowID, Organization: p.Home.RowID, MaySwitch: i.Organization == "",
+		})
+	})
+}
+
 // startSession inserts a session of p and audits it.
 func (d *Directory) startSession(t *sqlite.Tx, p access.Principal, by access.Actor, c access.Credential, s newSession) (access.Session, error) {
 	made := access.Session{
-		ID: publicid.New(access.SessionID), Kind: s.Kind, LinkID: s.Link, ReturnURL: s.ReturnURL,
+		ID: publicid.New(access.SessionID), Kind: s.Kind, LinkID: s.Link, ReturnURL: s.ReturnURL, MaySwitch: s.MaySwitch,
 		CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds(),
 	}
 	if p.Session != nil {
@@ -89,9 +150,9 @@ func (d *Directory) startSession(t *sqlite.Tx, p access.Principal, by access.Act
 	}
 	digest := c.Digest()
 	row, err := t.Insert(`
-		INSERT INTO sessions (public_id, kind, user_id, organization_id, token_id, role_id, return_url, link_id, digest, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		made.ID, made.Kind, s.User, s.Organization, s.Token, s.Role, s.ReturnURL, s.Link, digest[:], made.CreatedAt, made.ExpiresAt)
+		INSERT INTO sessions (public_id, kind, user_id, organization_id, may_switch, token_id, role_id, return_url, link_id, digest, created_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		made.ID, made.Kind, s.User, s.Organization, s.MaySwitch, s.Token, s.Role, s.ReturnURL, s.Link, digest[:], made.CreatedAt, made.ExpiresAt)
 	if err != nil {
 		return made, err
 	}

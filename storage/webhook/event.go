@@ -16,10 +16,12 @@ type Event struct {
 	RowID          int64  `db:"id"`
 	ID             string `db:"-"`
 	OrganizationID string `db:"organization_public_id"`
-	Type           string `db:"type"`
-	At             int64  `db:"created_at"`
-	Body           []byte `db:"body"` // the envelope, sent byte for byte in every attempt
-	Deliveries     int    `db:"deliveries"`
+	// OrganizationName is the name now.
+	OrganizationName string `db:"organization_name"`
+	Type             string `db:"type"`
+	At               int64  `db:"created_at"`
+	Body             []byte `db:"body"` // the envelope, sent byte for byte in every attempt
+	Deliveries       int    `db:"deliveries"`
 	// States is set in lists only.
 	States DeliveryStates `db:"-"`
 	// IdempotencyKey is nil in lists, and for an event without a key.

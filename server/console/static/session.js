@@ -4,11 +4,12 @@
 //   can('webhooks:write')   whether to show a button; the API decides
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
+import { refusals } from './shell/refusals.js';
 import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
-// refusedLink: the error of a sign-in link that did not work, while an earlier session goes on.
+// refusedLink: the error of a sign-in link, or of a sign-in with the identity provider, while an earlier session goes on.
 // ended: the session has ended while a page is open; what was typed stays.
 export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null });
 
@@ -22,8 +23,14 @@ export const can = (permission) => {
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;
 
-// canSwitch reports whether somebody may act in other organizations.
-export const canSwitch = () => isOperator() && can('platform:act_as');
+// actsEverywhere reports whether somebody may act in all organizations, whoever belongs to them.
+export const actsEverywhere = () => {
+  const { home, portal } = session.get();
+  return !portal && ['platform:read', 'platform:act_as'].every((permission) => home?.permissions.includes(permission));
+};
+
+// canSwitch reports whether somebody may act in other organizations: in all, or in several as a member.
+export const canSwitch = () => actsEverywhere() || session.get().home?.organizations.length > 1;
 
 let signedInAgain = [];
 
@@ -32,7 +39,7 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  const refused = await takeLink();
+  const refused = takeRefusal() ?? await takeLink();
   addEventListener('hashchange', async () => { // a link was pasted into this tab
     if (linkOf(location)) load(await takeLink());
   });
@@ -53,6 +60,16 @@ async function takeLink() {
   } catch (refused) {
     return refused;
   }
+}
+
+// takeRefusal returns why a sign-in with the identity provider was refused, and removes it from the URL; null if it was not.
+function takeRefusal() {
+  const query = new URLSearchParams(location.search);
+  const code = query.get('error');
+  if (!code) return null;
+  const error = new ApiError({ code, detail: refusals[code] ?? 'The sign-in did not work. Try again.', request_id: query.get('request_id') ?? '' });
+  history.replaceState(history.state, '', location.pathname + location.hash);
+  return error;
 }
 
 // load asks who is signed in.

@@ -19,7 +19,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
 		chromedp.UserDataDir(filepath.Join(temporary, "profile")), chromedp.Env("TMPDIR="+temporary), // Chromium leaves files behind
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), // nothing leaves this machine
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), // nothing leaves this machine
 		chromedp.Flag("lang", "en-US"),
 	)
 	if os.Getuid() == 0 {

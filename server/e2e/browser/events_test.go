@@ -232,6 +232,7 @@ func TestTheAuditLog(t *testing.T) {
 	p.press("Escape")
 	p.goneElement("region", "Entry")
 	p.visit("/console/audit/?type=member_set")
+	p.expect("Set the role of the user " + member)
 	evaluate[any](p, `document.querySelector(".row-link").click()`)
 	p.in("region", "Entry").expect("owner became member")
 	p.in("region", "Entry").click("link", "Only these changes")
@@ -251,5 +252,5 @@ func TestTheAuditLog(t *testing.T) {
 
 	p.signIn(operatorToken)
 	p.visit("/console/audit/?in=all&type=api_key_revoked")
-	p.in("row", "Old laptop").expect(a.id)
+	p.in("row", "Old laptop").expect("Acme")
 }

@@ -23,7 +23,7 @@ func pages(w *world) []pageRow {
 		{"events-empty", "/console/events/", w.empty.token, "Waiting for the first event…"},
 		{"events-none", "/console/events/?type=nothing", w.acme.token, "No event matches the filters"},
 		{"events-long", "/console/events/?audit=with", w.hostile.token, "long.xxx"},
-		{"events-everywhere", "/console/events/?in=all", operatorToken, w.acme.id},
+		{"events-everywhere", "/console/events/?in=all", operatorToken, w.acme.name},
 		{"event", eventPage(w.acme.event), w.acme.token, "Delivered."},
 		{"event-failed", eventPage(w.newest(w.acme, "invoice.created")), w.acme.token, "Keyhook gave up after 5 attempts"},
 		{"event-waits", eventPage(w.newest(w.acme, "customer.updated")), w.acme.token, "because its subscription is paused"},

@@ -63,3 +63,59 @@ func TestSignIn(t *testing.T) {
 		p.expectFocus("combobox", "Search")
 	})
 }
+
+// TestSignInWithTheIdentityProvider signs in at another site, under a path.
+func TestSignInWithTheIdentityProvider(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t, object{"sub": "idp|ida", "email": "ida@example.com", "email_verified": true})
+	s := startBehind(t, "/keyhook", "KEYHOOK_OIDC_ISSUER="+i.url, "KEYHOOK_OIDC_AUDIENCE=keyhook",
+		"KEYHOOK_CONSOLE_OIDC_CLIENT_ID=console", "KEYHOOK_CONSOLE_OIDC_CLIENT_SECRET=the-secret")
+	// arrive opens the page for signing in, in a new browser.
+	arrive := func(t *testing.T) *page {
+		p := open(t, s.base)
+		p.watch.visits(hostOf(i.url))
+		p.allow(http.StatusUnauthorized, "/api/v1/session/")
+		p.visit("/console/events/?type=order.paid")
+		return p
+	}
+	const button = "Sign in with your account"
+
+	t.Run("is refused for an unknown person, and the page says what to do", func(t *testing.T) {
+		p := arrive(t)
+		p.look("sign-in-oidc")
+		p.click("link", button)
+		p.click("link", "Continue")
+		p.expect("this server has no such user")
+		p.expectPath("/console/")
+		p.look("sign-in-oidc-unknown-user")
+	})
+	t.Run("says when the person cancels, and a finished sign-in does not work again", func(t *testing.T) {
+		p := arrive(t)
+		p.click("link", button)
+		p.click("link", "Cancel")
+		p.expect("You cancelled the sign-in")
+		p.visit("/console/oidc/callback/?state=x&code=y")
+		p.expect("This sign-in was not started in this browser")
+	})
+	t.Run("signs in to all organizations of the person, and comes back to the page", func(t *testing.T) {
+		user := s.create(t, "/api/v1/users/", object{"name": "Ida", "email": "ida@example.com"})
+		for _, name := range []string{"First", "Second"} {
+			id := s.create(t, "/api/v1/organizations/", object{"name": name, "plan": "enterprise"})
+			s.must(t, "PUT", "/api/v1/organizations/"+id+"/members/"+user+"/", object{"role": "owner"}, nil)
+		}
+		p := arrive(t)
+		p.click("link", button)
+		p.click("link", "Continue")
+		p.expectPath("/console/events/?type=order.paid")
+		p.expectElement("button", "First")
+		p.click("button", "First")
+		p.click("option", "Second")
+		p.expectElement("button", "Second")
+		p.reload()
+		p.expectElement("button", "Second")
+		p.look("sign-in-oidc-switched")
+		p.click("button", "Ida")
+		p.click("menuitem", "Sign out")
+		p.expectElement("link", button)
+	})
+}

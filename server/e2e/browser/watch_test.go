@@ -24,11 +24,12 @@ const maxShift = 0.05
 // watch hears what happens in a page: requests, errors, violations, jumps of the layout.
 type watch struct {
 	base string // the address of the server
+	host string // of another site that the test visits too
 
 	mu       sync.Mutex
 	requests map[network.RequestID]string       // the requests that run, with their addresses
 	sent     map[network.RequestID]string       // the addresses of all requests
-	loaders  map[network.RequestID]cdp.LoaderID // the documents that sent them
+	loaders  map[network.RequestID]cdp.LoaderID // the documents to which the requests belong
 	problems []string
 	allowed  []allowance
 	shift    float64
@@ -94,6 +95,9 @@ func (w *watch) hear(ctx context.Context, event any) {
 		w.begin(e)
 	case *network.EventResponseReceived:
 		w.judge(int(e.Response.Status), e.Response.URL)
+	case *cdppage.EventFrameNavigated: // a new document cancels the requests of the one before, without an event for each
+		maps.DeleteFunc(w.loaders, func(_ network.RequestID, loader cdp.LoaderID) bool { return loader != e.Frame.LoaderID })
+		maps.DeleteFunc(w.requests, func(id network.RequestID, _ string) bool { return w.loaders[id] == "" })
 	case *network.EventLoadingFinished:
 		delete(w.requests, e.RequestID)
 	case *network.EventLoadingFailed:
@@ -101,9 +105,6 @@ func (w *watch) hear(ctx context.Context, event any) {
 		if !e.Canceled && e.BlockedReason == "" { // a blocked request is reported as a violation
 			w.judge(0, w.sent[e.RequestID])
 		}
-	case *cdppage.EventFrameNavigated:
-		// The requests of the document before do not go on, and the browser does not always say so.
-		maps.DeleteFunc(w.requests, func(id network.RequestID, _ string) bool { return w.loaders[id] != e.Frame.LoaderID })
 	case *runtime.EventExceptionThrown:
 		_, err := decode[any](nil, e.ExceptionDetails)
 		w.add("uncaught exception: %v", err)
@@ -131,7 +132,7 @@ func (w *watch) begin(e *network.EventRequestWillBeSent) {
 	if e.RedirectResponse != nil {
 		w.judge(int(e.RedirectResponse.Status), e.RedirectResponse.URL)
 	}
-	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) {
+	if host := hostOf(e.Request.URL); host != "" && host != hostOf(w.base) && host != w.host {
 		w.add("request to another host: %s", e.Request.URL)
 	}
 }
@@ -205,6 +206,13 @@ func (w *watch) isAllowed(status int, address string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hasAllowed(status, address)
+}
+
+// visits announces that the page visits another host.
+func (w *watch) visits(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.host = host
 }
 
 func (w *watch) forgetShift() {

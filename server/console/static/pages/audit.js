@@ -4,7 +4,6 @@ import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Filters, Choice, Range, TextFilter, rangeOf } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
 import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
@@ -31,7 +30,7 @@ export function Audit() {
     !selected && { head: 'Who', size: 'l', wide: true, cell: (e) => html`<${Actor} actor=${e.actor} />` },
     { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span class="cut"><${Sentence} entry=${e} /></span>
       <span class=${cx('small quiet', !selected && 'narrow-only')}><${Actor} actor=${e.actor} /></span></span>` },
-    everywhere && !selected && { head: 'Organization', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />` },
+    everywhere && !selected && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     !selected && { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet cut">${e.ip ?? '–'}</span>` },
   ].filter(Boolean);
 

@@ -58,9 +58,9 @@ function About({ event }) {
   return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
     ['Published', html`<${Time} value=${event.timestamp} form="exact" /> <span class="quiet">(<${Time} value=${event.timestamp} />)</span>`],
-    entry && ['Audit log', html`<${Sentence} entry=${entry} />`],
+    entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
     event.type === 'webhook_test' && ['Kind', 'A test of one subscription. Tests are not repeated.'],
-    ['Idempotency key', event.idempotency_key === null ? html`<span class="quiet">None</span>` : html`<${Id} value=${event.idempotency_key} />`],
+    event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],
     isOperator() && ['Organization', html`<${Id} value=${event.organization_id} href=${href(paths.organization(event.organization_id), { org: '' })} />`],
   ]} />`;
 }

@@ -31,7 +31,7 @@ export function Events() {
     { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span><span class="narrow-only"><${States} states=${e.states} /></span></span>` },
     { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
-    everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />` },
+    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} />` },
   ].filter(Boolean);
 

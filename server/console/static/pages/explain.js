@@ -3,7 +3,7 @@ import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { href } from '../router.js';
 import { paths } from '../paths.js';
-import { Explain } from './key_explain.js';
+import { Explain } from './key/explain.js';
 
 export const ExplainRequest = () => html`<${Page} title="Explain a request" crumbs=${[['API keys', href(paths.keys)]]}>
   <${Explain} /><//>`;

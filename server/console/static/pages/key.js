@@ -13,10 +13,10 @@ import { href } from '../router.js';
 import { can, useSession } from '../session.js';
 import { paths } from '../paths.js';
 import { KeyStatus, Creator, NoPlan } from './keys.js';
-import { Scope } from './key_scope.js';
-import { Explain } from './key_explain.js';
-import { NewSecret, keyCrumbs } from './key_secret.js';
-import { Rotate, Revoke } from './key_end.js';
+import { Scope } from './key/scope.js';
+import { Explain } from './key/explain.js';
+import { NewSecret, keyCrumbs } from './key/secret.js';
+import { Rotate, Revoke } from './key/end.js';
 
 export function Key({ id }) {
   const { me } = useSession();
@@ -81,13 +81,13 @@ function AboutKey({ apiKey: k, checks }) {
 function History({ apiKey: { id } }) {
   const list = useList('/audit-events/', { target: id });
   const columns = [
-    { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span>${what[e.type]?.(e.details) ?? e.type}</span></span>` },
+    { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
-    <${Table} label="History" list=${list} columns=${columns} skeleton=${2}
+    <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => href(paths.audit, { target: id, id: e.id })}
       empty=${html`<p class="quiet">Nothing in the audit log. A key that replaces another one begins in the history of the other.</p>`} /><//>`;
 }
 

@@ -11,8 +11,8 @@ import { href, useQuery } from '../router.js';
 import { can, isOperator, useSession } from '../session.js';
 import { paths } from '../paths.js';
 import { NoPlan } from './keys.js';
-import { ScopeField, Granted, words } from './key_scope.js';
-import { NewSecret, keyCrumbs } from './key_secret.js';
+import { ScopeField, Granted, words } from './key/scope.js';
+import { NewSecret, keyCrumbs } from './key/secret.js';
 
 const expiries = [['', 'Never'], ['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In a year'], ['at', 'At a time…']];
 const maxMetadata = 2048;
@@ -44,7 +44,7 @@ export function NewKey() {
       <${SelectField} form=${form} name="expires_at" label="Expires" options=${expiries} hint=${endText(form.values)} />
       ${form.values.expires_at === 'at' && html`<${TimeField} form=${form} name="at" label="Expires at" />`}
       <${Metadata} form=${form} />
-      <section class="card stack preview" aria-label="Preview" aria-live="polite">
+      <section class="card stack key-preview" aria-label="Preview" aria-live="polite">
         <h2>This key may</h2>
         <${Granted} chosen=${chosen} held=${held} about=${about} why=${(key) => whyNot(key, owner, about)}
           remove=${(key) => form.set('scope', chosen.filter((k) => k !== key))} />
@@ -68,7 +68,7 @@ function useOwners() {
   const { me, home } = useSession();
   const isElsewhere = me.organization.id !== home.organization.id;
   const { data, error, reload } = useLoad(async (signal) => {
-    const you = { id: '', name: `You (${me.user.name})`, who: 'you', held: me.permissions };
+    const you = { id: '', name: `You (${me.user.name})`, who: me.user.kind === 'service' ? 'the service account' : 'you', held: me.permissions };
     if (!isOperator()) return { owners: [you], about: new Map() };
     const get = async (path) => (await api.get(path, { signal, query: { limit: 200 } })).data;
     const [permissions, roles, members] = await Promise.all([get('/permissions/'), get('/roles/'), get(`/organizations/${me.organization.id}/members/`)]);

@@ -15,7 +15,7 @@ import { href, useQuery } from '../router.js';
 import { can, isOperator, useSession } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
-import { ShortScope } from './key_scope.js';
+import { ShortScope } from './key/scope.js';
 
 export function Keys() {
   const [query] = useQuery();

@@ -3,12 +3,12 @@ import { html, useState } from '../ui/html.js';
 import { Page, Facts } from '../ui/page.js';
 import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
-import { ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
-import { usePoll } from '../ui/hooks.js';
+import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, place, useQuery } from '../router.js';
 import { can } from '../session.js';
@@ -31,7 +31,8 @@ export function Subscription({ id }) {
   const [refused, setRefused] = useState(null); // the error of an action in the head
   const [sent, setSent] = useState(0); // grows when something was sent, so that the list of attempts loads again
 
-  if (!subscription || error?.status === 404) { // somebody may have deleted it meanwhile
+  if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
+  if (!subscription) {
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
       ${error ? html`<${ErrorBar} error=${error} title="This subscription cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
   }
@@ -65,6 +66,26 @@ export function Subscription({ id }) {
         : html`<${Activity} subscription=${subscription} sent=${sent} actions=${actions} changed=${changed} />`}
     </div>
     ${Open && html`<${Open} subscription=${subscription} onDone=${changed} onClose=${() => setDialog(null)} />`}
+  <//>`;
+}
+
+// Deleted shows what was sent to a subscription that exists no more. error says that there is none, for an id that never was.
+function Deleted({ id, error }) {
+  const [query] = useQuery();
+  const path = `/webhooks/subscriptions/${encodeURIComponent(id)}/deliveries/`;
+  const { data, loading } = useLoad((signal) => api.get(path, { signal, query: { limit: 1 } }), [path]);
+  if (!data) {
+    return html`<${Page} title="Subscription" crumbs=${crumbs()}>
+      ${loading ? html`<${Skeleton} />` : html`<${ErrorBar} error=${error} title="This subscription cannot be shown" />`}<//>`;
+  }
+  return html`<${Page} title="Deleted subscription" crumbs=${crumbs()}>
+    <div class=${query.attempt ? 'stack gap detail-open' : 'stack gap'}>
+      <div class="stack list-only">
+        <${Bar} title="This subscription was deleted: nothing is sent"><p>What was sent to it is kept for a limited time.</p><//>
+        <${Facts} across items=${[['Id', html`<${Id} value=${id} />`]]} />
+      </div>
+      <${Activity} subscription=${{ id, isDeleted: true }} />
+    </div>
   <//>`;
 }
 

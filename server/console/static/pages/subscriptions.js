@@ -8,11 +8,12 @@ import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
 import { Code } from '../ui/code.js';
 import { Empty } from '../ui/state.js';
+import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, place, useQuery } from '../router.js';
-import { can, useSession } from '../session.js';
+import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
@@ -20,27 +21,30 @@ import { NoWebhooks } from './subscription/health.js';
 export function Subscriptions() {
   const { me } = useSession();
   const [query] = useQuery();
-  const list = useList('/webhooks/subscriptions/', { status: query.status }, { poll: 5000 });
-  const series = useSeries(list.rows);
+  const everywhere = query.in === 'all' && isOperator();
+  const list = useList('/webhooks/subscriptions/', { status: query.status, organization: everywhere ? 'all' : '' }, { poll: 5000 });
+  const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
-    { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
-    { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
+    everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
+    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'xl', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
-  ];
+  ].filter(Boolean);
 
-  const isFirst = list.rows?.length === 0 && !query.status;
+  const isFirst = list.rows?.length === 0 && !query.status && !everywhere;
   return html`<${Page} title="Subscriptions"
     actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
     ${!me.plan.webhooks && html`<${NoWebhooks} />`}
-    ${!isFirst && html`<${Filters}>
+    ${(!isFirst || isOperator()) && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
+      ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
     <//>`}
-    <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id))}
-      empty=${query.status ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
+    <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
+      empty=${query.status || everywhere ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -80,7 +84,7 @@ function LastResult({ subscription }) {
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }
 
-const NoneLike = ({ status }) => html`<${Empty} title=${`No subscription is ${status}`} text="The list shows the others without this filter.">
+const NoneLike = ({ status }) => html`<${Empty} title=${status ? `No subscription is ${status}` : 'No organization has a subscription'} text="The list shows the others without this filter.">
   <${LinkButton} href=${href(paths.subscriptions)}>Show all<//><//>`;
 
 const First = () => html`<${Empty} title="No subscription yet"

@@ -51,7 +51,7 @@ function Away() {
 function RefusedLink() {
   const { refusedLink, home } = useSession();
   if (!refusedLink) return null;
-  return html`<div class="away"><${Bar} tone="warning" title="This link does not work"><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+  return html`<div class="away"><${Bar} tone="warning" title=${refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work'}><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
     <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
 }
 

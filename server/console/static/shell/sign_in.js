@@ -1,12 +1,15 @@
 // Sign-in: by access token, or with the identity provider. A one-time link signs in before this is shown.
 import { html, useEffect } from '../ui/html.js';
+import { useStore } from '../ui/store.js';
 import { Icon } from '../ui/icon.js';
 import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/form.js';
 import { Bar, ErrorBar } from '../ui/state.js';
 import { LinkButton } from '../ui/button.js';
 import { settings } from '../settings.js';
-import { useSession, session, signIn, signOut } from '../session.js';
+import { place } from '../router.js';
+import { refusals } from './refusals.js';
+import { useSession, session, signIn, signOut, resume } from '../session.js';
 
 export function SignIn() {
   const { error } = useSession();
@@ -15,7 +18,7 @@ export function SignIn() {
     <div class="stack">
       <div class="brand large"><${Icon} name="brand" /><span>${settings.name}</span></div>
       <h1>Sign in</h1>
-      ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} />`}
+      ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
       <${Ways} />
       <p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>
     </div>
@@ -25,6 +28,10 @@ export function SignIn() {
 // SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
 export function SignInAgain() {
   const { home, portal } = useSession();
+  useEffect(() => {
+    addEventListener('focus', resume); // back from the other tab
+    return () => removeEventListener('focus', resume);
+  }, []);
   if (portal) {
     return html`<${Dialog} title="Your session has ended" fixed>
       <p>Open this page again from the application that brought you here.</p>
@@ -34,12 +41,16 @@ export function SignInAgain() {
   }
   return html`<${Dialog} title="Your session has ended" fixed>
     <p>Sign in as <strong><bdi>${home.user.name}</bdi></strong> to go on where you are. What you typed is still there.</p>
-    <${Ways} />
+    <${Ways} again />
     <div class="row"><button type="button" class="plain link" onClick=${signOut}>Leave this page</button></div>
   <//>`;
 }
 
-function Ways() {
+// startPath leads to the identity provider, and back to this page. To sign in again, it opens in another tab: this one keeps what was typed.
+const startPath = () => `${settings.root}oidc/start/?${new URLSearchParams({ to: location.pathname.slice(settings.base.length) + location.search })}`;
+
+function Ways({ again = false }) {
+  useStore(place); // the link leads to the page of the URL
   const form = useForm({ token: '' }, async ({ token }) => {
     session.set({ error: null });
     await signIn(token.trim()).catch((refused) => {
@@ -48,9 +59,9 @@ function Ways() {
     });
   });
   return html`
-    ${settings.oidc && html`<${LinkButton} href=${settings.root + 'oidc/start/'} kind="primary" target="_self" icon="user">Sign in with your account<//>
+    ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary" target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
       <p class="or small quiet"><span>or</span></p>`}
     <${Form} form=${form} submit="Sign in" disabled=${!form.values.token.trim()}>
-      <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus />
+      <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus=${!settings.oidc} />
     <//>`;
 }

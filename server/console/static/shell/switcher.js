@@ -1,9 +1,10 @@
-// The switcher of organizations, for operators. The organization is in the URL, so a shared URL opens the same one.
+// The switcher of organizations, for operators and for members of several. The organization is in the URL, so a shared URL opens the
+// same one.
 import { html, useState } from '../ui/html.js';
 import { Icon } from '../ui/icon.js';
 import { api } from '../api.js';
 import { navigate, place } from '../router.js';
-import { useSession } from '../session.js';
+import { useSession, actsEverywhere } from '../session.js';
 import { Combobox } from './combobox.js';
 
 // A page of one thing does not exist in another organization, so the switch goes to the list of such things.
@@ -13,6 +14,9 @@ export function Switcher() {
   const { me, home } = useSession();
   const [open, setOpen] = useState(false);
   const find = async (search, signal) => {
+    if (!actsEverywhere()) {
+      return home.organizations.filter((o) => o.name.toLowerCase().startsWith(search.toLowerCase())).map((o) => ({ ...o, key: o.id }));
+    }
     const { data } = await api.get('/organizations/', { query: { search, limit: 10 }, organization: '', signal });
     return data.map((o) => ({ ...o, key: o.id }));
   };

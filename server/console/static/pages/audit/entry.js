@@ -40,7 +40,7 @@ function All({ entry: e, query, back }) {
       ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} /><a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],
       ['From', e.ip ? html`<${Id} value=${e.ip} />` : 'Keyhook itself'],
       e.request_id && ['Request', html`<${Id} value=${e.request_id} />`],
-      isOperator() && ['Organization', html`<${Id} value=${e.organization_id} href=${href(paths.organization(e.organization_id))} />`],
+      isOperator() && ['Organization', html`<a href=${href(paths.organization(e.organization_id))} title=${e.organization_id}><bdi>${e.organization_name}</bdi></a>`],
       ['Entry', html`<${Id} value=${e.id} />`],
       ['Type', html`<${Tag}>${e.type}<//>`],
     ]} />

@@ -11,6 +11,7 @@ import { api } from '../../api.js';
 import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
+import { isAuditEntry } from '../audit/words.js';
 import { Recover } from '../subscription/recover.js';
 
 // The dialog of each action, the text of its button, and the permission that it needs.
@@ -115,7 +116,7 @@ function AddType({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Add this type to the subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${() => 'Add type and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and all later ones of the type <${Tag}>${event.type}<//>.</p>`}
-    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type] })} />`;
+    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(isAuditEntry(event) && { audit_events: true }) })} />`;
 }
 
 function ReceiveAudit({ reason, event, ...rest }) {

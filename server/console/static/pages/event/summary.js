@@ -2,11 +2,12 @@
 import { html } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
 import { Countdown, count } from '../../ui/time.js';
+import { isAuditEntry } from '../audit/words.js';
 import { outcomes, verdicts } from './verdicts.js';
 
 export function Summary({ event, reasons }) {
   const all = outcomes(event, reasons.rows);
-  if (all.length === 0) return html`<${Nowhere} reasons=${reasons} />`;
+  if (all.length === 0) return html`<${Nowhere} event=${event} reasons=${reasons} />`;
   const groups = group(all);
   const delivered = groups.get('delivered')?.length ?? 0;
   const rest = [...groups].filter(([verdict]) => verdict !== 'delivered').sort(([a], [b]) => verdicts[a].rank - verdicts[b].rank);
@@ -51,12 +52,12 @@ function toneOf(rest, delivered) {
 }
 
 // Nowhere says why an event has no delivery at all.
-function Nowhere({ reasons: { rows, more } }) {
+function Nowhere({ event, reasons: { rows, more } }) {
   if (!rows) return html`<${Bar}><p class="summary strong">Sent to no subscription.</p><//>`;
   const have = (verdict) => rows.some((r) => r.verdict === verdict);
   const text = rows.length === 0 && !more.hasMore ? 'Sent nowhere, because there was no subscription.'
     : have('plan_lacked_webhooks') ? 'Sent nowhere, because the plan had no webhooks.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
-  return html`<${Bar} tone="warning"><p class="summary strong">${text}</p><//>`;
+  return html`<${Bar} tone=${isAuditEntry(event) ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
 }

@@ -43,7 +43,7 @@ export function Activity({ subscription, sent, actions, changed }) {
       <div class=${cx('split', attempt && 'open')}>
         <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
           href=${(a) => href(place.get().path, { ...query, attempt: a.id })}
-          empty=${filtered ? html`<${NoneLike} />` : html`<${First} actions=${actions} />`} />
+          empty=${filtered ? html`<${NoneLike} />` : html`<${First} ...${{ subscription, actions }} />`} />
         ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
       </div>
     <//>`;
@@ -83,5 +83,5 @@ const all = [
 const NoneLike = () => html`<${Empty} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt.">
   <${LinkButton} href=${href(place.get().path)}>Show all<//><//>`;
 
-const First = ({ actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
-  ${can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
+  ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;

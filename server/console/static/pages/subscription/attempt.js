@@ -52,7 +52,7 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
     ${data && html`
       <div class="row spread">
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
-        <div class="row">${can('webhooks:write') && (attempt.trigger === 'test'
+        <div class="row">${!subscription.isDeleted && can('webhooks:write') && (attempt.trigger === 'test'
           ? html`<${Button} icon="send" onError=${setRefused} onClick=${actions.test}>Send test again<//>`
           : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`)}
           <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>

@@ -1,16 +1,16 @@
 // Explain a request: would it pass with this key, and if not, which check fails and what mends that?
-import { html, useEffect, useState, useId } from '../ui/html.js';
-import { Form, useForm, TextField, SelectField } from '../ui/form.js';
-import { Icon } from '../ui/icon.js';
-import { Bar } from '../ui/state.js';
-import { LinkButton } from '../ui/button.js';
-import { WithTimes } from '../ui/time.js';
-import { api, ApiError } from '../api.js';
-import { href, useQuery } from '../router.js';
-import { can, isOperator, useSession } from '../session.js';
-import { paths } from '../paths.js';
-import { OrganizationButton } from './keys.js';
-import { words } from './key_scope.js';
+import { html, useEffect, useState, useId } from '../../ui/html.js';
+import { Form, useForm, TextField, SelectField } from '../../ui/form.js';
+import { Icon } from '../../ui/icon.js';
+import { Bar } from '../../ui/state.js';
+import { LinkButton } from '../../ui/button.js';
+import { WithTimes } from '../../ui/time.js';
+import { api, ApiError } from '../../api.js';
+import { href, useQuery } from '../../router.js';
+import { can, isOperator, useSession } from '../../session.js';
+import { paths } from '../../paths.js';
+import { OrganizationButton } from '../keys.js';
+import { words } from './scope.js';
 
 // Explain asks about the API key with the given id, or with none about a key that one types. The question is in the URL if inUrl
 // is set, but never a typed key, which may be a secret. apiKey is what is known about the key.

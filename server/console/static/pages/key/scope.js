@@ -1,9 +1,9 @@
 // The permissions of an API key: shown by resource, and picked.
-import { html, useState } from '../ui/html.js';
-import { Icon } from '../ui/icon.js';
-import { Tag } from '../ui/badge.js';
-import { Facts } from '../ui/page.js';
-import { count } from '../ui/time.js';
+import { html, useState } from '../../ui/html.js';
+import { Icon } from '../../ui/icon.js';
+import { Tag } from '../../ui/badge.js';
+import { Facts } from '../../ui/page.js';
+import { count } from '../../ui/time.js';
 
 export const words = (text = '') => text.split(/[\s,;"'[\]{}]+/).filter(Boolean);
 

@@ -1,11 +1,11 @@
 // The dialogs that replace or end an API key.
-import { html, useState, useId } from '../ui/html.js';
-import { Confirm } from '../ui/dialog.js';
-import { Bar } from '../ui/state.js';
-import { Time } from '../ui/time.js';
-import { api } from '../api.js';
-import { can, useSession } from '../session.js';
-import { words } from './key_scope.js';
+import { html, useState, useId } from '../../ui/html.js';
+import { Confirm } from '../../ui/dialog.js';
+import { Bar } from '../../ui/state.js';
+import { Time } from '../../ui/time.js';
+import { api } from '../../api.js';
+import { can, useSession } from '../../session.js';
+import { words } from './scope.js';
 
 const graces = [[0, 'At once'], [3600, 'In 1 hour'], [86400, 'In 1 day'], [604800, 'In 7 days']];
 
@@ -23,7 +23,7 @@ export function Rotate({ apiKey: key, onDone, onClose }) {
       <select id=${id} class="input" value=${grace} onChange=${(e) => setGrace(Number(e.target.value))}>
         ${graces.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></div>
     <${LastUse} apiKey=${key} warn=${grace === 0} />
-    ${isOthers && html`<p>The old key acts as <bdi>${key.creator.name}</bdi>. The new key acts as ${isElsewhere ? 'the service account, or as you if you are a member' : 'you'}.</p>`}
+    ${isOthers && html`<p>The old key acts as <bdi>${key.creator.name}</bdi>. The new key acts as ${isElsewhere ? 'the service account, or as you if you are a member' : me.user.kind === 'service' ? 'the service account' : 'you'}.</p>`}
     ${lost.length > 0 && html`<${Bar} tone="warning" title="The new key may do less"><p>You do not hold ${lost.map((p) => html`<code key=${p}>${p}</code> `)}</p><//>`}
   <//>`;
 }

@@ -1,17 +1,17 @@
 // A new API key, after creation or rotation: the raw key once, and what it can do.
-import { html } from '../ui/html.js';
-import { Facts, Section } from '../ui/page.js';
-import { Secret } from '../ui/secret.js';
-import { Code } from '../ui/code.js';
-import { Bar } from '../ui/state.js';
-import { Time } from '../ui/time.js';
-import { href, navigate } from '../router.js';
-import { useSession } from '../session.js';
-import { settings } from '../settings.js';
-import { paths } from '../paths.js';
-import { Creator } from './keys.js';
-import { Scope } from './key_scope.js';
-import { Explain } from './key_explain.js';
+import { html } from '../../ui/html.js';
+import { Facts, Section } from '../../ui/page.js';
+import { Secret } from '../../ui/secret.js';
+import { Code } from '../../ui/code.js';
+import { Bar } from '../../ui/state.js';
+import { Time } from '../../ui/time.js';
+import { href, navigate } from '../../router.js';
+import { useSession } from '../../session.js';
+import { settings } from '../../settings.js';
+import { paths } from '../../paths.js';
+import { Creator } from '../keys.js';
+import { Scope } from './scope.js';
+import { Explain } from './explain.js';
 
 // NewSecret shows made, the response with the raw key. old is the key that it replaces, as it is now.
 export function NewSecret({ made, old }) {

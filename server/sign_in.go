@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// SignIn signs in people with an identity provider, in two steps. It does not know which of them are users.
+type SignIn interface {
+	// Begin returns the URL to which the browser must go, and a text that the browser must keep for Finish.
+	Begin(to string) (redirect, sealed string, err error)
+	// Finish returns the person who has signed in, and to from Begin. answer is the query with which the browser comes back. It
+	// returns Unauthenticated if this browser has not begun the sign-in, or if the issuer has not confirmed it, and Unavailable if
+	// that cannot be found out.
+	Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error)
+}
+
+// signInStore is the part of the store that sign-in with an identity provider uses.
+type signInStore interface {
+	// CreateIdentitySession starts the session of an identity, whose principal is p.
+	CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, actor access.Actor, c access.Credential) (access.Session, error)
+}
+
+// signIns are the two pages through which a browser signs in to the console with the identity provider.
+type signIns struct {
+	provider SignIn // nil: there are no such pages
+	store    signInStore
+	auth     *authenticator
+	base     string // path before every path that a response shows
+}
+
+// signInLife is how long the browser keeps the cookie of a sign-in.
+const signInLife = 10 * time.Minute
+
+// begin returns the handler that sends a browser to the identity provider.
+func (h signIns) begin() func(*exchange) error {
+	if h.provider == nil {
+		return nil
+	}
+	return func(x *exchange) error {
+		x.query = form.ParseQuery(x.request.URL.RawQuery, x.route.parameters)
+		x.query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
+		if err := x.query.Err(); err != nil {
+			return err
+		}
+		to, found := x.query.Value("to")
+		if !found {
+			to = console.Path
+		}
+		redirect, sealed, err := h.provider.Begin(to)
+		if err != nil {
+			return h.explain(x, err)
+		}
+		h.auth.cookies.SetSignIn(x, x.request, sealed, signInLife)
+		x.redirect(redirect)
+		return nil
+	}
+}
+
+// finish returns the handler to which the identity provider sends the browser back. It starts the session.
+func (h signIns) finish() func(*exchange) error {
+	if h.provider == nil {
+		return nil
+	}
+	return func(x *exchange) error {
+		who, to, err := h.provider.Finish(x.request.Context(), h.auth.cookies.SignIn(x.request), x.request.URL.Query())
+		if err == nil {
+			err = h.start(x, who)
+		}
+		if err != nil {
+			return h.explain(x, err)
+		}
+		h.auth.cookies.ClearSignIn(x, x.request)
+		if !isConsolePage(to) {
+			to = console.Path
+		}
+		x.redirect(h.base + to)
+		return nil
+	}
+}
+
+// start starts the session of an identity, if all checks of a credential pass.
+func (h signIns) start(x *exchange, who access.Identity) error {
+	cookie := access.MintSession()
+	x.Presented, x.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
+	x.Address, x.Last = x.client, access.CheckRateLimit
+	if err := h.auth.admit(x); err != nil {
+		return err
+	}
+	session, err := h.store.CreateIdentitySession(x.request.Context(), x.Principal, who, x.actor(), cookie)
+	if err != nil {
+		return err
+	}
+	x.Principal.Session = &session
+	h.auth.cookies.Set(x, x.request, cookie, session)
+	return nil
+}
+
+// explain ends a sign-in and sends the browser to the console, which explains the code of a refusal. Failures of the server itself
+// stay errors.
+func (h signIns) explain(x *exchange, err error) error {
+	f, ok := fault.As(err)
+	if !ok || f.Kind == fault.Internal {
+		return err
+	}
+	x.code, x.cause = f.Code, f.Unwrap()
+	if x.cause == nil {
+		x.cause = f
+	}
+	h.auth.cookies.ClearSignIn(x, x.request)
+	x.redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {x.id}}.Encode())
+	return nil
+}
+
+// maxPage is the most bytes of the path to which a sign-in leads. The cookie has to hold it.
+const maxPage = 2000
+
+// isConsolePage reports whether a text is the path of a page of the console, with or without a query. A browser must not be sent to any
+// other place: it would trust that place, because the link to it begins with our address.
+func isConsolePage(text string) bool {
+	encoded := !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' || r == '#' })
+	u, err := url.Parse(text)
+	if err != nil || !encoded || len(text) > maxPage || u.IsAbs() || u.Host != "" || strings.Contains(u.Path, "\\") {
+		return false
+	}
+	return strings.TrimSuffix(path.Clean(u.Path), "/") == strings.TrimSuffix(u.Path, "/") && isConsole(u.Path)
+}
+
+// redirect sends the browser to another page. The page does not learn from where the browser comes.
+func (x *exchange) redirect(to string) {
+	x.noStore()
+	x.set("Referrer-Policy", "no-referrer")
+	x.set("Location", to)
+	x.WriteHeader(http.StatusSeeOther)
+}

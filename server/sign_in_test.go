@@ -1,0 +1,292 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// login is an identity provider that believes what the browser brings. The tests of package oidc cover the real sign-in.
+type login struct{ down bool }
+
+func (l *login) Begin(to string) (redirect, sealed string, err error) {
+	if l.down {
+		return "", "", fault.New(fault.Unavailable, "issuer_unavailable", "Later.").Because(errors.New("no route to it"))
+	}
+	return "https://login.example.com/authorize?state=x", url.QueryEscape(to), nil
+}
+
+func (l *login) Finish(_ context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error) {
+	if sealed == "" || answer.Get("state") != "x" {
+		return who, "", fault.New(fault.Unauthenticated, "sign_in_expired", "Again.").Because(errors.New("no cookie"))
+	}
+	if answer.Get("code") == "broken" {
+		return who, "", errors.New("a defect")
+	}
+	to, err = url.QueryUnescape(sealed)
+	return access.Identity{Subject: answer.Get("code"), Organization: answer.Get("org")}, to, err
+}
+
+const (
+	startPath    = "/console/oidc/start/"
+	callbackPath = "/console/oidc/callback/"
+)
+
+// startLogin starts a server with sign-in under a path, with the owner of an organization, whose subject is "owner".
+func startLogin(t *testing.T, change ...func(*server.Options)) (f *testServer, owner access.Principal) {
+	t.Helper()
+	f = start(t, append(change, func(o *server.Options) {
+		o.BaseURL = "http://keys.example.com/keyhook"
+		if o.SignIn == nil {
+			o.SignIn = new(login)
+		}
+	})...)
+	owner, _ = storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"external_id":"owner"}`, nil}).want(t, 200, "")
+	return f, owner
+}
+
+// newGuest returns a browser that follows no redirects.
+func newGuest(t *testing.T, at string) browser {
+	b := newBrowser(t, at)
+	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return b
+}
+
+// login signs in, and returns the place to which the callback sends the browser.
+func (b browser) login(t *testing.T, to, code string) string {
+	t.Helper()
+	b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, http.StatusSeeOther, "")
+	return b.do(t, "GET "+callbackPath+"?state=x&session_state=1&code="+code, "").want(t, http.StatusSeeOther, "").Header.Get("Location")
+}
+
+func TestSignInWithTheIdentityProvider(t *testing.T) {
+	t.Parallel()
+	f, owner := startLogin(t)
+
+	t.Run("sends the browser there and back, with a session", func(t *testing.T) {
+		b := newGuest(t, f.url)
+		begun := b.do(t, "GET "+startPath+"?to="+url.QueryEscape("/console/events/?type=a&org=x"), "").want(t, http.StatusSeeOther, "")
+		if begun.Header.Get("Location") != "https://login.example.com/authorize?state=x" || begun.Header.Get("Cache-Control") != "no-store" || begun.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("headers %v", begun.Header)
+		}
+		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
+			t.Errorf("cookie %q", cookie)
+		}
+		ended := b.do(t, "GET "+callbackPath+"?state=x&code=owner&scope=openid", "").want(t, http.StatusSeeOther, "")
+		if to := ended.Header.Get("Location"); to != "/keyhook/console/events/?type=a&org=x" {
+			t.Errorf("to %q", to)
+		}
+		cookies := strings.Join(ended.Header.Values("Set-Cookie"), "\n")
+		if !strings.Contains(cookies, "keyhook_sign_in=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
+			t.Errorf("cookies %s", cookies)
+		}
+		got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
+		if got.field("kind") != "oidc" || !strings.Contains(got.body, owner.User.ID) || !strings.Contains(got.body, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"}]`) {
+			t.Errorf("the session is %s", got.body)
+		}
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
+		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
+		log := f.do(t, call{"GET /api/v1/audit-events/?limit=9&organization=all", operator, "", nil}).body
+		if !strings.Contains(log, `"type":"session_started","actor":{"type":"user","id":"`+owner.User.ID) || !strings.Contains(log, `"kind":"oidc"`) {
+			t.Errorf("the log is %s", log)
+		}
+		b.do(t, "GET "+callbackPath+"?state=x&code=owner", "")
+		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+	})
+	t.Run("marks its cookie as Secure where browsers use HTTPS", func(t *testing.T) {
+		secure, _ := startLogin(t, func(o *server.Options) { o.SignIn = new(login) }, func(o *server.Options) { o.BaseURL = "" })
+		got := secure.do(t, call{"GET " + startPath, "", "", []string{"X-Forwarded-Proto", "https"}})
+		if strings.Contains(got.Header.Get("Set-Cookie"), "Secure") {
+			t.Error("an untrusted proxy decides")
+		}
+		s := start(t, func(o *server.Options) { o.BaseURL, o.SignIn = "https://keys.example.com", new(login) })
+		if got := s.do(t, call{"GET " + startPath, "", "", nil}).Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in=") || !strings.Contains(got, "; Secure") {
+			t.Errorf("cookie %q", got)
+		}
+	})
+	t.Run("without an identity provider has no pages", func(t *testing.T) {
+		none := start(t)
+		none.do(t, call{"GET " + startPath, "", "", nil}).want(t, 404, "not_found")
+		none.do(t, call{"GET " + callbackPath, "", "", nil}).want(t, 404, "not_found")
+	})
+}
+
+func TestWhereASignInLeads(t *testing.T) {
+	t.Parallel()
+	f, _ := startLogin(t)
+	for _, to := range []string{"/console/", "/console", "/console/subscriptions/sub_x/?tab=1", "/console/events/?type=a%2F..%2Fb", "/console/a%20b"} {
+		t.Run("is the page that was named: "+to, func(t *testing.T) {
+			if got := newGuest(t, f.url).login(t, to, "owner"); got != "/keyhook"+to {
+				t.Errorf("it is %q", got)
+			}
+		})
+	}
+	for _, to := range []string{
+		"", "/", "console/", "/consolex/", "//evil.example", "//evil.example/console/", `/\evil.example`, `/console/\evil`, "/console/%5cevil",
+		"https://evil.example/console/", "https:/console/", "javascript:alert(1)", "/console/..//evil.example", "/console/../api/v1/", "/console/%2e%2e/docs/",
+		"/console/a/../../docs/", "/console/./x", "/console//evil.example", "/console/%2f/evil", "/console/oidc/start/", "/console/oidc/callback/?code=1&state=x",
+		"/console/#link=ksl_x", "/console/ x", "/console/\tx", "/console/\r\nSet-Cookie: a=b", "/console/é", "/console/%zz", "/console/" + strings.Repeat("x", 2000),
+	} {
+		t.Run("is no other place: "+to[:min(len(to), 40)], func(t *testing.T) {
+			b := newGuest(t, f.url)
+			got := b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, 400, "invalid_parameter")
+			if got.Header.Get("Set-Cookie") != "" || got.Header.Get("Location") != "" {
+				t.Errorf("headers %v", got.Header)
+			}
+		})
+		t.Run("is no other place, whatever the cookie says: "+to[:min(len(to), 40)], func(t *testing.T) {
+			got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in=" + url.QueryEscape(to) + "+"}})
+			if place := got.Header.Get("Location"); !strings.HasPrefix(place, "/keyhook/console/") || strings.Contains(place, "evil") {
+				t.Errorf("it is %q", place)
+			}
+		})
+	}
+	t.Run("is the first page if none is named", func(t *testing.T) {
+		b := newGuest(t, f.url)
+		b.do(t, "GET "+startPath, "").want(t, http.StatusSeeOther, "")
+		if to := b.do(t, "GET "+callbackPath+"?state=x&code=owner", "").Header.Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("it is %q", to)
+		}
+		b.do(t, "GET "+startPath+"?next=/console/", "").want(t, 400, "unknown_parameter")
+	})
+}
+
+func TestRefusedSignIn(t *testing.T) {
+	t.Parallel()
+	f, owner := startLogin(t)
+	// refused expects that the callback sends the browser to the console with a code, and starts no session.
+	refused := func(t *testing.T, b browser, query, code string) {
+		t.Helper()
+		got := b.do(t, "GET "+callbackPath+"?"+query, "").want(t, http.StatusSeeOther, "")
+		want := "/keyhook/console/?error=" + code + "&request_id=" + got.Header.Get("X-Request-Id")
+		if place := got.Header.Get("Location"); place != want || strings.Contains(strings.Join(got.Header.Values("Set-Cookie"), ""), "keyhook_session") || got.body != "" {
+			t.Errorf("to %q, cookies %q, body %q", place, got.Header.Values("Set-Cookie"), got.body)
+		}
+		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+	}
+	begun := func(t *testing.T) browser {
+		b := newGuest(t, f.url)
+		b.do(t, "GET "+startPath, "").want(t, http.StatusSeeOther, "")
+		return b
+	}
+	t.Run("in a browser that has not begun it, so nobody can sign in another person", func(t *testing.T) {
+		refused(t, newGuest(t, f.url), "state=x&code=owner", "sign_in_expired")
+	})
+	t.Run("a second time, because the cookie is gone", func(t *testing.T) {
+		b := begun(t)
+		b.do(t, "GET "+callbackPath+"?state=x&code=nobody", "")
+		refused(t, b, "state=x&code=owner", "sign_in_expired")
+	})
+	t.Run("with two cookies", func(t *testing.T) {
+		got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in=%2F; keyhook_sign_in=%2F"}})
+		if !strings.Contains(got.Header.Get("Location"), "sign_in_expired") {
+			t.Errorf("to %q", got.Header.Get("Location"))
+		}
+	})
+	t.Run("of an unknown user, and of one who is no member", func(t *testing.T) {
+		refused(t, begun(t), "state=x&code=nobody", "unknown_user")
+		refused(t, begun(t), "state=x&code=owner&org="+storagetest.Operator(t, f.store).Home.ID, "not_a_member")
+	})
+	t.Run("of an inactive user, whose sessions end too", func(t *testing.T) {
+		b := newGuest(t, f.url)
+		b.login(t, "/console/", "owner")
+		b.do(t, "GET "+sessionPath, "").want(t, 200, "")
+		f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+		b.do(t, "GET "+sessionPath, "").want(t, 401, "user_inactive")
+		refused(t, begun(t), "state=x&code=owner", "user_inactive")
+		f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
+	})
+	t.Run("while the identity provider is down", func(t *testing.T) {
+		down, _ := startLogin(t, func(o *server.Options) { o.SignIn = &login{down: true} })
+		got := down.do(t, call{"GET " + startPath, "", "", nil}).want(t, http.StatusSeeOther, "")
+		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") || !strings.Contains(got.Header.Get("Set-Cookie"), "Max-Age=0") {
+			t.Errorf("headers %v", got.Header)
+		}
+		if !strings.Contains(down.log.String(), "no route to it") {
+			t.Error("the log has no cause")
+		}
+	})
+	t.Run("by a defect is an error of the server", func(t *testing.T) {
+		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").want(t, 500, "internal_error")
+	})
+	t.Run("after too many failures of the address", func(t *testing.T) {
+		from := func(code string) string {
+			r := httptest.NewRequest(http.MethodGet, callbackPath+"?state=x&code="+code, nil)
+			r.RemoteAddr = "198.51.100.9:1"
+			r.Header.Set("Cookie", "keyhook_sign_in=%2Fconsole%2F")
+			w := httptest.NewRecorder()
+			f.server.Handler().ServeHTTP(w, r)
+			return w.Header().Get("Location")
+		}
+		for range 20 {
+			from("nobody")
+		}
+		if to := from("owner"); !strings.Contains(to, "too_many_failures") {
+			t.Errorf("to %q", to)
+		}
+	})
+	if log := f.log.String(); !strings.Contains(log, `"code":"sign_in_expired","cause":"no cookie"`) || strings.Contains(log, "state=x") {
+		t.Error("the log has no cause, or a query")
+	}
+}
+
+func TestASessionOfSeveralOrganizations(t *testing.T) {
+	t.Parallel()
+	f, owner := startLogin(t)
+	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
+	f.do(t, call{"PUT /api/v1/organizations/" + second.Home.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"member"}`, nil}).want(t, 200, "")
+	b := newGuest(t, f.url)
+	b.login(t, "/console/", "owner")
+
+	t.Run("lists them", func(t *testing.T) {
+		got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
+		if !strings.Contains(got.body, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"},{"id":"`+second.Home.ID+`","name":"second"}]`) {
+			t.Errorf("it is %s", got.body)
+		}
+	})
+	t.Run("acts in the one that the header names, with the role there", func(t *testing.T) {
+		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", second.Home.ID).want(t, 200, "")
+		if !strings.Contains(got.body, `"organization":{"id":"`+second.Home.ID) {
+			t.Errorf("it is %s", got.body)
+		}
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`, "X-Organization-Id", second.Home.ID).want(t, 403, "permission_denied")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
+	})
+	t.Run("does not act in those of others", func(t *testing.T) {
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
+	})
+	t.Run("ends there when the membership ends, and as a whole with that of its own organization", func(t *testing.T) {
+		remove := func(o access.Organization) {
+			f.do(t, call{"DELETE /api/v1/organizations/" + o.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
+		}
+		remove(second.Home)
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", second.Home.ID).want(t, 404, "not_found")
+		b.do(t, "GET /api/v1/whoami/", "").want(t, 200, "")
+		remove(owner.Home)
+		b.do(t, "GET /api/v1/whoami/", "").want(t, 401, "user_inactive")
+	})
+}
+
+func TestASessionInTheOrganizationThatTheIssuerNamed(t *testing.T) {
+	t.Parallel()
+	f, owner := startLogin(t)
+	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
+	f.do(t, call{"PUT /api/v1/organizations/" + second.Home.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"member"}`, nil}).want(t, 200, "")
+	b := newGuest(t, f.url)
+	b.login(t, "/console/", "owner&org="+second.Home.ID)
+	got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
+	if !strings.Contains(got.body, `"organization":{"id":"`+second.Home.ID) || !strings.Contains(got.body, `"organizations":[]`) {
+		t.Errorf("the session is %s", got.body)
+	}
+	b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", owner.Home.ID).want(t, 404, "not_found")
+}
