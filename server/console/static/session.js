@@ -108,6 +108,12 @@ export async function signIn(token) {
   await enter(await api.post('/session/', { token }, { signIn: false, organization: '' }));
 }
 
+// resume goes on if somebody has signed in again in another tab.
+export async function resume() {
+  const home = await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
+  if (home && session.get().ended) await enter(home);
+}
+
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
   const before = session.get().home;
@@ -117,7 +123,7 @@ async function enter(home, refusedLink = null) {
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];
-  for (const resume of waiting) resume();
+  for (const goOn of waiting) goOn();
 }
 
 export async function signOut() {
