@@ -124,13 +124,15 @@ async function enter(home, refusedLink = null) {
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];
-  for (const resume of waiting) resume();
+  for (const goOn of waiting) goOn();
 }
 
 export async function signOut() {
   await api.delete('/session/', { signIn: false, organization: '' }).catch((refused) => {
     if (refused.status !== 401 && refused.status !== 404) throw refused;
   });
+  const back = session.get().portal?.return_url;
+  if (back) return location.assign(back); // there is no other way to sign in for a customer
   wanted = null;
   actIn('');
   session.set({ status: 'out', me: null, home: null, portal: null, ended: false, error: null });

@@ -9,7 +9,7 @@ import (
 // states: full, empty, error, long text.
 func pages(w *world) []pageRow {
 	const list = "/console/subscriptions/"
-	return []pageRow{
+	return append(overviewPages(w), []pageRow{
 		{"subscriptions-none", list + "?status=failing", w.other.token, "No subscription is failing"},
 		{"subscription-new", list + "new/", w.acme.token, "More options"},
 		{"subscription-healthy", list + w.acme.healthy + "/", w.acme.token, "12 succeeded"},
@@ -58,7 +58,7 @@ func pages(w *world) []pageRow {
 		{"key", "/console/keys/" + w.acme.key + "/", w.acme.token, "Created by Owner of Acme"},
 		{"key-long", "/console/keys/" + w.hostile.key + "/", w.hostile.token, nasty},
 		{"subscriptions-long", "/console/subscriptions/", w.hostile.token, nasty},
-	}
+	}...)
 }
 
 // pageRow is a page in one state.
