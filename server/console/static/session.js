@@ -39,7 +39,8 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  const refused = takeRefusal() ?? await takeLink();
+  const refusal = takeRefusal();
+  const refused = await takeLink() ?? refusal;
   addEventListener('hashchange', async () => { // a link was pasted into this tab
     if (linkOf(location)) load(await takeLink());
   });
@@ -66,7 +67,7 @@ async function takeLink() {
 function takeRefusal() {
   const query = new URLSearchParams(location.search);
   const code = query.get('error');
-  if (!code) return null;
+  if (!code || place.get().path !== '/') return null;
   const error = new ApiError({ code, detail: refusals[code] ?? 'The sign-in did not work. Try again.', request_id: query.get('request_id') ?? '' });
   history.replaceState(history.state, '', location.pathname + location.hash);
   return error;

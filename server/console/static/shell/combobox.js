@@ -60,7 +60,7 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
   const showing = active && state.for !== null;
   return html`<div class="combobox">
     ${before}
-    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" aria-label=${label} placeholder=${placeholder} value=${text}
+    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" autofocus=${autofocus} aria-label=${label} placeholder=${placeholder} value=${text}
       aria-expanded=${showing} aria-controls=${list} aria-autocomplete="list" autocomplete="off" spellcheck="false" dir="auto"
       aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
