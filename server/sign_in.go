@@ -125,6 +125,12 @@ func (h signIns) explain(x *exchange, err error) error {
 // maxPage is the most bytes of the path to which a sign-in leads. The cookie has to hold it.
 const maxPage = 2000
 
+// callbackPath is the path to which the identity provider sends a browser back.
+const callbackPath = console.Path + "oidc/callback/"
+
+// CallbackURL returns the URL to which the identity provider sends a browser back. base is where browsers reach the server.
+func CallbackURL(base string) string { return strings.TrimSuffix(base, "/") + callbackPath }
+
 // isConsolePage reports whether a text is the path of a page of the console, with or without a query. A browser must not be sent to any
 // other place: it would trust that place, because the link to it begins with our address.
 func isConsolePage(text string) bool {

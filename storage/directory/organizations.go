@@ -145,16 +145,16 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if changed, err = organization(t, row); err != nil {
 		return changed, err
 	}
-	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(c))
+	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(before, c))
 }
 
-func changesOfOrganization(c access.OrganizationChange) map[string]any {
+func changesOfOrganization(before access.Organization, c access.OrganizationChange) map[string]any {
 	details := map[string]any{}
 	if c.Name != nil {
 		details["name"] = *c.Name
 	}
 	if c.Plan != nil {
-		details["plan"] = *c.Plan
+		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}
 	if c.ExternalID != nil {
 		details["external_id"] = *c.ExternalID

@@ -34,7 +34,7 @@ func TestOrganizations(t *testing.T) {
 		target := "organization " + made.ID
 		lines := []told{
 			{"organization_updated", target, map[string]any{"name": "Acme Inc.", "external_id": ""}},
-			{"organization_updated", target, map[string]any{"plan": "growth"}},
+			{"organization_updated", target, map[string]any{"plan": "growth", "previous_plan": "free"}},
 			{"organization_created", target, map[string]any{"name": "Acme", "plan": "free", "external_id": "acme-1"}},
 		}
 		if d := cmp.Diff(lines, x.log(t, made.RowID)); d != "" {

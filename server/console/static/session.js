@@ -39,7 +39,8 @@ export async function startSession() {
     session.set({ ended: true });
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
-  const refused = takeRefusal() ?? await takeLink();
+  const refusal = takeRefusal();
+  const refused = await takeLink() ?? refusal;
   addEventListener('hashchange', async () => { // a link was pasted into this tab
     if (linkOf(location)) load(await takeLink());
   });
@@ -66,7 +67,7 @@ async function takeLink() {
 function takeRefusal() {
   const query = new URLSearchParams(location.search);
   const code = query.get('error');
-  if (!code) return null;
+  if (!code || place.get().path !== '/') return null;
   const error = new ApiError({ code, detail: refusals[code] ?? 'The sign-in did not work. Try again.', request_id: query.get('request_id') ?? '' });
   history.replaceState(history.state, '', location.pathname + location.hash);
   return error;
@@ -108,6 +109,12 @@ export async function signIn(token) {
   await enter(await api.post('/session/', { token }, { signIn: false, organization: '' }));
 }
 
+// resume goes on if somebody has signed in again in another tab.
+export async function resume() {
+  const home = await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
+  if (home && session.get().ended) await enter(home);
+}
+
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
   const before = session.get().home;
@@ -117,13 +124,15 @@ async function enter(home, refusedLink = null) {
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];
-  for (const resume of waiting) resume();
+  for (const goOn of waiting) goOn();
 }
 
 export async function signOut() {
   await api.delete('/session/', { signIn: false, organization: '' }).catch((refused) => {
     if (refused.status !== 401 && refused.status !== 404) throw refused;
   });
+  const back = session.get().portal?.return_url;
+  if (back) return location.assign(back); // there is no other way to sign in for a customer
   wanted = null;
   actIn('');
   session.set({ status: 'out', me: null, home: null, portal: null, ended: false, error: null });

@@ -9,7 +9,7 @@ import (
 // states: full, empty, error, long text.
 func pages(w *world) []pageRow {
 	const list = "/console/subscriptions/"
-	return []pageRow{
+	return append(overviewPages(w), []pageRow{
 		{"subscriptions-none", list + "?status=failing", w.other.token, "No subscription is failing"},
 		{"subscription-new", list + "new/", w.acme.token, "More options"},
 		{"subscription-healthy", list + w.acme.healthy + "/", w.acme.token, "12 succeeded"},
@@ -19,6 +19,19 @@ func pages(w *world) []pageRow {
 		{"subscription-settings-hostile", list + w.hostile.failing + "/?tab=settings", w.hostile.token, "Request headers"},
 		{"attempt", list + w.acme.failing + "/?attempt=" + w.attempt(w.acme, w.acme.failing), w.acme.token, "Down for maintenance"},
 		{"attempt-hostile", list + w.hostile.failing + "/?attempt=" + w.attempt(w.hostile, w.hostile.failing), w.hostile.token, "<script>alert"},
+		{"organizations", "/console/organizations/", operatorToken, nasty},
+		{"organizations-none", "/console/organizations/?search=nobody", operatorToken, "No organization begins with"},
+		{"organization", "/console/organizations/" + w.acme.id + "/", operatorToken, "1 failing"},
+		{"organization-long", "/console/organizations/" + w.hostile.id + "/", operatorToken, nasty},
+		{"users", "/console/users/", operatorToken, "Owner of Acme"},
+		{"user", "/console/users/" + w.acme.owner + "/", operatorToken, "Acme"},
+		{"plans", "/console/plans/", operatorToken, "business"},
+		{"plan", "/console/plans/growth/", operatorToken, "Stored data a day, in GB"},
+		{"roles", "/console/roles/", operatorToken, "Everything in one organization"},
+		{"role", "/console/roles/owner/", operatorToken, "webhooks:write"},
+		{"permissions", "/console/permissions/", operatorToken, "Publish events"},
+		{"permission", "/console/permissions/events%3Awrite/", operatorToken, "Roles that have it"},
+		{"system", "/console/system/", operatorToken, "Largest queues"},
 		{"events", "/console/events/", w.acme.token, "1 failed"},
 		{"events-empty", "/console/events/", w.empty.token, "Waiting for the first event…"},
 		{"events-none", "/console/events/?type=nothing", w.acme.token, "No event matches the filters"},
@@ -41,12 +54,11 @@ func pages(w *world) []pageRow {
 		{"subscriptions-empty", "/console/subscriptions/", w.empty.token, "No subscription yet"},
 		{"keys", "/console/keys/", w.acme.token, "Back end"},
 		{"keys-empty", "/console/keys/", w.empty.token, "No active API key"},
-		{"keys-error", "/console/keys/?status=revoked&prefix=svc_zzzzzz", w.acme.token, "No key of this organization has this prefix"},
 		{"keys-long", "/console/keys/", w.hostile.token, nasty},
 		{"key", "/console/keys/" + w.acme.key + "/", w.acme.token, "Created by Owner of Acme"},
 		{"key-long", "/console/keys/" + w.hostile.key + "/", w.hostile.token, nasty},
 		{"subscriptions-long", "/console/subscriptions/", w.hostile.token, nasty},
-	}
+	}...)
 }
 
 // pageRow is a page in one state.

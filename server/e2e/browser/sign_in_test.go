@@ -20,7 +20,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("the link signs in once", func(t *testing.T) {
 		p := open(t, s.base)
 		p.visit(link)
-		p.expectElement("heading", "Subscriptions")
+		p.expectElement("heading", "Overview")
 		if strings.Contains(p.path(), "link=") {
 			t.Errorf("the link stays in the history: %s", p.path())
 		}

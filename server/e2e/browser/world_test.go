@@ -22,6 +22,7 @@ type world struct {
 type customer struct {
 	client
 	name, id, token string
+	owner           string // the id of a user
 
 	healthy, failing, disabled, paused string // ids of subscriptions; empty without such a subscription
 	event, key                         string // ids of an event that has arrived, and of an active key
@@ -55,6 +56,7 @@ func (s *server) customer(t *testing.T, name string) *customer {
 		email = "hostile"
 	}
 	user := s.create(t, "/api/v1/users/", object{"name": "Owner of " + name[:min(len(name), 20)], "email": email + "@example.com"})
+	c.owner = user
 	s.must(t, "PUT", "/api/v1/organizations/"+c.id+"/members/"+user+"/", object{"role": "owner"}, nil)
 	var token struct{ Token string }
 	s.must(t, "POST", "/api/v1/users/"+user+"/access-tokens/", object{"organization_id": c.id}, &token)

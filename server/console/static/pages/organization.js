@@ -12,10 +12,9 @@ import { Time, number, count } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
-import { can, canSwitch, session } from '../session.js';
+import { can, actsEverywhere, session } from '../session.js';
 import { paths } from '../paths.js';
 import { Changes, limits } from './plans.js';
-import { nameOf } from './organizations.js';
 import { Members } from './members.js';
 import { PortalLink } from './portal_link.js';
 
@@ -27,14 +26,14 @@ export function Organization({ id }) {
   const DialogNow = dialogs[open];
   const crumbs = [['Organizations', href(paths.organizations)]];
   if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
-  const name = nameOf(organization);
+  const name = organization.name;
   const writes = can('platform:write'), isOpen = !organization.closed_at;
   return html`<${Page} title=${name} crumbs=${crumbs} actions=${html`
-      ${canSwitch() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
+      ${actsEverywhere() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
       ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Portal link<//>`}
-      ${writes && html`<${Menu} items=${[
-        isOpen && { text: 'Change name or external id', onClick: () => setOpen('edit') },
-        isOpen && { text: 'Close organization', danger: true, onClick: () => setOpen('close') },
+      ${writes && isOpen && html`<${Menu} items=${[
+        { text: 'Change name or external id', onClick: () => setOpen('edit') },
+        { text: 'Close organization', danger: true, onClick: () => setOpen('close') },
         { text: 'Delete if empty', danger: true, onClick: () => setOpen('remove') },
       ]} />`}`}>
     <${Facts} across items=${[['Id', html`<${Id} value=${organization.id} />`], ['External id', organization.external_id && html`<${Id} value=${organization.external_id} />`],
@@ -146,7 +145,7 @@ function Closed({ organization }) {
     return closure;
   }, [organization.id], done ? 0 : 2000);
   return html`<${Bar} tone=${data?.complete ? 'success' : 'info'} title="This organization is closed">
-    <p>${data?.complete ? 'All of its data is removed. The organization itself can be deleted.' : 'Its credentials are refused, and its data is being removed.'}</p><//>`;
+    <p>${data?.complete ? 'All of its data is removed. Its id stays, for the audit log.' : 'Its credentials are refused, and its data is being removed.'}</p><//>`;
 }
 
 function Remove({ organization, name, onClose }) {

@@ -12,7 +12,7 @@ import { Empty } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, useQuery } from '../router.js';
-import { can, canSwitch } from '../session.js';
+import { can, actsEverywhere } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 
@@ -22,10 +22,11 @@ export function Organizations() {
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines strong"><span class="cut" title=${o.name}><bdi>${nameOf(o)}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines strong"><span class="cut" title=${o.name}><bdi>${o.name}</bdi></span>
+      ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    canSwitch() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
+    actsEverywhere() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
       aria-label=${`Act in ${o.name}`}>Act in</a>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>
@@ -38,9 +39,6 @@ export function Organizations() {
     ${open && html`<${NewOrganization} onClose=${() => setOpen(false)} />`}
   <//>`;
 }
-
-// nameOf is the name, or what is left of a closed organization.
-export const nameOf = (o) => o.name || 'Without a name';
 
 // useOptions loads the names of all plans or roles for a field.
 export function useOptions(path) {

@@ -20,9 +20,9 @@ const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], [
 export function Overview() {
   const { me } = useSession();
   const [query] = useQuery();
-  const all = isOperator() && (query.of ?? (place.get().org ? 'one' : 'all')) === 'all';
+  const all = isOperator() && (query.in ?? (place.get().org ? 'one' : 'all')) === 'all';
   const { data: state, error, reload } = usePoll((signal) => readState(all, signal), [all], 5000);
-  const scope = isOperator() && html`<${Segments} name="of" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
+  const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
   return html`<${Page} title="Overview" actions=${scope}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}

@@ -67,19 +67,21 @@ export function Plan({ name }) {
 }
 
 function EditPlan({ plan, reload }) {
-  const [asked, setAsked] = useState(null); // { to, answer }: the plan after the change, while the dialog is open
-  const form = useForm(fieldsOf(plan), async (values) => {
-    const to = planOf(values);
-    const agreed = await new Promise((answer) => setAsked({ to, answer }));
-    setAsked(null);
-    if (!agreed) return;
+  const [asked, setAsked] = useState(null); // the plan after the change, while the dialog is open
+  const save = async (to) => {
     await api.patch(`/plans/${encodeURIComponent(plan.name)}/`, Object.fromEntries(Object.entries(to).filter(([field, value]) => value !== plan[field])));
     await reload();
+  };
+  const form = useForm(fieldsOf(plan), async (values) => {
+    const to = planOf(values);
+    const isSound = Object.values(to).every((value) => typeof value !== 'string' && !(value < 0));
+    if (isSound) setAsked(to);
+    else await save(to); // the API says at which field
   });
   const same = limits.every(([field]) => planOf(form.values)[field] === plan[field]);
   return html`<${Form} form=${form} submit="Change plan" disabled=${same}><${LimitFields} form=${form} /><//>
-    ${asked && html`<${Confirm} title=${`Change the plan ${plan.name}?`} action="Change plan" onConfirm=${() => asked.answer(true)} onClose=${() => asked.answer(false)}>
-      <${Changes} from=${plan} to=${asked.to} />
+    ${asked && html`<${Confirm} title=${`Change the plan ${plan.name}?`} action="Change plan" onConfirm=${() => save(asked)} onClose=${() => setAsked(null)}>
+      <${Changes} from=${plan} to=${asked} />
       <p>All organizations on the plan have these limits from their next request and their next attempt on.</p><//>`}`;
 }
 

@@ -10,7 +10,7 @@ import { Bar } from '../ui/state.js';
 import { Time, count, number } from '../ui/time.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
-import { can, canSwitch } from '../session.js';
+import { can, actsEverywhere } from '../session.js';
 import { paths } from '../paths.js';
 
 const waiting = (queue) => count(queue.pending_deliveries, 'waiting delivery', 'waiting deliveries');
@@ -41,7 +41,7 @@ export function Queue({ queue, reload }) {
     <p>${waiting(queue)} of ${count(queue.pending_subscriptions, 'subscription')}, of all organizations.
       ${queue.pending.length > largest.length && html`${' '}These have the most:`}</p>
     ${largest.length > 0 && html`<${Table} label="Largest queues" list=${{ rows: largest }} columns=${columns} rowKey=${(q) => q.subscription_id}
-      href=${canSwitch() ? (q) => href(paths.subscription(q.subscription_id), { org: q.organization_id }) : undefined} />`}
+      href=${actsEverywhere() ? (q) => href(paths.subscription(q.subscription_id), { org: q.organization_id }) : undefined} />`}
     ${open === 'hold' && html`<${Hold} queue=${queue} act=${act} onClose=${close} />`}
     ${open === 'release' && html`<${Confirm} title="Release the queue?" action=${queue.pending_deliveries ? `Send ${waiting(queue)}` : 'Release queue'} onClose=${close}
       onConfirm=${() => act('release', undefined, (after) => `Released ${count(after.released, 'delivery', 'deliveries')}.`)}>

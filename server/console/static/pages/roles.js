@@ -21,7 +21,7 @@ export function Roles() {
   const columns = [
     { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines strong"><span class="cut"><bdi>${r.name}</bdi></span></span>` },
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
-    { head: 'Made by', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'You'}</span>` },
+    { head: 'Kind', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'Yours'}</span>` },
   ];
   return html`<${Page} title="Roles" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New role<//>`}>
     <${Table} label="Roles" list=${list} columns=${columns} rowKey=${(r) => r.name} href=${(r) => href(paths.role(r.name))}

@@ -42,7 +42,7 @@ function Checks({ ready, held, reload }) {
     await reload();
   };
   return html`<${Section} title=${ready.status === 'ready' ? 'Ready' : 'Not ready'}>
-    <ul class="row checks">${all.map(([name, check]) => html`<li key=${name}><${Badge}
+    <ul class="row badges">${all.map(([name, check]) => html`<li key=${name}><${Badge}
       status=${check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${names[name] ?? name} /></li>`)}</ul>
     ${all.filter(([name, check]) => (check.problem || check.warning) && !(held && name === 'deliveries')).map(([name, check]) => html`<${Bar} key=${name} tone=${check.problem ? 'danger' : 'warning'} title=${names[name] ?? name}>
       <p><${WithTimes} text=${check.problem || check.warning} /></p>
@@ -97,7 +97,7 @@ const Made = ({ backup }) => html`
   ]} />
   <p class="quiet">The encryption key is not in the backup. Keep both, in different places.</p>`;
 
-const Interfaces = () => html`<${Section} title="Documents and interfaces"><ul class="row links">
+const Interfaces = () => html`<${Section} title="Documents and interfaces"><ul class="row">
   <li><a class="button" href=${settings.base + '/openapi.yaml'} download="keyhook-openapi.yaml">Download OpenAPI file</a></li>
   <li><a class="button" href=${settings.base + '/openapi.json'} download="keyhook-openapi.json">As JSON</a></li>
   <li><a class="button" href=${settings.base + '/docs/'} target="_blank" rel="noreferrer">Documents</a></li>

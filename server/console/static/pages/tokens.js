@@ -13,7 +13,6 @@ import { useList } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { useQuery } from '../router.js';
 import { can } from '../session.js';
-import { nameOf } from './organizations.js';
 
 const lives = [['7', '7 days'], ['30', '30 days'], ['90', '90 days'], ['365', '1 year'], ['', 'No end']];
 
@@ -25,7 +24,7 @@ export function Tokens({ user, memberships = [] }) {
   const [open, setOpen] = useState(null); // 'new', or a token to revoke
   const [made, setMade] = useState(null);
   const writes = can('platform:write') && !user.erased_at;
-  const names = new Map(memberships.map(({ organization }) => [organization.id, nameOf(organization)]));
+  const names = new Map(memberships.map(({ organization }) => [organization.id, organization.name]));
   const columns = [
     { head: 'Token', main: true, cell: (t) => html`<span class="two-lines"><span class="cut strong"><bdi>${t.name || 'Without a name'}</bdi></span>
       <span class="cut small quiet"><code>${t.token_prefix}</code> in <bdi>${names.get(t.organization_id) ?? t.organization_id}</bdi></span></span>` },
@@ -62,7 +61,7 @@ function NewToken({ path, memberships, created, onClose }) {
     await created(await api.post(path, { organization_id: organization, ...(name.trim() && { name: name.trim() }), ...(end && { expires_at: end }) }));
   });
   return html`<${Dialog} title="New access token" onClose=${onClose}><${Form} form=${form} submit="Create access token">
-    <${SelectField} form=${form} name="organization_id" label="Organization" options=${memberships.map(({ organization, role }) => [organization.id, `${nameOf(organization)} (${role})`])}
+    <${SelectField} form=${form} name="organization_id" label="Organization" options=${memberships.map(({ organization, role }) => [organization.id, `${organization.name} (${role})`])}
       hint="The token can do what the user’s role there allows." />
     <${TextField} form=${form} name="name" label="Name" optional placeholder="Laptop" autofocus />
     <${SelectField} form=${form} name="expires_at" label="Ends after" options=${lives} />

@@ -3,6 +3,7 @@ import { html, useState } from '../ui/html.js';
 import { Page, Facts, Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Id } from '../ui/copy.js';
+import { Button } from '../ui/button.js';
 import { Menu } from '../ui/menu.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/form.js';
@@ -14,10 +15,10 @@ import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
 import { UserStatus } from './users.js';
+import { AddToOrganization } from './membership.js';
 import { Tokens } from './tokens.js';
-import { nameOf } from './organizations.js';
 
-const dialogs = { edit: Edit, active: Active, erase: Erase, remove: Remove };
+const dialogs = { add: AddToOrganization, edit: Edit, active: Active, erase: Erase, remove: Remove };
 
 export function User({ id }) {
   const { data: user, error, reload } = useLoad((signal) => api.get(`/users/${encodeURIComponent(id)}/`, { signal }), [id]);
@@ -28,8 +29,9 @@ export function User({ id }) {
   const name = user.name || user.email || 'Without a name';
   const DialogNow = dialogs[open];
   const isPerson = user.kind === 'person' && !user.erased_at;
+  const add = can('platform:write') && isPerson && html`<${Button} icon="plus" onClick=${() => setOpen('add')}>Add to organization<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${nameOf(m.organization)}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${m.organization.name}</bdi></span></span>` },
     { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
     { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
   ];
@@ -43,11 +45,11 @@ export function User({ id }) {
     <${Facts} across items=${[['Id', html`<${Id} value=${user.id} />`], ['E-mail address', user.email], ['External id', user.external_id && html`<${Id} value=${user.external_id} />`],
       ['Kind', user.kind === 'service' ? 'Service account: no person signs in as it' : null], ['Erased', user.erased_at && html`<${Time} value=${user.erased_at} />`]]} />
     ${user.erased_at && html`<${Erased} user=${user} />`}
-    <${Section} title="Memberships">
+    <${Section} title="Memberships" actions=${add}>
       <${Table} label="Memberships" list=${memberships} columns=${columns} rowKey=${(m) => m.organization.id} href=${(m) => href(paths.organization(m.organization.id))} skeleton=${2}
-        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member. Open the organization, and add the member there.' : ''} />`} /><//>
+        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member.' : ''} />`} /><//>
     ${user.kind === 'person' && html`<${Tokens} user=${user} memberships=${memberships.rows} />`}
-    ${open && html`<${DialogNow} user=${user} name=${name} reload=${reload} onClose=${() => setOpen(null)} />`}
+    ${open && html`<${DialogNow} user=${user} name=${name} reload=${reload} done=${memberships.reload} onClose=${() => setOpen(null)} />`}
   <//>`;
 }
 

@@ -60,13 +60,13 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
   const showing = active && state.for !== null;
   return html`<div class="combobox">
     ${before}
-    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" aria-label=${label} placeholder=${placeholder} value=${text}
+    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" autofocus=${autofocus} aria-label=${label} placeholder=${placeholder} value=${text}
       aria-expanded=${showing} aria-controls=${list} aria-autocomplete="list" autocomplete="off" spellcheck="false" dir="auto"
       aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
     <div class="combobox-list" hidden=${!showing} onMouseDown=${(e) => e.preventDefault()}>
-      <div role="listbox" id=${list} aria-label=${label}>
-        ${groupsOf(state.results, group).map(([name, results]) => html`<div key=${name} role="group" aria-label=${name || label}>
+      <div role="listbox" id=${list} aria-label="Results">
+        ${groupsOf(state.results, group).map(([name, results]) => html`<div key=${name} role="group" aria-label=${name || "Results"}>
           ${name && html`<div class="option-group" aria-hidden="true">${name}</div>`}
           ${results.map(([result, i]) => html`<div key=${result.key} id=${`${list}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
             onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}

@@ -27,11 +27,18 @@ export function SignIn() {
 
 // SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
 export function SignInAgain() {
-  const { home } = useSession();
+  const { home, portal } = useSession();
   useEffect(() => {
     addEventListener('focus', resume); // back from the other tab
     return () => removeEventListener('focus', resume);
   }, []);
+  if (portal) {
+    return html`<${Dialog} title="Your session has ended" fixed>
+      <p>Open this page again from the application that brought you here.</p>
+      <div class="row">${portal.return_url && html`<${LinkButton} kind="primary" href=${portal.return_url}>Back to ${new URL(portal.return_url).host}<//>`}
+        <button type="button" class="plain link" onClick=${signOut}>Leave this page</button></div>
+    <//>`;
+  }
   return html`<${Dialog} title="Your session has ended" fixed>
     <p>Sign in as <strong><bdi>${home.user.name}</bdi></strong> to go on where you are. What you typed is still there.</p>
     <${Ways} again />

@@ -24,7 +24,7 @@ const mends = {
 // ErrorBar says what happened and what to do, and has the request id for a question to the operator. retry is optional.
 export function ErrorBar({ error, title, retry }) {
   if (!error) return null;
-  const fields = Object.entries(error.fields ?? {});
+  const fields = Object.entries(error.fields ?? {}).filter(([, text]) => text !== error.message);
   return html`<${Bar} tone="danger" title=${title}>
     <p><bdi>${error.message}</bdi> ${mends[error.code] ?? ''}</p>
     ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${text}</bdi></li>`)}</ul>`}

@@ -71,7 +71,7 @@ export function hrefOf({ type, id }) {
 }
 
 // nameOf is what people call the target: its name, the host of its URL, or else its id.
-export const nameOf = ({ target, details }) => details?.name ?? details?.url_host ?? target.id;
+export const nameOf = ({ target, details }) => details?.name || details?.url_host || target.id;
 
 const nameless = ['session', 'queue', 'clock'];
 

@@ -39,7 +39,7 @@ export function Mend({ reason, event, onDone }) {
   const [text, needs, Open] = mends[action] ?? [];
   if (!Open) return null;
   if (!can(needs)) {
-    return html`<span class="quiet small">${action === 'release_queue' ? 'An operator can release it.' : html`Needs the permission <code>${needs}</code>`}</span>`;
+    return html`<span class="quiet small">${action === 'release_queue' ? 'An operator can release it.' : html`${text.replace('…', '')}: needs the permission <code>${needs}</code>`}</span>`;
   }
   return html`<button type="button" class="button" onClick=${() => setOpen(true)}>${text}</button>
     ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;

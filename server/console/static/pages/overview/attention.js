@@ -22,7 +22,7 @@ export function Attention({ state, all, reload }) {
   }
   return html`<${Section} title="Needs attention">
     ${bars}
-    <ul class="problems" data-rows>${problems.slice(0, shown).map((s) => html`<${Problem} key=${s.id} subscription=${s} all=${all} recover=${() => setRecovering(s)} />`)}</ul>
+    <ul class="problems" aria-label="Problems" data-rows>${problems.slice(0, shown).map((s) => html`<${Problem} key=${s.id} subscription=${s} all=${all} recover=${() => setRecovering(s)} />`)}</ul>
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && problems.length > 0
       && html`<p class="quiet small">${count(state.count - problems.length, 'more subscription')} ${state.count - problems.length === 1 ? 'has' : 'have'} failed.</p>`}

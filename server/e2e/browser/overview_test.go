@@ -1,0 +1,228 @@
+package browser
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// overviewPages are the states of the overview, and of the search, for TestPages.
+func overviewPages(w *world) []pageRow {
+	return []pageRow{
+		{"overview", "/console/", w.acme.token, "Needs attention"},
+		{"overview-empty", "/console/", w.empty.token, "Three steps to the first delivery"},
+		{"overview-healthy", "/console/?range=7d", w.other.token, "The subscription is healthy. Nothing needs attention."},
+		{"overview-hostile", "/console/?range=1h", w.hostile.token, "<script>alert"},
+		{"overview-everywhere", "/console/", operatorToken, "All organizations"},
+		{"missing", "/console/nothing/", w.acme.token, "There is no such page"},
+	}
+}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Run("a customer recovers a subscription", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.acme.token)
+		p.visit("/console/")
+		p.expectElement("heading", "Overview")
+		p.in("navigation", "Pages").expect("2 need attention") // the paused subscription is no fault
+		p.in("table", "What waits, and why").expect("Paused by a person 4 1")
+		p.expect("12 succeeded")
+		p.click("link", "7 d")
+		p.expectPath("/console/?range=7d")
+		p.in("list", "Problems").expect("/disabled")
+		p.gone("/paused")
+
+		w.receiver.answer("disabled", http.StatusNoContent, "")
+		before := len(w.receiver.arrived("disabled"))
+		p.in("listitem", "/disabled").click("button", "Recover…")
+		p.doubleClick("button", "Recover 4 events")
+		p.goneElement("dialog", "Recover after an outage")
+		p.in("list", "Problems").gone("/disabled")
+		w.receiver.await(t, "disabled", before+4)
+		w.acme.await(t, w.acme.disabled, "status", "healthy")
+		w.acme.await(t, w.acme.disabled, "pending_deliveries", "0")
+		if got := len(w.receiver.arrived("disabled")); got != before+4 {
+			t.Errorf("%d requests have arrived after the recovery, not 4", got-before)
+		}
+	})
+	t.Run("an operator sees who is in trouble, and recovers there", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		p.visit("/console/")
+		p.in("list", "Problems").expect("Acme")
+		p.in("list", "Problems").expect("<script>alert")
+		w.receiver.answer("failing", http.StatusNoContent, "")
+		p.in("listitem", "/failing").click("button", "Recover…")
+		p.click("button", "Recover 1 event")
+		p.in("list", "Problems").gone("/failing")
+		w.acme.await(t, w.acme.failing, "status", "healthy")
+
+		w.must(t, "POST", "/api/v1/queue/hold/", object{"reason": "a receiver leaks"}, nil)
+		p.expect("The queue is held: nothing is sent")
+		p.expect("a receiver leaks")
+		w.must(t, "POST", "/api/v1/queue/release/", nil, nil)
+		p.gone("The queue is held")
+
+		p.click("link", "Default")
+		p.expectPath("/console/?in=one")
+		p.expect("Three steps to the first delivery")
+		p.visit("/console/?org=" + w.acme.id)
+		p.expect("Nothing needs attention.")
+		p.click("link", "All organizations")
+		p.expect("Needs attention")
+	})
+	t.Run("the three steps are marked when they are done", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.empty.token)
+		p.visit("/console/")
+		p.expect("Step 1")
+		p.expectElement("link", "New subscription")
+		w.empty.subscribe(t, object{"url": w.receiver.url("empty"), "event_types": []string{"order.*"}})
+		p.goneElement("link", "New subscription")
+		p.gone("Step 1")
+		w.empty.create(t, "/api/v1/api-keys/", object{"name": "First", "scope": "events:write"})
+		w.empty.publish(t, "order.paid", object{})
+		p.expect("All three steps are done")
+		p.expect("1 succeeded")
+	})
+	t.Run("the chart is read with the keyboard", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.other.token)
+		p.visit("/console/?range=1h")
+		p.expect("In total")
+		evaluate[any](p, `document.querySelector(".chart-box").focus()`)
+		p.press("End")
+		p.gone("In total")
+		p.press("Home")
+		p.expect("0 succeeded 0 failed")
+		evaluate[any](p, `document.activeElement.blur()`)
+		p.expect("In total")
+	})
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Run("an operator reaches anything", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		p.visit("/console/")
+		p.press("/")
+		p.fill("Search", ` "id": "`+strings.ToUpper(w.acme.event)+`", `)
+		p.expectElement("option", "order.shipped")
+		p.press("Enter")
+		p.expectPath("/console/events/" + w.acme.event + "/?org=" + w.acme.id)
+		p.expectElement("heading", "order.shipped")
+
+		p.press("/")
+		p.fill("Search", "“ACME”")
+		p.in("listbox", "Results").expectElement("group", "Organizations")
+		p.press("Enter")
+		p.expectPath("/console/organizations/" + w.acme.id + "/?org=" + w.acme.id)
+
+		p.press("/")
+		p.fill("Search", "127.0.0.1")
+		p.press("ArrowDown")
+		p.press("ArrowUp")
+		p.look("search")
+		p.press("Escape")
+		p.goneElement("option", "")
+		p.press("/")
+		p.fill("Search", "nothing like it")
+		p.expect("Nothing is found for nothing like it.")
+		p.look("search-nothing")
+	})
+	t.Run("Enter before the results come opens the first of them", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.acme.token)
+		p.visit("/console/events/")
+		p.press("/")
+		p.atOnce().fill("Search", w.acme.healthy)
+		p.press("Enter")
+		p.expectPath(console(w.acme.healthy))
+	})
+	t.Run("a customer finds nothing of others, and no page of operators", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.acme.token)
+		p.visit("/console/")
+		for _, text := range []string{w.other.event, w.other.name, "growth"} {
+			p.fill("Search", text)
+			p.expect("Only this organization is searched.")
+		}
+		p.fill("Search", "Acme")
+		p.press("Enter")
+		p.expectPath("/console/")
+	})
+}
+
+func TestSessionsInTheConsole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "KEYHOOK_CONSOLE_NAME=Pumps & Co", "KEYHOOK_CONSOLE_ACCENT=#0b7285")
+	const signOut = `fetch("/api/v1/session/", {method: "DELETE"})`
+
+	t.Run("after the end of a session, what was typed is still there", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.acme.token)
+		p.visit("/console/subscriptions/new/")
+		p.fill("Address", w.receiver.url("typed"))
+		p.allow(http.StatusUnauthorized, "/api/v1/")
+		evaluate[any](p, signOut) // as another tab does
+		waiting := p.atOnce()     // the button is busy until the session goes on
+		waiting.click("button", "Create subscription")
+		waiting.in("dialog", "Your session has ended").expect("Owner of Acme")
+		waiting.axe(light)
+		waiting.save("session-ended")
+		waiting.fill("Access token", w.acme.token)
+		waiting.press("Enter")
+		p.goneElement("dialog", "Your session has ended")
+		p.expect("nothing was done")
+		if got := p.value("Address"); got != w.receiver.url("typed") {
+			t.Errorf("the field has %q", got)
+		}
+		p.click("button", "Create subscription")
+		p.expect("Send test")
+	})
+	t.Run("while the server is away, a banner says so, and nothing is lost", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(w.acme.token)
+		p.visit("/console/")
+		p.fill("Search", "typed")
+		p.allow(0, "/")
+		w.end(syscall.SIGTERM)
+		p.expect("The server does not answer.")
+		p.expect("What you typed stays.")
+		w.again()
+		p.gone("The server does not answer.")
+		p.expect("Needs attention")
+		if got := p.value("Search"); got != "typed" {
+			t.Errorf("the search has %q", got)
+		}
+	})
+	t.Run("a session of a portal link has one organization", func(t *testing.T) {
+		var portal struct{ URL string }
+		w.must(t, "POST", "/api/v1/organizations/"+w.acme.id+"/portal-links/", object{"return_url": w.base + "/docs/"}, &portal)
+		p := open(t, w.base)
+		p.visit(strings.TrimPrefix(portal.URL, w.base))
+		p.expectElement("heading", "Overview")
+		p.expect("Pumps & Co")
+		p.expectElement("link", "Back to "+w.listen)
+		p.gone("Operator")
+		p.goneElement("button", "Act in another organization")
+		p.look("portal")
+		if loaded := evaluate[[]string](p, `performance.getEntriesByType("resource").map(e => e.name).filter(n => /plans|system|users|organizations/.test(n))`); len(loaded) > 0 {
+			t.Errorf("a portal has loaded %q", loaded)
+		}
+		p.visit("/console/system/")
+		p.expect("Your role does not show this page")
+		p.allow(http.StatusNotFound, "/api/v1/")
+		p.visit("/console/?org=" + w.other.id)
+		p.expect("There is no such organization")
+		p.visit("/console/")
+		p.click("button", "Acme")
+		p.click("menuitem", "Sign out")
+		p.expectPath("/docs/")
+	})
+}
