@@ -26,7 +26,7 @@ export function Audit() {
   const selected = query.id;
 
   const columns = [
-    { head: 'Time', size: selected ? 's' : 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    { head: 'Time', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
     !selected && { head: 'Who', size: 'l', wide: true, cell: (e) => html`<${Actor} actor=${e.actor} />` },
     { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span class="cut"><${Sentence} entry=${e} /></span>
       <span class=${cx('small quiet', !selected && 'narrow-only')}><${Actor} actor=${e.actor} /></span></span>` },
@@ -35,7 +35,7 @@ export function Audit() {
   ].filter(Boolean);
 
   return html`<${Page} title="Audit log">
-    <div class=${cx('stack', selected && 'detail-open')}>
+    <div class=${cx('stack gap', selected && 'detail-open')}>
       <div class="list-only"><${Filters}>
         <${Choice} name="type" label="What" options=${Object.entries(types).map(([type]) => [type, type]).sort()} />
         <${ActorFilter} rows=${list.rows} />

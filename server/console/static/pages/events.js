@@ -32,7 +32,7 @@ export function Events() {
     { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
-    { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} />` },
+    { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
   ].filter(Boolean);
 
   return html`<${Page} title="Events"

@@ -84,7 +84,7 @@ function History({ apiKey: { id } }) {
     { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
-    { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
     <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => href(paths.audit, { target: id, id: e.id })}

@@ -96,7 +96,7 @@ function Attempts({ reason: r, event, isLive, onChanged }) {
 const Line = ({ attempt: a }) => html`<span class="attempt-line">
   <${Badge} status=${a.outcome} text=${a.response_status && html`<span class="hidden-label">${a.outcome} </span>${a.response_status}`} />
   <span class="quiet">#${a.attempt_number}${{ manual: ', by hand', test: ', test' }[a.trigger] ?? ''}</span>
-  <${Time} value=${a.attempted_at} form="exact" />
+  <${Time} value=${a.attempted_at} form="log" />
   <span class="quiet">${a.outcome !== 'sending' && duration(a.duration_ms)}</span>
   <bdi class="quiet grow cut">${a.error}</bdi></span>`;
 
