@@ -86,5 +86,6 @@ const First = ({ plan }) => html`<${Empty} title="No active API key"
   ${mayCreate(plan) && html`<${NewButton} /><${Code} label="The same with curl" text=${curl()} />`}<//>`;
 
 const curl = () => `curl ${location.origin}${settings.base}/api/v1/api-keys/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer $TOKEN" \\
+  -H "Content-Type: application/json" \\
   -d '{"name": "back end", "scope": "events:write"}'`;
