@@ -19,7 +19,7 @@ import { useEventTypes } from './subscription/fields.js';
 const filters = ['type', 'key', 'range', 'since', 'until', 'audit', 'in'];
 
 export function Events() {
-  const [query, setQuery] = useQuery();
+  const [query] = useQuery();
   const types = useEventTypes();
   const everywhere = query.in === 'all' && isOperator();
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
@@ -44,7 +44,7 @@ export function Events() {
       <${TextFilter} name="key" label="Idempotency key" />
       <${Range} custom />
       ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
-      ${can('audit:read') && html`<label class="check"><input type="checkbox" checked=${query.audit === 'with'} onChange=${(e) => setQuery({ audit: e.target.checked ? 'with' : null })} />Audit events</label>`}
+      ${can('audit:read') && html`<${AuditEvents} name="audit" />`}
     <//>`}
     <${Table} label="Events" list=${list} columns=${columns}
       href=${(e) => (everywhere && canSwitch() ? href(paths.event(e.id), { org: e.organization_id }) : href(paths.event(e.id)))}
@@ -64,6 +64,12 @@ function States({ states: counts }) {
   if (shown.length === 0) return html`<span class="quiet">Sent nowhere</span>`;
   const text = shown.map(([name, , word]) => `${number(counts[name])} ${word}`).join(', ');
   return html`<${Badge} status=${shown[0][1]} text=${text} />`;
+}
+
+function AuditEvents({ name }) {
+  const [query, setQuery] = useQuery();
+  return html`<label class="check"><input type="checkbox" checked=${query[name] === 'with'}
+    onChange=${(e) => setQuery({ [name]: e.target.checked ? 'with' : null })} /> Audit events</label>`;
 }
 
 const NoneLike = () => html`<${Empty} title="No event matches the filters" text="Old events are deleted, after the time that the operator has set.">

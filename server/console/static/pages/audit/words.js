@@ -18,7 +18,7 @@ const groups = {
     webhook_subscription_updated: 'Changed the subscription',
     webhook_subscription_deleted: 'Deleted the subscription',
     webhook_subscription_failing: '… is failing',
-    webhook_subscription_disabled: '… was disabled after failures',
+    webhook_subscription_disabled: '… was disabled',
     webhook_subscription_recovered: 'Recovered the subscription',
     webhook_subscription_discarded: 'Discarded waiting deliveries of the subscription',
     webhook_redelivered: 'Sent an event again to the subscription',
