@@ -305,7 +305,7 @@ func TestSystem(t *testing.T) {
 	p.visit("/console/system/")
 	p.expect("Ready")
 	p.expect("keyhook.db")
-	p.click("button", "Hold queue")
+	p.click("button", "Hold queue…")
 	p.fill("Reason", fit(nasty, 100))
 	p.in("dialog", "").doubleClick("button", "Hold queue")
 	p.expect("The queue is held: nothing is sent")
@@ -315,23 +315,25 @@ func TestSystem(t *testing.T) {
 	}
 	acme.await(t, subscription, "pending_deliveries", "3")
 	p.reload()
+	p.expect("Deliveries: held")
+	p.in("row", "Acme").expect("127.0.0.1")
 	p.look("system-held")
 	if got := len(r.arrived("a")); got != 0 {
 		t.Errorf("%d deliveries arrived during the hold", got)
 	}
-	p.click("button", "Release queue")
+	p.click("button", "Release queue…")
 	p.confirm("", "Send 3 waiting deliveries")
 	p.expect("Released 3 deliveries.")
 	r.await(t, "a", 3)
 
-	p.click("button", "Hold queue")
+	p.click("button", "Hold queue…")
 	p.in("dialog", "").click("button", "Hold queue")
 	acme.publish(t, "order.paid", object{})
-	p.click("button", "Discard deliveries")
+	p.click("button", "Discard deliveries…")
 	p.confirm("discard", "Discard and release")
 	p.expect("The queue is released.")
 
-	p.click("button", "Back up now")
+	p.click("button", "Back up now…")
 	p.in("dialog", "").click("button", "Make a backup")
 	p.in("dialog", "The backup is made").expect("SHA-256")
 	p.press("Escape")
