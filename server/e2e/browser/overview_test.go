@@ -205,6 +205,7 @@ func TestSessionsInTheConsole(t *testing.T) {
 		var portal struct{ URL string }
 		w.must(t, "POST", "/api/v1/organizations/"+w.acme.id+"/portal-links/", object{"return_url": w.base + "/docs/"}, &portal)
 		p := open(t, w.base)
+		p.allow(http.StatusUnauthorized, "/api/v1/session/") // nobody is signed in
 		p.visit(strings.TrimPrefix(portal.URL, w.base))
 		p.expectElement("heading", "Overview")
 		p.expect("Pumps & Co")
