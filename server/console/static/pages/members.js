@@ -38,7 +38,7 @@ export function Members({ organization }) {
 
 // Person shows a user in two lines: the name, and the e-mail address or what the user is.
 export const Person = ({ user }) => html`<span class="two-lines"><span class="cut strong" title=${user.name}><bdi>${user.name || 'Without a name'}</bdi></span>
-  <span class="cut small quiet"><bdi>${user.kind === 'service' ? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
+  <span class="cut small quiet"><bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
 
 const put = (organization, user, role) => api.put(`/organizations/${organization.id}/members/${user}/`, { role });
 
