@@ -195,6 +195,8 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 		       s.url, j.value AS pending, coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, rowCounts(counts))
-	slices.SortStableFunc(q.Largest, func(a, b webhook.Queued) int { return cmp.Compare(b.Pending, a.Pending) })
+	slices.SortFunc(q.Largest, func(a, b webhook.Queued) int {
+		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
+	})
 	return q, err
 }

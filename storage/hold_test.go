@@ -2,6 +2,8 @@ package storage_test
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +178,20 @@ func TestDiscardedHold(t *testing.T) {
 			t.Errorf("%+v, error %v", deliveries, err)
 		}
 	})
+}
+
+// TestQueueOrder: subscriptions with the same number of deliveries keep their order.
+func TestQueueOrder(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	for range 8 {
+		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "z")
+	}
+	storagetest.Publish(t, x.Store, x.owner, "z")
+	q := must[webhook.Queue](t)(x.Queue(t.Context()))
+	if len(q.Largest) < 9 || !slices.IsSortedFunc(q.Largest[1:], func(a, b webhook.Queued) int { return strings.Compare(a.SubscriptionID, b.SubscriptionID) }) {
+		t.Errorf("%+v", q.Largest)
+	}
 }
 
 func TestEffectsOfHold(t *testing.T) {

@@ -232,6 +232,9 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 	p.confirm("", "Delete plan")
 	p.expectElement("heading", "Plans")
 	p.gone("small")
+	p.allow(http.StatusNotFound, "/api/v1/plans/small/")
+	p.visit("/console/plans/small/")
+	p.expect("There is no such plan. It was deleted, or its address is wrong.")
 }
 
 // TestUsers follows a person, from the first access token to the erasure.

@@ -38,7 +38,7 @@ export function Members({ organization }) {
 
 // Person shows a user in two lines: the name, and the e-mail address or what the user is.
 export const Person = ({ user }) => html`<span class="two-lines"><span class="cut strong" title=${user.name}><bdi>${user.name || 'Without a name'}</bdi></span>
-  <span class="cut small quiet"><bdi>${user.kind === 'service' ? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
+  <span class="cut small quiet"><bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
 
 const put = (organization, user, role) => api.put(`/organizations/${organization.id}/members/${user}/`, { role });
 
@@ -64,7 +64,7 @@ function Add({ organization, done, onClose }) {
     return isNew ? [...people, { key: 'new', name: 'New user', kind: 'person', email: search }] : people;
   };
   const { user } = form.values;
-  return html`<${Dialog} title="Add member" onClose=${onClose}><${Form} form=${form} submit="Add member" onCancel=${onClose} disabled=${!user}>
+  return html`<${Dialog} title="Add member" onClose=${onClose}><${Form} form=${form} submit="Add member" disabled=${!user}>
     ${user ? html`<div class="row spread"><${Person} user=${user} /><${Button} onClick=${() => form.set('user', null)}>Other user<//></div>`
       : html`<${Field} form=${form} name="email" label="User" hint="A new e-mail address creates a user.">${({ id }) => html`<${Combobox} id=${id} label="User"
         placeholder="Name, e-mail address or external id" autofocus find=${find} choose=${(found) => form.set('user', found)}
@@ -89,7 +89,7 @@ function Change({ organization, member, done, onClose }) {
       <p>The tokens and the API keys of this user for the organization are refused from now on. The user stays.</p><//>`;
   }
   return html`<${Dialog} key="role" title=${html`Role of <bdi>${member.name}</bdi>`} onClose=${onClose}>
-    <${Form} form=${form} submit="Change role" onCancel=${onClose} disabled=${form.values.role === member.role}>
+    <${Form} form=${form} submit="Change role" disabled=${form.values.role === member.role}>
       <${SelectField} form=${form} name="role" label="Role" options=${roles} hint="The new role counts from the next request on." />
       <div class="row"><button type="button" class="plain link accent" onClick=${() => setRemoving(true)}>Remove from the organization…</button></div><//>
   <//>`;

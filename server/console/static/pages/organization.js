@@ -102,7 +102,7 @@ function ChangePlan({ organization, name, backlog, reload, onClose }) {
   const to = plans.data?.data.find((p) => p.name === form.values.plan);
   return html`<${Dialog} title=${html`Change the plan of <bdi>${name}</bdi>`} onClose=${onClose}>
     <${ErrorBar} error=${plans.error} retry=${plans.reload} />
-    <${Form} form=${form} submit="Change plan" onCancel=${onClose} disabled=${!to || to.name === organization.plan}>
+    <${Form} form=${form} submit="Change plan" disabled=${!to || to.name === organization.plan}>
       <${SelectField} form=${form} name="plan" label="Plan" options=${(plans.data?.data ?? [plan]).filter(Boolean).map((p) => [p.name, p.name])} />
       ${plan && to && to.name !== plan.name && html`<div class="stack tight" role="status">
         <${Changes} from=${plan} to=${to} subscriptions=${backlog && total(backlog)} keys=${keys?.n} /></div>`}
@@ -115,7 +115,7 @@ function Edit({ organization, reload, onClose }) {
     await reload();
     onClose();
   });
-  return html`<${Dialog} title="Change name or external id" onClose=${onClose}><${Form} form=${form} submit="Save organization" onCancel=${onClose}>
+  return html`<${Dialog} title="Change name or external id" onClose=${onClose}><${Form} form=${form} submit="Save organization">
     <${TextField} form=${form} name="name" label="Name" />
     <${TextField} form=${form} name="external_id" label="External id" optional mono hint="A back end that uses the old external id does not find the organization any more." />
   <//><//>`;

@@ -22,7 +22,7 @@ export function Organizations() {
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines strong"><span class="cut" title=${o.name}><bdi>${o.name}</bdi></span>
+    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines"><span class="cut strong" title=${o.name}><bdi>${o.name}</bdi></span>
       ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
@@ -52,7 +52,7 @@ function NewOrganization({ onClose }) {
     const created = await api.post('/organizations/', { name, plan, ...(external.trim() && { external_id: external.trim() }) });
     navigate(paths.organization(created.id));
   });
-  return html`<${Dialog} title="New organization" onClose=${onClose}><${Form} form=${form} submit="Create organization" onCancel=${onClose}>
+  return html`<${Dialog} title="New organization" onClose=${onClose}><${Form} form=${form} submit="Create organization">
     <${TextField} form=${form} name="name" label="Name" autofocus />
     <${SelectField} form=${form} name="plan" label="Plan" options=${[['', 'Choose a plan'], ...plans]} />
     <${TextField} form=${form} name="external_id" label="External id" optional hint="The id of this customer in your product. The API takes it wherever it takes the id." mono />

@@ -20,7 +20,7 @@ export function Permissions() {
   const list = useList('/permissions/', {}, { id: (p) => p.key });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Permission', main: true, size: 'l', cell: (p) => html`<code class="strong"><bdi>${p.key}</bdi></code>` },
+    { head: 'Permission', main: true, size: 'l', cell: (p) => html`<span class="two-lines"><code class="strong"><bdi>${p.key}</bdi></code></span>` },
     { head: 'Allows to', wide: true, cell: (p) => html`<span class="two-lines"><span class="cut" title=${p.description}><bdi>${p.description}</bdi></span></span>` },
     { head: 'Roles that have it', cell: (p) => html`<${Tags} values=${p.roles} most=${4} />` },
     { head: 'Kind', size: 'm', wide: true, cell: (p) => html`<span class="quiet">${origin(p)}</span>` },
@@ -38,7 +38,7 @@ function NewPermission({ onClose }) {
     navigate(paths.permission(created.key));
   });
   const { key, internal } = form.values;
-  return html`<${Dialog} title="New permission" onClose=${onClose}><${Form} form=${form} submit="Create permission" onCancel=${onClose}>
+  return html`<${Dialog} title="New permission" onClose=${onClose}><${Form} form=${form} submit="Create permission">
     <${TextField} form=${form} name="key" label="Key" placeholder="orders:read" hint="Words of lower-case letters, digits and _, joined by colons. It cannot be changed." mono autofocus />
     <${TextField} form=${form} name="description" label="Allows to" placeholder="Read orders" optional />
     <${CheckField} form=${form} name="internal" label="Internal" hint="For your own staff: no built-in role has it, except operator." />

@@ -30,7 +30,7 @@ export function Plans() {
   const list = useList('/plans/', {}, { id: (p) => p.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines strong"><span class="cut"><bdi>${p.name}</bdi></span></span>` },
+    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines"><span class="cut strong"><bdi>${p.name}</bdi></span></span>` },
     ...limits.map(([field, head, show]) => ({ head, size: field.endsWith('minute') ? 'l' : 'm', number: field !== 'api_keys' && field !== 'webhooks', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
   ];
   return html`<${Page} title="Plans" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
@@ -45,7 +45,7 @@ function NewPlan({ onClose }) {
     const plan = await api.post('/plans/', { name: values.name.trim(), ...planOf(values) });
     navigate(paths.plan(plan.name));
   });
-  return html`<${Dialog} title="New plan" onClose=${onClose}><${Form} form=${form} submit="Create plan" onCancel=${onClose}>
+  return html`<${Dialog} title="New plan" onClose=${onClose}><${Form} form=${form} submit="Create plan">
     <${TextField} form=${form} name="name" label="Name" hint="Lower-case letters, digits, - and _, such as growth. It cannot be changed." mono autofocus />
     <${LimitFields} form=${form} /><//><//>`;
 }

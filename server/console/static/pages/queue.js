@@ -60,6 +60,6 @@ function Hold({ queue, act, onClose }) {
   });
   return html`<${Dialog} title="Hold the queue of all organizations?" onClose=${onClose}>
     <p>Nothing is sent to any receiver until you release the queue. ${waiting(queue)} stay, and new ones wait behind them.</p>
-    <${Form} form=${form} submit="Hold queue" onCancel=${onClose}><${TextField} form=${form} name="reason" label="Reason" optional autofocus hint="Others see it here and in the audit log." /><//>
+    <${Form} form=${form} submit="Hold queue"><${TextField} form=${form} name="reason" label="Reason" optional autofocus hint="Others see it here and in the audit log." /><//>
   <//>`;
 }

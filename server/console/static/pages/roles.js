@@ -19,14 +19,14 @@ export function Roles() {
   const list = useList('/roles/', {}, { id: (r) => r.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines strong"><span class="cut"><bdi>${r.name}</bdi></span></span>` },
+    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines"><span class="cut strong"><bdi>${r.name}</bdi></span></span>` },
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
     { head: 'Kind', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'Yours'}</span>` },
   ];
   return html`<${Page} title="Roles" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New role<//>`}>
     <${Table} label="Roles" list=${list} columns=${columns} rowKey=${(r) => r.name} href=${(r) => href(paths.role(r.name))}
       empty=${html`<${Empty} title="No role yet" text="A role says what its members may do." />`} />
-    ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} onCancel=${() => setOpen(false)} /><//>`}
+    ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} /><//>`}
   <//>`;
 }
 
@@ -55,7 +55,7 @@ export function Role({ name }) {
 }
 
 // RoleForm creates a role, or changes the given one.
-function RoleForm({ role, reload, onCancel }) {
+function RoleForm({ role, reload }) {
   const all = useLoad((signal) => api.get('/permissions/', { signal, query: { limit: 200 } }), []);
   const form = useForm({ name: '', permissions: role?.permissions ?? [] }, async ({ name, permissions }) => {
     if (role) {
@@ -75,7 +75,7 @@ function RoleForm({ role, reload, onCancel }) {
   const before = new Set(role?.permissions), after = new Set(permissions);
   const added = permissions.filter((key) => !before.has(key)), removed = [...before].filter((key) => !after.has(key));
   const changed = added.length + removed.length > 0;
-  return html`<${Form} form=${form} disabled=${role && !changed} submit=${role ? 'Change role' : 'Create role'} onCancel=${onCancel}>
+  return html`<${Form} form=${form} disabled=${role && !changed} submit=${role ? 'Change role' : 'Create role'}>
     ${!role && html`<${TextField} form=${form} name="name" label="Name" hint="Lower-case letters, digits, - and _, such as support. It cannot be changed." mono autofocus />`}
     <${CheckGroup} form=${form} name="permissions" label="Permissions" options=${options} hint="You can give only what you hold." />
     ${platform.length > 0 && html`<${Bar} tone="warning"><p>Permissions of the platform reach all organizations: ${platform.join(', ')}.</p><//>`}

@@ -60,7 +60,7 @@ function NewToken({ path, memberships, created, onClose }) {
     const end = days && new Date(Date.now() + Number(days) * 864e5).toISOString();
     await created(await api.post(path, { organization_id: organization, ...(name.trim() && { name: name.trim() }), ...(end && { expires_at: end }) }));
   });
-  return html`<${Dialog} title="New access token" onClose=${onClose}><${Form} form=${form} submit="Create access token" onCancel=${onClose}>
+  return html`<${Dialog} title="New access token" onClose=${onClose}><${Form} form=${form} submit="Create access token">
     <${SelectField} form=${form} name="organization_id" label="Organization" options=${memberships.map(({ organization, role }) => [organization.id, `${organization.name} (${role})`])}
       hint="The token can do what the user’s role there allows." />
     <${TextField} form=${form} name="name" label="Name" optional placeholder="Laptop" autofocus />

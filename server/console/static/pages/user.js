@@ -31,7 +31,7 @@ export function User({ id }) {
   const isPerson = user.kind === 'person' && !user.erased_at;
   const add = can('platform:write') && isPerson && html`<${Button} icon="plus" onClick=${() => setOpen('add')}>Add to organization…<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${m.organization.name}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines"><span class="cut strong"><bdi>${m.organization.name}</bdi></span></span>` },
     { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
     { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
   ];
@@ -60,7 +60,7 @@ function Edit({ user, reload, onClose }) {
     await reload();
     onClose();
   });
-  return html`<${Dialog} title="Change user" onClose=${onClose}><${Form} form=${form} submit="Save user" onCancel=${onClose}>
+  return html`<${Dialog} title="Change user" onClose=${onClose}><${Form} form=${form} submit="Save user">
     <${TextField} form=${form} name="email" label="E-mail address" type="email" />
     <${TextField} form=${form} name="name" label="Name" />
     <${TextField} form=${form} name="external_id" label="External id" optional mono hint="Whoever signs in with this id or this e-mail address signs in as this user." />

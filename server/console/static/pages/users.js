@@ -45,7 +45,7 @@ function NewUser({ onClose }) {
     const user = await api.post('/users/', { email: email.trim(), ...(name.trim() && { name: name.trim() }), ...(external.trim() && { external_id: external.trim() }) });
     navigate(paths.user(user.id));
   });
-  return html`<${Dialog} title="New user" onClose=${onClose}><${Form} form=${form} submit="Create user" onCancel=${onClose}>
+  return html`<${Dialog} title="New user" onClose=${onClose}><${Form} form=${form} submit="Create user">
     <${TextField} form=${form} name="email" label="E-mail address" type="email" autofocus />
     <${TextField} form=${form} name="name" label="Name" optional />
     <${TextField} form=${form} name="external_id" label="External id" optional mono hint="The id of this person at your identity provider, or in your product." />
