@@ -84,7 +84,7 @@ function Host({ reason: r, known }) {
 function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5)} />`;
+  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {
