@@ -11,9 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -219,32 +217,16 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	if a.issuer != nil { // an interface that contains a nil pointer is not nil
 		o.Issuer = a.issuer
 	}
-	if c.Console.Enabled && c.Console.OIDCClientID != "" { // then config requires an issuer
-		o.SignIn = oidc.NewSignIn(a.issuer, oidc.SignInOptions{
-			ClientID: c.Console.OIDCClientID, Secret: c.Console.OIDCClientSecret, RedirectURL: strings.TrimSuffix(a.url, "/") + "/console/oidc/callback/",
-		})
-	}
 	if c.Console.Enabled {
-		var err error
-		if o.Console, err = newConsole(c); err != nil {
-			return nil, err
+		o.Console = &console.Options{Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors}
+		if c.Console.OIDCClientID != "" { // then config requires an issuer
+			o.SignIn = oidc.NewSignIn(a.issuer, oidc.SignInOptions{ClientID: c.Console.OIDCClientID, Secret: c.Console.OIDCClientSecret, RedirectURL: server.CallbackURL(a.url)})
 		}
 	}
 	if c.Metrics.Listen == "" {
 		o.Metrics = a.metrics
 	}
 	return server.New(o)
-}
-
-func newConsole(c config.Config) (*console.Site, error) {
-	u, err := url.Parse(c.Server.BaseURL) // config has checked it
-	if err != nil {
-		return nil, err
-	}
-	return console.New(console.Options{
-		Base: strings.TrimSuffix(u.EscapedPath(), "/"), Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors,
-		OIDC: c.Console.OIDCClientID != "",
-	})
 }
 
 // run serves and delivers until ctx ends or one part fails. The store runs until the others have ended, because they record

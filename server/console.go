@@ -13,6 +13,16 @@ func isConsole(path string) bool {
 	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
 }
 
+// newConsole reads the files of the console; nil if there is none. base is the path before every path that a page shows.
+func newConsole(o Options, base string) (*console.Site, error) {
+	if o.Console == nil {
+		return nil, nil
+	}
+	settings := *o.Console
+	settings.Base, settings.OIDC = base, o.SignIn != nil
+	return console.New(settings)
+}
+
 // consoleFile returns the handler of the console's files; nil if there is no console.
 func (h *handlers) consoleFile() func(*exchange) error {
 	if h.console == nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
-	"github.com/keyhook/keyhook/server/console"
 )
 
 // assetOf matches the paths of assets in the page.
@@ -95,7 +94,7 @@ func TestConsoleOptions(t *testing.T) {
 	t.Run("pages of other origins may show it in a frame if a setting names them", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) {
-			o.Console, _ = console.New(console.Options{FrameAncestors: []string{"https://app.example.com"}})
+			o.Console.FrameAncestors = []string{"https://app.example.com"}
 		})
 		header := f.do(t, call{"GET /console/", "", "", nil}).want(t, 200, "").Header
 		if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'self' https://app.example.com;") || header.Get("X-Frame-Options") != "" {

@@ -45,13 +45,9 @@ func start(t testing.TB, change ...func(*server.Options)) *testServer {
 func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	f := &testServer{store: storagetest.Open(t), log: &lines{}}
-	site, err := console.New(console.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := server.Options{
 		Store:    f.store,
-		Console:  site,
+		Console:  new(console.Options),
 		Tester:   tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
 		CheckURL: egress.Policy{}.CheckURL,
 		Logger:   slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -59,6 +55,7 @@ func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	for _, c := range change {
 		c(&o)
 	}
+	var err error
 	if f.server, err = server.New(o); err != nil {
 		t.Fatalf("new server: %v", err)
 	}

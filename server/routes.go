@@ -34,7 +34,7 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
 		get("/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
-		get("/console/oidc/callback/", h.signIns.finish()).to(open),
+		get(callbackPath, h.signIns.finish()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
@@ -303,13 +303,13 @@ type handlers struct {
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
-func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
+func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
 		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
-		console:       o.Console,
+		console:       site,
 		whoami:        whoami{o.Store},
 		usage:         usage{o.Store},
 		search:        searches{o.Store},

@@ -90,7 +90,7 @@ type Options struct {
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
 	Observe       RequestObserver   // nil observes nothing
 	Metrics       http.Handler      // serves /metrics; nil means 404
-	Console       *console.Site     // nil means 404
+	Console       *console.Options  // nil serves no console; the server fills in Base and OIDC
 	TLS           *tls.Config       // nil means plain HTTP/1.1; TLS also offers HTTP/2
 	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
@@ -132,6 +132,10 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: Options.BaseURL: %w", err)
 	}
+	site, err := newConsole(o, base)
+	if err != nil {
+		return nil, fmt.Errorf("server: Options.Console: %w", err)
+	}
 	s := &Server{
 		memory:  share.NewMemory(o.BodyMemory),
 		trusted: o.TrustedProxies,
@@ -147,7 +151,7 @@ func New(o Options) (*Server, error) {
 	}
 	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).table())
+	s.router.serve(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
 	return s, nil
 }
 

@@ -85,7 +85,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.click("button", "Recover…")
 	p.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
-	p.expect("Delivered to "+strings.TrimPrefix(w.receiver.base, "http://")+" at")
+	p.expect("Delivered to " + strings.TrimPrefix(w.receiver.base, "http://") + " at")
 	p.expect("6 attempts")
 
 	p.visit(eventPage(w.newest(a, "customer.updated")))

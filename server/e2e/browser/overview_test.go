@@ -16,7 +16,6 @@ func overviewPages(w *world) []pageRow {
 		{"overview-hostile", "/console/?range=1h", w.hostile.token, "<script>alert"},
 		{"overview-everywhere", "/console/", operatorToken, "All organizations"},
 		{"missing", "/console/nothing/", w.acme.token, "There is no such page"},
-		{"organization-missing", "/console/?org=org_01h455vb4pex5vsknk084sn02q", operatorToken, "There is no such organization"},
 	}
 }
 

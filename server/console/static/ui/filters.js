@@ -11,7 +11,14 @@ import { html, cx, useState, useEffect, useId } from './html.js';
 import { useQuery, href, place } from '../router.js';
 import { toField, fromField } from './time.js';
 
-export const Filters = ({ children }) => html`<div class="filters" role="search" aria-label="Filters">${children}</div>`;
+// Filters has a link that clears those among its direct children that are set.
+export function Filters({ children }) {
+  const [query] = useQuery();
+  const names = [children].flat(Infinity).flatMap((child) => (child?.type === Range ? ['range', 'since', 'until'] : child?.props?.name ?? []));
+  const cleared = Object.fromEntries(names.map((name) => [name, null]));
+  return html`<div class="filters" role="search" aria-label="Filters">${children}
+    ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
+}
 
 // Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none.
 export function Choice({ name, label, options, all = 'All' }) {
