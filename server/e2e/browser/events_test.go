@@ -55,6 +55,7 @@ func TestTheListOfEvents(t *testing.T) {
 	p.expect("No event matches the filters")
 	evaluate[any](p, `document.querySelector(".empty a").click()`) // the filters have such a link too
 	p.expectPath("/console/events/")
+	p.in("row", a.event).expect("1 delivered")
 	evaluate[any](p, `document.querySelectorAll(".row-link")[2].focus()`) // the list does not move under who reads it
 	live := a.publish(t, "order.live", object{})
 	p.click("button", "1 new")
@@ -214,7 +215,7 @@ func TestTheAuditLog(t *testing.T) {
 	p.in("row", "Revoked the API key Old laptop").expect("Owner of Acme")
 	p.in("row", "was disabled").expect(strings.TrimPrefix(w.receiver.base, "http://") + " was disabled")
 	p.choose("What", "Created the API key")
-	p.gone("Revoked the API key")
+	p.goneElement("link", "Revoked the API key")
 	p.click("link", "Created the API key Back end")
 	entry := p.in("region", "Entry")
 	entry.expect("events:write")

@@ -12,7 +12,7 @@ import { href, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
-import { mendOf } from '../subscription/mend.js';
+import { mendOf, wordsOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -84,7 +84,7 @@ function Host({ reason: r, known }) {
 function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5)} />`;
+  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {
@@ -101,10 +101,10 @@ const Line = ({ attempt: a }) => html`<span class="attempt-line">
   <span class="quiet">#${a.attempt_number}${{ manual: ', by hand', test: ', test' }[a.trigger] ?? ''}</span>
   <${Time} value=${a.attempted_at} form="log" />
   <span class="quiet">${a.outcome !== 'sending' && duration(a.duration_ms)}</span>
-  <bdi class="quiet grow cut">${a.error}</bdi></span>`;
+  <bdi class="quiet grow cut" title=${a.error}>${a.response_status ? '' : wordsOf(a.error)}</bdi></span>`;
 
 const Answer = ({ attempt: a }) => html`<div class="stack tight answer">
-  ${a.error && html`<p><bdi class="danger">${a.error}</bdi>. ${mendOf(a.error)}</p>`}
+  ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a.error)}</p>`}
   <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
   <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
 </div>`;
