@@ -263,10 +263,10 @@ func TestEffectsOfHold(t *testing.T) {
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
 		}
-		org := x.owner.Organization.ID
+		org, name := x.owner.Organization.ID, x.owner.Organization.Name
 		want := []webhook.Queued{
-			{SubscriptionID: x.sub.ID, OrganizationID: org, URL: x.sub.URL, Pending: 4, OldestDue: due},
-			{SubscriptionID: other.ID, OrganizationID: org, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
+			{SubscriptionID: x.sub.ID, OrganizationID: org, OrganizationName: name, URL: x.sub.URL, Pending: 4, OldestDue: due},
+			{SubscriptionID: other.ID, OrganizationID: org, OrganizationName: name, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
 		}
 		if d := cmp.Diff(want, q.Largest); d != "" {
 			t.Errorf("largest (-want +got):\n%s", d)

@@ -18,11 +18,11 @@ export function Members({ organization }) {
   const list = useList(`/organizations/${organization.id}/members/`, {}, { id: (m) => m.user_id });
   const [open, setOpen] = useState(null); // a member, or 'new'
   const writes = can('platform:write');
-  const add = writes && html`<${Button} icon="plus" onClick=${() => setOpen('new')}>Add member<//>`;
+  const add = writes && html`<${Button} icon="plus" onClick=${() => setOpen('new')}>Add member…<//>`;
   const columns = [
     { head: 'Member', main: true, cell: (m) => html`<${Person} user=${m} />` },
     { head: 'Role', size: 'l', cell: (m) => html`<span class="row spread"><bdi>${m.role}</bdi>
-      ${writes && m.kind === 'person' && html`<${Button} onClick=${() => setOpen(m)}>Change<//>`}</span>` },
+      ${writes && m.kind === 'person' && html`<button type="button" class="plain accent" onClick=${() => setOpen(m)}>Change role…</button>`}</span>` },
   ];
   const done = async () => {
     await list.reload();
@@ -64,7 +64,7 @@ function Add({ organization, done, onClose }) {
     return isNew ? [...people, { key: 'new', name: 'New user', kind: 'person', email: search }] : people;
   };
   const { user } = form.values;
-  return html`<${Dialog} title="Add member" onClose=${onClose}><${Form} form=${form} submit="Add member" disabled=${!user}>
+  return html`<${Dialog} title="Add member" onClose=${onClose}><${Form} form=${form} submit="Add member" onCancel=${onClose} disabled=${!user}>
     ${user ? html`<div class="row spread"><${Person} user=${user} /><${Button} onClick=${() => form.set('user', null)}>Other user<//></div>`
       : html`<${Field} form=${form} name="email" label="User" hint="A new e-mail address creates a user.">${({ id }) => html`<${Combobox} id=${id} label="User"
         placeholder="Name, e-mail address or external id" autofocus find=${find} choose=${(found) => form.set('user', found)}
@@ -89,8 +89,8 @@ function Change({ organization, member, done, onClose }) {
       <p>The tokens and the API keys of this user for the organization are refused from now on. The user stays.</p><//>`;
   }
   return html`<${Dialog} key="role" title=${html`Role of <bdi>${member.name}</bdi>`} onClose=${onClose}>
-    <${Form} form=${form} submit="Change role" disabled=${form.values.role === member.role}>
-      <${SelectField} form=${form} name="role" label="Role" options=${roles} hint="The new role counts from the next request on." /><//>
-    <div class="row"><${Button} onClick=${() => setRemoving(true)}>Remove from the organization<//></div>
+    <${Form} form=${form} submit="Change role" onCancel=${onClose} disabled=${form.values.role === member.role}>
+      <${SelectField} form=${form} name="role" label="Role" options=${roles} hint="The new role counts from the next request on." />
+      <div class="row"><button type="button" class="plain link accent" onClick=${() => setRemoving(true)}>Remove from the organization…</button></div><//>
   <//>`;
 }

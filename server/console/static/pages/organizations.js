@@ -26,14 +26,14 @@ export function Organizations() {
       ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    actsEverywhere() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
-      aria-label=${`Act in ${o.name}`}>Act in</a>` },
+    actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
+      aria-label=${`Switch to ${o.name}`}>Switch to</a>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name or external id" /><//>
     <${Table} label="Organizations" list=${list} columns=${columns} href=${(o) => href(paths.organization(o.id))}
       empty=${search ? html`<${Empty} title=${`No organization begins with “${search}”`} text="The search compares the beginning of the name and of the external id.">
-        <${LinkButton} href=${href(paths.organizations)}>Show all<//><//>`
+        <${LinkButton} href=${href(paths.organizations)}>Clear filters<//><//>`
         : html`<${Empty} title="No organization yet" text="Each customer of your product is an organization, with its own keys, subscriptions and events.">${create}
         <${Code} label="The same with curl" text=${curl()} /><//>`} />
     ${open && html`<${NewOrganization} onClose=${() => setOpen(false)} />`}
@@ -52,7 +52,7 @@ function NewOrganization({ onClose }) {
     const created = await api.post('/organizations/', { name, plan, ...(external.trim() && { external_id: external.trim() }) });
     navigate(paths.organization(created.id));
   });
-  return html`<${Dialog} title="New organization" onClose=${onClose}><${Form} form=${form} submit="Create organization">
+  return html`<${Dialog} title="New organization" onClose=${onClose}><${Form} form=${form} submit="Create organization" onCancel=${onClose}>
     <${TextField} form=${form} name="name" label="Name" autofocus />
     <${SelectField} form=${form} name="plan" label="Plan" options=${[['', 'Choose a plan'], ...plans]} />
     <${TextField} form=${form} name="external_id" label="External id" optional hint="The id of this customer in your product. The API takes it wherever it takes the id." mono />

@@ -38,7 +38,7 @@ function NewPermission({ onClose }) {
     navigate(paths.permission(created.key));
   });
   const { key, internal } = form.values;
-  return html`<${Dialog} title="New permission" onClose=${onClose}><${Form} form=${form} submit="Create permission">
+  return html`<${Dialog} title="New permission" onClose=${onClose}><${Form} form=${form} submit="Create permission" onCancel=${onClose}>
     <${TextField} form=${form} name="key" label="Key" placeholder="orders:read" hint="Words of lower-case letters, digits and _, joined by colons. It cannot be changed." mono autofocus />
     <${TextField} form=${form} name="description" label="Allows to" placeholder="Read orders" optional />
     <${CheckField} form=${form} name="internal" label="Internal" hint="For your own staff: no built-in role has it, except operator." />
@@ -53,7 +53,7 @@ export function Permission({ permission: key }) {
   const writes = can('platform:write') && found && !found.built_in;
   return html`<${Page} title=${key} crumbs=${[['Permissions', href(paths.permissions)]]}
     aside=${found && html`<span class="quiet">${origin(found)}</span>`}
-    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission<//>`}>
+    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${!found && !error && html`<${Skeleton} rows=${4} />`}
     ${found && (can('platform:write') ? html`<${Description} key=${found.description} permission=${found} reload=${reload} />`

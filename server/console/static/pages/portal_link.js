@@ -22,7 +22,7 @@ export function PortalLink({ organization, name, onClose }) {
   if (link) return html`<${Dialog} title="Portal link" wide onClose=${onClose}><${Made} link=${link} role=${form.values.role} name=${name} /><//>`;
   return html`<${Dialog} title=${html`Portal link to <bdi>${name}</bdi>`} onClose=${onClose}>
     <p>Whoever opens the link sees the console of this organization only, without an account.</p>
-    <${Form} form=${form} submit="Create portal link">
+    <${Form} form=${form} submit="Create portal link" onCancel=${onClose}>
       <${SelectField} form=${form} name="role" label="Role" options=${all.map((r) => [r.name, r.name])}
         hint=${role && `Allows ${role.permissions.filter((key) => !key.startsWith('platform:')).join(', ')}.`} />
       <${SelectField} form=${form} name="expires_in" label="Can be opened for" options=${lives} hint="The link works once. The session then ends after 12 hours." />

@@ -26,7 +26,7 @@ export function Roles() {
   return html`<${Page} title="Roles" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New role<//>`}>
     <${Table} label="Roles" list=${list} columns=${columns} rowKey=${(r) => r.name} href=${(r) => href(paths.role(r.name))}
       empty=${html`<${Empty} title="No role yet" text="A role says what its members may do." />`} />
-    ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} /><//>`}
+    ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} onCancel=${() => setOpen(false)} /><//>`}
   <//>`;
 }
 
@@ -41,7 +41,7 @@ export function Role({ name }) {
   const [deleting, setDeleting] = useState(false);
   const writes = can('platform:write') && role && !role.built_in;
   return html`<${Page} title=${name} crumbs=${[['Roles', href(paths.roles)]]} aside=${role?.built_in && html`<span class="quiet">Built in</span>`}
-    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete role<//>`}>
+    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete role…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${!role && !error && html`<${Skeleton} />`}
     ${role?.built_in && html`<p class="quiet">${builtIn[name]}, with permissions that are created later. A built-in role stays as it is.</p>`}
@@ -55,7 +55,7 @@ export function Role({ name }) {
 }
 
 // RoleForm creates a role, or changes the given one.
-function RoleForm({ role, reload }) {
+function RoleForm({ role, reload, onCancel }) {
   const all = useLoad((signal) => api.get('/permissions/', { signal, query: { limit: 200 } }), []);
   const form = useForm({ name: '', permissions: role?.permissions ?? [] }, async ({ name, permissions }) => {
     if (role) {
@@ -75,7 +75,7 @@ function RoleForm({ role, reload }) {
   const before = new Set(role?.permissions), after = new Set(permissions);
   const added = permissions.filter((key) => !before.has(key)), removed = [...before].filter((key) => !after.has(key));
   const changed = added.length + removed.length > 0;
-  return html`<${Form} form=${form} disabled=${role && !changed} submit=${role ? 'Change role' : 'Create role'}>
+  return html`<${Form} form=${form} disabled=${role && !changed} submit=${role ? 'Change role' : 'Create role'} onCancel=${onCancel}>
     ${!role && html`<${TextField} form=${form} name="name" label="Name" hint="Lower-case letters, digits, - and _, such as support. It cannot be changed." mono autofocus />`}
     <${CheckGroup} form=${form} name="permissions" label="Permissions" options=${options} hint="You can give only what you hold." />
     ${platform.length > 0 && html`<${Bar} tone="warning"><p>Permissions of the platform reach all organizations: ${platform.join(', ')}.</p><//>`}

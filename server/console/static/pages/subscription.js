@@ -1,5 +1,5 @@
 // One subscription: its health with what to do, its attempts, and its settings.
-import { html, useState } from '../ui/html.js';
+import { html, cx, useState } from '../ui/html.js';
 import { Page, Facts } from '../ui/page.js';
 import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
@@ -107,7 +107,7 @@ function Actions({ subscription: { is_active, pending_deliveries }, actions, set
 }
 
 const About = ({ subscription: s }) => html`
-  ${s.description && html`<p class="lines"><bdi>${s.description}</bdi></p>`}
+  ${s.description && html`<${Description} text=${s.description} />`}
   <${Facts} across items=${[
     ['Address', html`<${Id} value=${s.url} />`],
     ['Id', html`<${Id} value=${s.id} />`],
@@ -116,3 +116,11 @@ const About = ({ subscription: s }) => html`
     ['Waiting', number(s.pending_deliveries)],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;
+
+// Description shows two lines of a long text, and the rest when asked.
+function Description({ text }) {
+  const [all, setAll] = useState(false);
+  const isLong = text.length > 200 || text.split('\n').length > 2;
+  return html`<div><p class=${cx('lines', isLong && !all && 'clamp')}><bdi>${text}</bdi></p>
+    ${isLong && html`<button type="button" class="plain link accent" onClick=${() => setAll(!all)}>${all ? 'Show less' : 'Show all'}</button>`}</div>`;
+}

@@ -6,6 +6,7 @@ import { Badge } from '../ui/badge.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
 import { Code } from '../ui/code.js';
+import { Copy } from '../ui/copy.js';
 import { Secret } from '../ui/secret.js';
 import { duration } from '../ui/time.js';
 import { useLoad } from '../ui/hooks.js';
@@ -27,7 +28,7 @@ export function SubscriptionNew() {
   const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(ordered|rate_limit|headers|external_id|secret)/.test(name));
   if (!plan.webhooks) return html`<${Page} title="New subscription" crumbs=${crumbs()}><${NoWebhooks} /><//>`;
   return html`<${Page} title="New subscription" crumbs=${crumbs()}>
-    <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)} disabled=${!form.values.url.trim()}>
+    <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)}>
       <${Destination} form=${form} types=${types} isNew />
       <details class="more-options" open=${folded || undefined}><summary>More options</summary><div><${Options} form=${form} isNew /></div></details>
     <//>
@@ -56,12 +57,13 @@ function Programs() {
   const [chosen, setChosen] = useState(languages[0]);
   const { data, error, reload } = useLoad((signal) => readDocument('receiving', signal), []);
   const [language, name, file, command] = chosen;
+  const text = data?.querySelector(`code.language-${language}`).textContent;
   return html`<div class="stack tight">
-    <div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
-      aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>
+    <div class="row spread"><div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
+      aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
     <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
-    ${data ? html`<${Code} label=${`Receiver in ${name}`} text=${data.querySelector(`code.language-${language}`).textContent} />`
+    ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
       : error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${6} />`}
   </div>`;
 }

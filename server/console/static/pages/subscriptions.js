@@ -17,6 +17,7 @@ import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
+import { wordsOf } from './subscription/mend.js';
 
 export function Subscriptions() {
   const { me } = useSession();
@@ -32,7 +33,7 @@ export function Subscriptions() {
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
     !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
-    { head: 'Last result', size: 'xl', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
+    { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ].filter(Boolean);
 
   const isFirst = list.rows?.length === 0 && !query.status && !everywhere;
@@ -43,10 +44,16 @@ export function Subscriptions() {
       <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
       ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
     <//>`}
-    <${Table} label="Subscriptions" list=${list} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
+    <${Table} label="Subscriptions" list=${sorted(list)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
       empty=${query.status || everywhere ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
   <//>`;
 }
+
+// sorted has what is wrong first, if the list has no further page.
+const order = ['disabled', 'failing', 'plan', 'queue_held', 'paused', 'healthy'];
+const rank = (s) => order.indexOf(subscriptionStatus(s));
+const sorted = (list) => (!list.rows || list.more?.hasMore ? list
+  : { ...list, rows: [...list.rows].sort((a, b) => rank(a) - rank(b) || b.pending_deliveries - a.pending_deliveries) });
 
 // useSeries returns the attempts of the last 24 hours of each subscription in the list.
 function useSeries(rows = []) {
@@ -77,15 +84,15 @@ const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${numb
 
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
-  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${last_error ?? 'Paused'}</bdi></span>`;
-  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${last_error}><bdi>${last_error}</bdi></span>
+  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
+  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${last_error}><bdi>${wordsOf(last_error)}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }
 
 const NoneLike = ({ status }) => html`<${Empty} title=${status ? `No subscription is ${status}` : 'No organization has a subscription'} text="The list shows the others without this filter.">
-  <${LinkButton} href=${href(paths.subscriptions)}>Show all<//><//>`;
+  <${LinkButton} href=${href(paths.subscriptions)}>Clear filters<//><//>`;
 
 const First = () => html`<${Empty} title="No subscription yet"
   text="A subscription sends the events of this organization to an HTTPS address, signed, and again until they arrive.">

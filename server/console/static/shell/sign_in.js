@@ -3,7 +3,7 @@ import { html, useEffect } from '../ui/html.js';
 import { useStore } from '../ui/store.js';
 import { Icon } from '../ui/icon.js';
 import { Dialog } from '../ui/dialog.js';
-import { Form, TextField, useForm } from '../ui/form.js';
+import { Form, TextField, useForm } from '../ui/text_form.js';
 import { Bar, ErrorBar } from '../ui/state.js';
 import { LinkButton } from '../ui/button.js';
 import { settings } from '../settings.js';
@@ -61,7 +61,7 @@ function Ways({ again = false }) {
   return html`
     ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary" target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
       <p class="or small quiet"><span>or</span></p>`}
-    <${Form} form=${form} submit="Sign in" disabled=${!form.values.token.trim()}>
+    <${Form} form=${form} submit="Sign in">
       <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus=${!settings.oidc} />
     <//>`;
 }

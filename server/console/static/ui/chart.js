@@ -43,7 +43,7 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
     setPointed(Math.min(Math.max(next, 0), last));
   };
   return html`<figure class="chart">
-    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : 'In total'} counts=${point || stats.totals} />`
+    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)} counts=${point || stats.totals} />`
       : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
       onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
@@ -56,10 +56,15 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
   </figure>`;
 }
 
-const Values = ({ at, counts }) => html`<span class="chart-at">${at}</span>
-  <span class="chart-key succeeded">${count(counts.succeeded, 'succeeded', 'succeeded')}</span>
+const Values = ({ at, counts }) => html`<span class="chart-key succeeded">${count(counts.succeeded, 'succeeded', 'succeeded')}</span>
   <span class="chart-key failed">${count(counts.failed, 'failed', 'failed')}</span>
-  <span class="chart-key p95">p95 ${duration(counts.duration_ms?.p95)}</span>`;
+  <span class="chart-key p95">p95 ${duration(counts.duration_ms?.p95)}</span>
+  <span class="quiet">${at}</span>`;
+
+function lastText({ since, until }) {
+  const days = Math.round((Date.parse(until) - Date.parse(since)) / 864e5);
+  return days > 1 ? `Last ${days} days` : 'Last 24 hours';
+}
 
 const summary = (label, { totals, since, until }) => `${label}, ${exactTime(since)} to ${exactTime(until)}: `
   + `${totals.succeeded} succeeded, ${totals.failed} failed, 95 percent within ${duration(totals.duration_ms?.p95)}`;
@@ -96,11 +101,11 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     ${Array.from({ length: counts.n + 1 }, (_, i) => {
       const y = Math.round(floor - i / counts.n * inner) + 0.5;
       return html`<path key=${i} class="chart-grid" d="M${left} ${y}H${width - right}" />
-        <text x=${left - 8} y=${y + 4} class="end">${compact.format(i * counts.step)}</text>
-        ${line && html`<text x=${width - right + 8} y=${y + 4}>${duration(i * step)}</text>`}`;
+        ${(succeeded || failed) && html`<text x=${left - 8} y=${y + 4} class="end">${compact.format(i * counts.step)}</text>`}
+        ${line && html`<text x=${width - right + 8} y=${y + 4}>${i ? duration(i * step) : 0}</text>`}`;
     })}
     ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
-    <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} /><path class="chart-line" d=${line} />
+    <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} /><path class="chart-line halo" d=${line} /><path class="chart-line" d=${line} />
   </svg>`;
 }
 

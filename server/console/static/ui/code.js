@@ -3,10 +3,10 @@ import { html } from './html.js';
 import { Copy } from './copy.js';
 import { readJSON } from './json.js';
 
-// Code shows a body or a command. JSON gets line breaks if pretty is set; copying gives the text as it was.
-export function Code({ text, label, pretty = false, copy = true, empty = 'Empty' }) {
+// Code shows a body or a command; short: only some lines of it, which scroll. JSON gets line breaks if pretty is set; copying gives the text as it was.
+export function Code({ text, label, pretty = false, short = false, copy = true, empty = 'Empty' }) {
   if (!text) return html`<p class="quiet small">${empty}</p>`;
-  return html`<div class="code">
+  return html`<div class=${short ? 'code short' : 'code'}>
     ${copy && html`<${Copy} text=${text} label=${label ? `Copy: ${label}` : 'Copy'} />`}
     <pre tabindex="0" role="region" aria-label=${label ?? 'Text'} dir="ltr"><code>${visible(pretty ? indented(text) : text)}</code></pre>
   </div>`;

@@ -1,19 +1,22 @@
 // Buttons that copy, and ids with such a button.
-import { html, useState, useRef, useEffect } from './html.js';
+import { html, cx, useState, useRef, useEffect } from './html.js';
 import { Icon } from './icon.js';
 
-export function Copy({ text, label = 'Copy', children }) {
+// kind is that of a button with a text. onCopied is called when the text was copied.
+export function Copy({ text, label = 'Copy', kind, onCopied, children }) {
   const [done, setDone] = useState('');
   const timer = useRef();
   useEffect(() => () => clearTimeout(timer.current), []);
   const copy = async (event) => {
     event.preventDefault();
     event.stopPropagation();
-    setDone(await write(text) ? 'Copied' : 'Not copied: select the text');
+    const copied = await write(text);
+    setDone(copied ? 'Copied' : 'Not copied: select the text');
+    if (copied) onCopied?.();
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setDone(''), 1500);
   };
-  return html`<button type="button" class=${children ? 'button' : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
+  return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
       aria-label=${children ? undefined : label}>
     <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}
     <span class="hidden-label" role="status">${done}</span>

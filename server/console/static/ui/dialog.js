@@ -2,11 +2,14 @@
 //
 //   ${open && html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed="api.acme.example" danger
 //     onConfirm=${async () => { await api.delete(…); }} onClose=${() => setOpen(false)}>What happens.<//>`}
-import { html, useEffect, useRef, useState, useId } from './html.js';
+import { html, createContext, useEffect, useRef, useState, useId } from './html.js';
 import { Icon } from './icon.js';
 import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { useAction } from './hooks.js';
+
+// Closing closes the dialog around a form.
+export const Closing = createContext(null);
 
 // Dialog is open while it is rendered. onClose removes it. fixed: it cannot be closed with Esc or the cross.
 export function Dialog({ title, onClose, fixed = false, wide = false, children }) {
@@ -24,7 +27,7 @@ export function Dialog({ title, onClose, fixed = false, wide = false, children }
   return html`<dialog ref=${element} class=${wide ? 'dialog wide-dialog' : 'dialog'} aria-labelledby=${id} onCancel=${cancel}>
     <header class="row spread"><h2 id=${id}>${title}</h2>
       ${!fixed && html`<button type="button" class="plain" aria-label="Close" onClick=${onClose}><${Icon} name="cross" /></button>`}</header>
-    <div class="stack">${children}</div>
+    <${Closing.Provider} value=${fixed ? null : onClose}><div class="stack">${children}</div><//>
   </dialog>`;
 }
 

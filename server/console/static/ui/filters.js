@@ -11,18 +11,28 @@ import { html, cx, useState, useEffect, useId } from './html.js';
 import { useQuery, href, place } from '../router.js';
 import { toField, fromField } from './time.js';
 
-export const Filters = ({ children }) => html`<div class="filters" role="search" aria-label="Filters">${children}</div>`;
+// Filters has a link that clears those among its direct children that are set.
+export function Filters({ children }) {
+  const [query] = useQuery();
+  const names = [children].flat(Infinity).flatMap((child) => (child?.type === Range ? ['range', 'since', 'until'] : child?.props?.name ?? []));
+  const cleared = Object.fromEntries(names.map((name) => [name, null]));
+  return html`<div class="filters" role="search" aria-label="Filters">${children}
+    ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
+}
 
-// Choice is a selection of one value; all is the text for none.
+// Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none.
 export function Choice({ name, label, options, all = 'All' }) {
   const [query, setQuery] = useQuery();
   const id = useId();
   return html`<div class=${cx('filter', query[name] && 'set')}><label for=${id}>${label}</label>
     <select id=${id} value=${query[name] ?? ''} onChange=${(e) => setQuery({ [name]: e.target.value })}>
       <option value="">${all}</option>
-      ${options.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
+      ${optionsOf(options)}
     </select></div>`;
 }
+
+const optionsOf = (options) => options.map(([value, text]) => (Array.isArray(text) ? html`<optgroup key=${value} label=${value}>${optionsOf(text)}</optgroup>`
+  : html`<option key=${value} value=${value}>${text}</option>`));
 
 // TextFilter takes effect with Enter, or when one leaves it. suggestions is optional. clean changes what was typed before it gets
 // into the URL.

@@ -4,64 +4,11 @@
 //   html`<${Form} form=${form} submit="Create key">
 //     <${TextField} form=${form} name="name" label="Name" hint="So that you recognize it." required />
 //   <//>`
-import { html, cx, useState, useRef, useEffect, useId } from './html.js';
-import { ErrorBar } from './state.js';
-import { SubmitButton } from './button.js';
-import { useAction } from './hooks.js';
+import { html, useId } from './html.js';
+import { Field, bind } from './text_form.js';
 import { toField, fromField } from './time.js';
 
-export function useForm(initial, send) {
-  const [values, setValues] = useState(initial);
-  const names = useRef(new Set()); // of the fields that are shown
-  const action = useAction(() => send(values));
-  const errorOf = (name) => {
-    const fields = action.error?.fields ?? {};
-    const found = Object.keys(fields).find((f) => f === name || f.startsWith(name + '.'));
-    return found && fields[found];
-  };
-  const set = (name, value) => setValues((v) => ({ ...v, [name]: value }));
-  return { values, set, setValues, names: names.current, errorOf, submit: action.run, busy: action.busy, error: action.error };
-}
-
-// Form sends with Enter and with the button. An error that belongs to no field is above the button.
-export function Form({ form, submit, cancel, danger, disabled, children }) {
-  const element = useRef(null);
-  useEffect(() => { element.current.querySelector('[aria-invalid="true"]')?.focus(); }, [form.error]);
-  const send = (event) => {
-    event.preventDefault();
-    form.submit();
-  };
-  const fields = Object.keys(form.error?.fields ?? {});
-  const allShown = fields.length > 0 && fields.every((f) => form.names.has(f.split('.')[0]));
-  return html`<form ref=${element} class="form" onSubmit=${send} novalidate>
-    ${children}
-    ${!allShown && html`<${ErrorBar} error=${form.error} />`}
-    <div class="row">
-      <${SubmitButton} busy=${form.busy} disabled=${disabled} kind=${danger ? 'danger' : 'primary'}>${submit}<//>
-      ${cancel && html`<a class="button" href=${cancel}>Cancel</a>`}
-    </div>
-  </form>`;
-}
-
-// Field is the frame of an input. children is a function that gets the attributes of the input.
-export function Field({ form, name, label, hint, optional, children }) {
-  const id = useId();
-  form?.names.add(name);
-  const error = form?.errorOf(name);
-  const about = cx(hint && id + 'h', error && id + 'e') || undefined;
-  return html`<div class="field">
-    <label for=${id}>${label}${optional && html` <span class="quiet">optional</span>`}</label>
-    ${children({ id, name, 'aria-describedby': about, 'aria-invalid': error ? 'true' : undefined })}
-    ${error && html`<p class="field-error" id=${id + 'e'}><bdi>${error}</bdi></p>`}
-    ${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
-  </div>`;
-}
-
-const bind = (form, name) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
-
-export const TextField = ({ form, name, label, hint, optional, mono, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<input class=${cx('input', mono && 'mono')} autocomplete="off" spellcheck="false" dir="auto" ...${attributes} ...${rest} ...${bind(form, name)} />`}
-<//>`;
+export { Field, Form, TextField, useForm } from './text_form.js';
 
 export const AreaField = ({ form, name, label, hint, optional, rows = 6, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
   ${(attributes) => html`<textarea class="input mono" rows=${rows} spellcheck="false" dir="auto" ...${attributes} ...${rest} ...${bind(form, name)} />`}

@@ -21,7 +21,7 @@ export function Page({ title, heading, crumbs = [], aside, actions, children }) 
     <header class="page-head">
       <div class="grow">
         ${crumbs.length > 0 && html`<nav class="crumbs" aria-label="You are here">
-          ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}>${name}</a><${Icon} name="right" />`)}
+          ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}><${Icon} name="left" />${name}</a>`)}
         </nav>`}
         <div class="row">
           <h1 tabindex="-1" ref=${head}><bdi>${heading ?? title}</bdi></h1>

@@ -1,5 +1,5 @@
 // A secret that is shown once: a raw key, a signing secret. One leaves the panel by saying so.
-import { html, useEffect, useRef, useState } from './html.js';
+import { html, cx, useEffect, useRef, useState } from './html.js';
 import { Icon } from './icon.js';
 import { Copy } from './copy.js';
 import { confirmLeave } from '../router.js';
@@ -7,6 +7,7 @@ import { confirmLeave } from '../router.js';
 // Secret shows value. onDone is called when the user has saved it; children explain how to use it.
 export function Secret({ title, value, done = 'I have saved it', onDone, children }) {
   const [hint, setHint] = useState(false);
+  const [copied, setCopied] = useState(false); // then the main button is the other one
   const free = useRef(() => {});
   useEffect(() => {
     const warn = (event) => event.preventDefault();
@@ -18,10 +19,10 @@ export function Secret({ title, value, done = 'I have saved it', onDone, childre
   return html`<section class="secret stack tight" aria-label=${title}>
     <div class="row"><${Icon} name="keys" class="success" /><h2>${title}</h2></div>
     <p>This is the only time that it is shown. Keep it where your other secrets are.</p>
-    <div class="secret-value"><code>${value}</code><${Copy} text=${value} label="Copy the secret">Copy<//></div>
+    <div class="secret-value"><code>${value}</code><${Copy} text=${value} label="Copy the secret" kind=${!copied && 'primary'} onCopied=${() => setCopied(true)}>Copy<//></div>
     ${children}
     <div class="row">
-      <button type="button" class="button primary" onClick=${() => { free.current(); onDone(); }}>${done}</button>
+      <button type="button" class=${cx('button', copied && 'primary')} onClick=${() => { free.current(); onDone(); }}>${done}</button>
       ${hint && html`<span class="warning" role="alert">Save it first: it cannot be shown again.</span>`}
     </div>
   </section>`;

@@ -62,6 +62,7 @@ export function Countdown({ value, after = 'now' }) {
 // duration shows milliseconds: 84 ms, 1.2 s, 3 min.
 export function duration(ms) {
   if (ms === null || ms === undefined) return '–';
+  if (ms < 0.5) return '< 1 ms';
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   if (ms < 36e5) return `${Math.round(ms / 6e4)} min`;

@@ -36,7 +36,7 @@ export function Activity({ subscription, sent, actions, changed }) {
     <${Section} title="Attempts">
       <div class="list-only"><${Filters}>
         <${Choice} name="outcome" label="Outcome" options=${[['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']]} />
-        <${TextFilter} name="type" label="Type" suggestions=${types} />
+        <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
         <${TextFilter} name="event" label="Event" placeholder="evt_…" />
         <${Range} custom />
       <//></div>
@@ -81,7 +81,7 @@ const all = [
 ];
 
 const NoneLike = () => html`<${Empty} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt.">
-  <${LinkButton} href=${href(place.get().path)}>Show all<//><//>`;
+  <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
 
 const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
   ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;

@@ -15,7 +15,7 @@ import { href, place, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend } from '../event/mend.js';
-import { mendOf, verdicts } from './mend.js';
+import { mendOf, verdicts, wordsOf } from './mend.js';
 
 const kept = 2000; // characters of a response body that the API keeps
 
@@ -50,33 +50,33 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
     <a class="back" href=${back}><${Icon} name="left" /> All attempts</a>
     ${!data && (error ? html`<${ErrorBar} error=${error} title="This attempt cannot be shown" retry=${reload} />` : html`<${Skeleton} rows=${6} />`)}
     ${data && html`
-      <div class="row spread">
+      <div class="row spread one-line">
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
         <div class="row">${!subscription.isDeleted && can('webhooks:write') && (attempt.trigger === 'test'
           ? html`<${Button} icon="send" onError=${setRefused} onClick=${actions.test}>Send test again<//>`
-          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>Redeliver event<//>`)}
+          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>${arrived ? 'Send again…' : 'Send again'}<//>`)}
           <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
       </div>
       <${ErrorBar} error=${refused} />
       ${told && html`<${Bar} tone="success" title="A new delivery of the event was created"><p>${subscription.blocked_by
         ? 'It waits, because nothing is sent to the subscription now.' : 'Its attempt appears in the list.'}</p><//>`}
+      <${Response} attempt=${attempt} />
       <${Verdict} ...${{ attempt, verdict, subscription, changed }} />
-      <${Facts} items=${[
-        ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
-        ['Attempt', html`<${Id} value=${attempt.id} />`],
+      <${Facts} across items=${[
         ['Number', `${attempt.attempt_number}, ${triggers[attempt.trigger]}`],
         ['Started', html`<${Time} value=${attempt.attempted_at} form="exact" />`],
         ['Duration', attempt.outcome === 'sending' ? 'In progress' : duration(attempt.duration_ms)],
         ['Next attempt', attempt.next_attempt_at && html`<${Time} value=${attempt.next_attempt_at} form="exact" /> <span class="quiet">(<${Time} value=${attempt.next_attempt_at} />)</span>`],
+        ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
+        ['Attempt', html`<${Id} value=${attempt.id} />`],
       ]} />
-      <${Response} attempt=${attempt} />
       <${Request} attempt=${attempt} />`}
-    ${asking && html`<${Confirm} title="Send this event again?" action="Redeliver event" onConfirm=${redeliver} onClose=${() => setAsking(false)}>
+    ${asking && html`<${Confirm} title="Send this event again?" action="Send 1 event again" onConfirm=${redeliver} onClose=${() => setAsking(false)}>
       <p>The receiver has accepted it already. It gets the same event a second time, with the same id.</p><//>`}
   </section>`;
 }
 
-const triggers = { event: 'for the event', retry: 'a retry', manual: 'redelivered by hand', test: 'a test' };
+const triggers = { event: 'for the event', retry: 'a retry', manual: 'sent again by hand', test: 'a test' };
 
 // explain asks what became of the event. Without the permission, the attempt alone is shown.
 async function explain(attempt, signal) {
@@ -97,7 +97,13 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
   const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
   const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
-  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${verdict.detail} /></p><//>`;
+  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${without(attempt, verdict.detail)} /></p><//>`;
+}
+
+// without cuts the sentence about this attempt out of the text of a verdict: the panel says it already.
+function without({ attempt_number: number, error }, detail) {
+  const start = detail.indexOf(` Attempt ${number} failed at `), end = detail.indexOf(`: ${error}.`, start);
+  return start < 0 || end < 0 ? detail : detail.slice(0, start) + detail.slice(end + `: ${error}.`.length);
 }
 
 // published is the time of the event, which is in the body of the request.
@@ -107,10 +113,9 @@ function published({ request: { body } }) {
 
 export function Response({ attempt: a }) {
   if (a.outcome === 'sending') return null;
-  const mend = mendOf(a.error);
   return html`<div class="stack tight">
-    <h3>Response ${a.response_status && html`<span class="quiet">${a.response_status}</span>`}</h3>
-    ${a.error && html`<p><bdi class="danger">${a.error}</bdi>${mend && html`<br />${mend}`}</p>`}
+    <h3>Response ${a.response_status && html`<span class=${a.outcome === 'failed' ? 'danger' : 'quiet'}>${a.response_status}</span>`}</h3>
+    ${a.error && html`<p>${!a.error.startsWith('http_status') && html`<bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. `}${mendOf(a.error)}</p>`}
     <${Code} text=${a.response_body} label="Body of the response" empty=${a.response_status ? 'The response has no body.' : 'There was no response.'} />
     ${[...a.response_body].length >= kept && html`<p class="quiet small">Only the first 2,000 characters are kept.</p>`}
   </div>`;

@@ -6,7 +6,7 @@ import { Time, count } from '../../ui/time.js';
 import { href } from '../../router.js';
 import { can, isOperator, useSession } from '../../session.js';
 import { paths } from '../../paths.js';
-import { mendOf } from './mend.js';
+import { mendOf, wordsOf } from './mend.js';
 
 // Health says in words why nothing is sent or what fails, and has the button that mends it.
 export function Health({ subscription: s, actions }) {
@@ -16,7 +16,7 @@ export function Health({ subscription: s, actions }) {
   switch (s.blocked_by) {
     case 'paused':
       return html`<${Bar} title="Paused: nothing is sent" action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
-        <p><bdi class="sentence">${s.last_error}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
+        <p><bdi>${wordsOf(s.last_error)}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
     case 'disabled':
       return html`<${Bar} tone="danger" title=${`Disabled after ${count(s.consecutive_failures, 'failure')} in a row: nothing is sent`} action=${recover}>
         <${LastError} subscription=${s} /><p>${waits} Repair the receiver, send a test, then recover.</p><//>`;
@@ -27,11 +27,11 @@ export function Health({ subscription: s, actions }) {
         isOperator() && html`<a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.`}</p><//>`;
     default:
       return s.status === 'failing' && html`<${Bar} tone="warning" title=${`Failing: ${count(s.consecutive_failures, 'failure')} in a row`} action=${recover}>
-        <${LastError} subscription=${s} /><p>${waits} Keyhook tries one delivery at a time. If the receiver works again, recover to send everything now.</p><//>`;
+        <${LastError} subscription=${s} /><p>${waits} Keyhook tries one delivery at a time. If the receiver works again, recover: this sends what ${s.pending_deliveries > 0 ? 'waits and what ' : ''}Keyhook gave up.</p><//>`;
   }
 }
 
-const LastError = ({ subscription: s }) => html`<p><bdi class="strong">${s.last_error}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} />`}.
+const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s.last_error}>${wordsOf(s.last_error)}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} form="log" />`}.
   ${' '}${mendOf(s.last_error)}</p>`;
 
 // NoWebhooks says that the plan of the organization has no webhooks, and who can change that.

@@ -17,6 +17,12 @@ const errors = [
   [/^protocol_error/, 'The answer is no valid HTTP. Look at the proxy in front of the receiver.'],
 ];
 
+// wordsOf says an error of the API without its class: "The receiver answered 503", "Connection refused", "Paused by Ann".
+export function wordsOf(error) {
+  const text = error?.replace(/^http_status: /, 'the receiver answered ').replace(/^deactivated by /, 'paused by ').replace(/^[a-z_]+: /, '');
+  return text && text[0].toUpperCase() + text.slice(1);
+}
+
 // mendOf returns a sentence about the error of an attempt; empty if there is nothing to say.
 export const mendOf = (error) => errors.find(([pattern]) => pattern.test(error ?? ''))?.[1] ?? '';
 

@@ -26,8 +26,8 @@ export function Recover({ subscription, organization, onDone, onClose }) {
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
     <p>Do this when the receiver works again. The subscription becomes healthy, and Keyhook sends:</p>
     ${data ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
-      <li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>
-      <li><strong class="strong">${count(data.deliveries, 'event')}</strong> that Keyhook gave up since <${Time} value=${data.since} form="exact" /></li>
+      ${data.pending > 0 && html`<li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>`}
+      ${(data.deliveries > 0 || data.pending === 0) && html`<li><strong class="strong">${count(data.deliveries, 'event')}</strong> that Keyhook gave up since <${Time} value=${data.since} form="log" /></li>`}
     </ul>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     <${ErrorBar} error=${error} retry=${reload} />
     <${TimeField} form=${form} name="since" label="Since" optional hint="Without a time: since the outage began." />
