@@ -92,14 +92,14 @@ func TestOverview(t *testing.T) {
 		p := open(t, w.base)
 		p.signIn(w.other.token)
 		p.visit("/console/?range=1h")
-		p.expect("In total")
+		p.expect("Last hour")
 		evaluate[any](p, `document.querySelector(".chart-box").focus()`)
 		p.press("End")
-		p.gone("In total")
+		p.gone("Last hour")
 		p.press("Home")
 		p.expect("0 succeeded 0 failed")
 		evaluate[any](p, `document.activeElement.blur()`)
-		p.expect("In total")
+		p.expect("Last hour")
 	})
 }
 

@@ -9,6 +9,7 @@ import { Time, count, number } from '../../ui/time.js';
 import { href } from '../../router.js';
 import { can, canSwitch, isOperator, session, useSession } from '../../session.js';
 import { paths } from '../../paths.js';
+import { wordsOf } from '../subscription/mend.js';
 import { Recover } from '../subscription/recover.js';
 
 export function Attention({ state, all, reload }) {
@@ -18,7 +19,7 @@ export function Attention({ state, all, reload }) {
   const [recovering, setRecovering] = useState(null);
   const bars = warnings(state, all, me.organization);
   if (!bars.length && !state.count) {
-    return statuses.healthy > 0 && html`<p class="row"><${Icon} name="ok" class="success" />
+    return statuses.healthy > 0 && html`<p class="row one-line"><${Icon} name="ok" class="success" />
       <span>${statuses.healthy === 1 ? 'The subscription is healthy.' : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
   }
   return html`<${Section} title=${`Needs attention (${number(bars.length + state.count)})`}>
@@ -46,7 +47,7 @@ function Problem({ subscription: s, all, recover }) {
     <${Badge} status=${subscriptionStatus(s)} />
     <div class="grow">
       ${acts ? html`<a class="row-link two-lines" href=${href(paths.subscription(s.id), all ? { org: actingIn(s) } : {})} title=${s.url}>${address}</a>` : html`<div class="two-lines">${address}</div>`}
-      <p class="clamp" title=${s.last_error}><bdi>${s.last_error ?? 'No error is known.'}</bdi></p>
+      <p class="clamp" title=${s.last_error}><bdi>${wordsOf(s.last_error) ?? 'No error is known.'}</bdi></p>
       <p class="small quiet">${s.failing_since ? html`First failure <${Time} value=${s.failing_since} />` : html`Disabled <${Time} value=${s.disabled_at} />`}
         ${' · '}${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}</p>
     </div>
