@@ -61,11 +61,17 @@ function takeLink() {
 // follow signs in with a one-time link. It asks first if somebody is signed in: anybody can send a link of their own, and what is
 // done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 async function follow(link) {
-  const alive = await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
+  const alive = signedInBefore.get() && await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
   if (!alive || alive.portal) return useLink(link);
   await enter(alive);
   session.set({ offeredLink: link });
 }
+
+// signedInBefore remembers that somebody has signed in with this browser. A browser that stores nothing asks no question.
+const signedInBefore = {
+  get: () => { try { return localStorage.getItem('keyhook-signed-in'); } catch { return null; } },
+  set: () => { try { localStorage.setItem('keyhook-signed-in', 'yes'); } catch { /* it is not allowed to */ } },
+};
 
 // useLink exchanges a one-time link for a session. If it does not work, an earlier session goes on.
 export async function useLink(link) {
@@ -134,6 +140,7 @@ export async function resume() {
 async function enter(home, refusedLink = null) {
   const before = session.get().home;
   const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
+  signedInBefore.set();
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   if (!same) session.set({ me: null });
   await act(place.get().org, true);
