@@ -24,7 +24,7 @@ type portals struct {
 
 // The life of a portal link, in seconds.
 const (
-	minPortalLife     = 60
+	minPortalLife     = int64(access.MinPortalLife / time.Second)
 	maxPortalLife     = int64(access.MaxPortalLife / time.Second)
 	defaultPortalLife = 3600
 )

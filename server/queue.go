@@ -39,11 +39,12 @@ type queueBody struct {
 
 // queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
 type queuedBody struct {
-	SubscriptionID string    `json:"subscription_id"`
-	OrganizationID string    `json:"organization_id"`
-	URLHost        string    `json:"url_host"`
-	Pending        int64     `json:"pending"`
-	OldestDue      timestamp `json:"oldest_due"`
+	SubscriptionID   string    `json:"subscription_id"`
+	OrganizationID   string    `json:"organization_id"`
+	OrganizationName string    `json:"organization_name"`
+	URLHost          string    `json:"url_host"`
+	Pending          int64     `json:"pending"`
+	OldestDue        timestamp `json:"oldest_due"`
 }
 
 func newQueueBody(q webhook.Queue) queueBody {
@@ -53,7 +54,7 @@ func newQueueBody(q webhook.Queue) queueBody {
 		body.Held, body.HeldSince, body.Reason = true, &since, nullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
-		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, timestamp(w.OldestDue)}
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, "", w.Pending, timestamp(w.OldestDue)}
 		if u, err := url.Parse(w.URL); err == nil {
 			item.URLHost = u.Host
 		}

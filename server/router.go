@@ -228,11 +228,25 @@ func (a *authenticator) admit(x *exchange) error {
 	}
 	switch fault.KindOf(err) {
 	case fault.Limited:
-		x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
+		x.setRetryAfter()
 	case fault.Unauthenticated:
 		if x.Kind == credential.Session && x.At == access.CheckLookUp {
 			a.cookies.Clear(x, x.request)
 		}
 	}
 	return err
+}
+
+// mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.
+func (a *authenticator) mayFail(x *exchange) error {
+	err := a.checker.MayFail(&x.Run)
+	if err != nil {
+		x.setRetryAfter()
+	}
+	return err
+}
+
+// setRetryAfter says when to try again.
+func (x *exchange) setRetryAfter() {
+	x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
 }

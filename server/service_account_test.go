@@ -22,7 +22,7 @@ func TestTwoCallsACustomer(t *testing.T) {
 		{"the key acts as the service account", call{"GET /api/v1/whoami/", "{key}", "", nil}, 200, "",
 			[]string{`"id":"{account}","email":null,"name":"Service account","kind":"service"`, `"name":"Acme"`, `"permissions":["events:write"]`}, nil},
 		ok("the service account is listed among the members", "GET "+orgs+"acme-17/members/", "", 200, `{"user_id":"{account}","email":null,"name":"Service account","role":"owner","kind":"service"}`),
-		ok("the service account is listed among the users", "GET "+users, "", 200, `"id":"{account}"`, `"kind":"service"`),
+		ok("the service account is listed among the users", "GET "+users, "", 200, `"id":"{account}"`, `"kind":"service","organization_name":"Acme"`),
 		bad("the service account gets no token", "POST "+users+"{account}/access-tokens/", `{"organization_id":"acme-17"}`, 422, "service_account", "Nobody signs in"),
 		bad("the service account gets no external id", "PATCH "+users+"{account}/", `{"external_id":"sub-1"}`, 422, "service_account"),
 		bad("the service account gets no other role", "PUT "+orgs+"acme-17/members/{account}/", `{"role":"operator"}`, 409, "service_account"),

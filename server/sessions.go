@@ -79,7 +79,7 @@ func (h sessions) present(x *exchange) error {
 	}
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
-		f.Refuse("token", "one_of", "Send either an access token in token, or the secret of a sign-in link in link.")
+		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")
 	}
 	if err := f.Err(); err != nil {
 		return err

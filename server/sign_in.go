@@ -73,7 +73,7 @@ func (h signIns) finish() func(*exchange) error {
 		return nil
 	}
 	return func(x *exchange) error {
-		who, to, err := h.provider.Finish(x.request.Context(), h.auth.cookies.SignIn(x.request), x.request.URL.Query())
+		who, to, err := h.ask(x)
 		if err == nil {
 			err = h.start(x, who)
 		}
@@ -89,11 +89,28 @@ func (h signIns) finish() func(*exchange) error {
 	}
 }
 
+// ask returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any code, so
+// refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
+func (h signIns) ask(x *exchange) (who access.Identity, to string, err error) {
+	x.Address = x.client
+	sealed := h.auth.cookies.SignIn(x.request)
+	if sealed != "" {
+		if err := h.auth.mayFail(x); err != nil {
+			return who, "", err
+		}
+	}
+	who, to, err = h.provider.Finish(x.request.Context(), sealed, x.request.URL.Query())
+	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
+		h.auth.checker.Failed(x.Address)
+	}
+	return who, to, err
+}
+
 // start starts the session of an identity, if all checks of a credential pass.
 func (h signIns) start(x *exchange, who access.Identity) error {
 	cookie := access.MintSession()
 	x.Presented, x.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
-	x.Address, x.Last = x.client, access.CheckRateLimit
+	x.Last = access.CheckRateLimit
 	if err := h.auth.admit(x); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
@@ -16,7 +17,10 @@ import (
 )
 
 // login is an identity provider that believes what the browser brings. The tests of package oidc cover the real sign-in.
-type login struct{ down bool }
+type login struct {
+	down  bool
+	asked atomic.Int64 // how often a code was checked
+}
 
 func (l *login) Begin(to string) (redirect, sealed string, err error) {
 	if l.down {
@@ -28,6 +32,10 @@ func (l *login) Begin(to string) (redirect, sealed string, err error) {
 func (l *login) Finish(_ context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error) {
 	if sealed == "" || answer.Get("state") != "x" {
 		return who, "", fault.New(fault.Unauthenticated, "sign_in_expired", "Again.").Because(errors.New("no cookie"))
+	}
+	l.asked.Add(1)
+	if answer.Get("code") == "forged" {
+		return who, "", fault.New(fault.Unauthenticated, "sign_in_failed", "No.").Because(errors.New("the code is wrong"))
 	}
 	if answer.Get("code") == "broken" {
 		return who, "", errors.New("a defect")
@@ -219,19 +227,45 @@ func TestRefusedSignIn(t *testing.T) {
 	t.Run("by a defect is an error of the server", func(t *testing.T) {
 		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").want(t, 500, "internal_error")
 	})
+	// from finishes a sign-in from an address.
+	from := func(f *testServer, address, cookie, code string) http.Header {
+		r := httptest.NewRequest(http.MethodGet, callbackPath+"?state=x&code="+code, nil)
+		r.RemoteAddr = address + ":1"
+		r.Header.Set("Cookie", cookie)
+		w := httptest.NewRecorder()
+		f.server.Handler().ServeHTTP(w, r)
+		return w.Header()
+	}
+	const cookie = "keyhook_sign_in=%2Fconsole%2F"
 	t.Run("after too many failures of the address", func(t *testing.T) {
-		from := func(code string) string {
-			r := httptest.NewRequest(http.MethodGet, callbackPath+"?state=x&code="+code, nil)
-			r.RemoteAddr = "198.51.100.9:1"
-			r.Header.Set("Cookie", "keyhook_sign_in=%2Fconsole%2F")
-			w := httptest.NewRecorder()
-			f.server.Handler().ServeHTTP(w, r)
-			return w.Header().Get("Location")
-		}
 		for range 20 {
-			from("nobody")
+			from(f, "198.51.100.9", cookie, "nobody")
 		}
-		if to := from("owner"); !strings.Contains(to, "too_many_failures") {
+		if to := from(f, "198.51.100.9", cookie, "owner").Get("Location"); !strings.Contains(to, "too_many_failures") {
+			t.Errorf("to %q", to)
+		}
+	})
+	t.Run("after too many codes that the identity provider refused, without asking it again", func(t *testing.T) {
+		provider := new(login)
+		guessed, _ := startLogin(t, func(o *server.Options) { o.SignIn = provider })
+		for range 40 {
+			from(guessed, "198.51.100.9", cookie, "forged")
+		}
+		if n := provider.asked.Load(); n > 25 {
+			t.Errorf("it was asked %d times", n)
+		}
+		if h := from(guessed, "198.51.100.9", cookie, "owner"); !strings.Contains(h.Get("Location"), "too_many_failures") || h.Get("Retry-After") == "" {
+			t.Errorf("headers %v", h)
+		}
+		if to := from(guessed, "198.51.100.10", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("another address goes to %q", to)
+		}
+	})
+	t.Run("without a cookie is no failure of the address, because any site can send a browser here", func(t *testing.T) {
+		for range 40 {
+			from(f, "198.51.100.11", "", "owner")
+		}
+		if to := from(f, "198.51.100.11", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
 			t.Errorf("to %q", to)
 		}
 	})

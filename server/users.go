@@ -28,17 +28,18 @@ type users struct {
 }
 
 type userBody struct {
-	ID         string     `json:"id"`
-	Email      *string    `json:"email"`
-	Name       string     `json:"name"`
-	ExternalID *string    `json:"external_id"`
-	IsActive   bool       `json:"is_active"`
-	Kind       string     `json:"kind"`
-	ErasedAt   *timestamp `json:"erased_at"`
+	ID               string     `json:"id"`
+	Email            *string    `json:"email"`
+	Name             string     `json:"name"`
+	ExternalID       *string    `json:"external_id"`
+	IsActive         bool       `json:"is_active"`
+	Kind             string     `json:"kind"`
+	OrganizationName *string    `json:"organization_name"` // of a service account
+	ErasedAt         *timestamp `json:"erased_at"`
 }
 
 func newUserBody(u access.User) userBody {
-	return userBody{u.ID, nullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService()), (*timestamp)(u.ErasedAt)}
+	return userBody{u.ID, nullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService()), nullIfEmpty(u.ServiceOfName), (*timestamp)(u.ErasedAt)}
 }
 
 // kindOf is the kind of a user.

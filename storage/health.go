@@ -2,6 +2,7 @@ package storage
 
 import (
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -60,8 +61,13 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 // auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
 func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	target := auditTarget{"subscription", id, row}
+	var address string
+	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
+		return sqlite.Missing(err, "subscription")
+	}
+	details := map[string]any{"url_host": hostOf(address)}
 	if h.Status == webhook.Healthy {
-		return s.audit(t, by, organization, access.SubscriptionRecovered, target, map[string]any{})
+		return s.audit(t, by, organization, access.SubscriptionRecovered, target, details)
 	}
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {
@@ -71,7 +77,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if err != nil {
 		return err
 	}
-	details := map[string]any{"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError, "mend": h.Mend(organizationID, id)}
+	details["consecutive_failures"], details["last_error"], details["mend"] = h.ConsecutiveFailures, h.LastError, h.Mend(organizationID, id)
 	if h.FailingSince != 0 {
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}

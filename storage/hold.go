@@ -191,10 +191,12 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 		delete(counts, row)
 	}
 	err := s.list(ctx, &q.Largest, `
-		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, s.url, j.value AS pending,
-		       coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
+		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.name AS organization_name,
+		       s.url, j.value AS pending, coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, rowCounts(counts))
-	slices.SortStableFunc(q.Largest, func(a, b webhook.Queued) int { return cmp.Compare(b.Pending, a.Pending) })
+	slices.SortFunc(q.Largest, func(a, b webhook.Queued) int {
+		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
+	})
 	return q, err
 }

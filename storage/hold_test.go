@@ -2,6 +2,8 @@ package storage_test
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +180,20 @@ func TestDiscardedHold(t *testing.T) {
 	})
 }
 
+// TestQueueOrder: subscriptions with the same number of deliveries keep their order.
+func TestQueueOrder(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	for range 8 {
+		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "z")
+	}
+	storagetest.Publish(t, x.Store, x.owner, "z")
+	q := must[webhook.Queue](t)(x.Queue(t.Context()))
+	if len(q.Largest) < 9 || !slices.IsSortedFunc(q.Largest[1:], func(a, b webhook.Queued) int { return strings.Compare(a.SubscriptionID, b.SubscriptionID) }) {
+		t.Errorf("%+v", q.Largest)
+	}
+}
+
 func TestEffectsOfHold(t *testing.T) {
 	t.Parallel()
 
@@ -263,10 +279,10 @@ func TestEffectsOfHold(t *testing.T) {
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
 		}
-		org := x.owner.Organization.ID
+		org, name := x.owner.Organization.ID, x.owner.Organization.Name
 		want := []webhook.Queued{
-			{SubscriptionID: x.sub.ID, OrganizationID: org, URL: x.sub.URL, Pending: 4, OldestDue: due},
-			{SubscriptionID: other.ID, OrganizationID: org, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
+			{SubscriptionID: x.sub.ID, OrganizationID: org, OrganizationName: name, URL: x.sub.URL, Pending: 4, OldestDue: due},
+			{SubscriptionID: other.ID, OrganizationID: org, OrganizationName: name, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
 		}
 		if d := cmp.Diff(want, q.Largest); d != "" {
 			t.Errorf("largest (-want +got):\n%s", d)

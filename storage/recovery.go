@@ -154,7 +154,7 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 			}
 		}
 		return s.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
-			"since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
+			"url_host": hostOf(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
 		})
 	})
 }

@@ -235,6 +235,9 @@ func TestNewsOfAnOutage(t *testing.T) {
 			continue
 		}
 		got = append(got, line.Type)
+		if !strings.Contains(line.Details, `"url_host":"`) {
+			t.Errorf("%s does not say the host: %s", line.Type, line.Details)
+		}
 		bad := line.Type != access.SubscriptionRecovered
 		if bad != strings.Contains(line.Details, webhook.RecoverCommand(x.sub.OrganizationID, x.sub.ID)) || bad != strings.Contains(line.Details, "failing_since") {
 			t.Errorf("%s says %s", line.Type, line.Details)

@@ -73,7 +73,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		}
 		signs(fourth, third)
 		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 2, Type: access.SecretRotated})
-		if err != nil || log[0].Details != `{"ended_overlap":true,"overlap_seconds":60}` || log[1].Details != `{"ended_overlap":false,"overlap_seconds":300}` {
+		if err != nil || log[0].Details != `{"ended_overlap":true,"overlap_seconds":60,"url_host":"example.com"}` || log[1].Details != `{"ended_overlap":false,"overlap_seconds":300,"url_host":"example.com"}` {
 			t.Errorf("%+v %v", log, err)
 		}
 

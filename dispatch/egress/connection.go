@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ func (c *connection) isQuiet() bool {
 	if err != nil || !errors.Is(state, syscall.EAGAIN) {
 		return false
 	}
-	if _, isPlain := c.Conn.(*net.TCPConn); isPlain {
+	if _, isTLS := c.Conn.(*tls.Conn); !isTLS {
 		return true
 	}
 	// TLS may have read the end from the socket already.

@@ -47,12 +47,17 @@ func (i *idleConnections) keep(to endpoint, connections []*connection) {
 // put keeps a connection for the next request. If there are too many, it closes the one that was idle for the longest time.
 func (i *idleConnections) put(c *connection) {
 	c.idleSince = time.Now()
+	closeEach(i.add(c))
+}
+
+// add adds a connection. It returns those that are too many.
+func (i *idleConnections) add(c *connection) (removed []*connection) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.of[c.endpoint] = append(i.of[c.endpoint], c)
 	i.count++
 	if len(i.of[c.endpoint]) > i.maxPerEndpoint {
-		i.closeFirst(c.endpoint)
+		removed = append(removed, i.removeFirst(c.endpoint))
 	}
 	if i.count > i.max {
 		oldest := c
@@ -61,49 +66,70 @@ func (i *idleConnections) put(c *connection) {
 				oldest = all[0]
 			}
 		}
-		i.closeFirst(oldest.endpoint)
+		removed = append(removed, i.removeFirst(oldest.endpoint))
 	}
 	if i.timer == nil {
 		i.timer = time.AfterFunc(i.timeout, i.closeOld)
 	}
+	return removed
 }
 
-// closeFirst closes the connection to an endpoint that was idle for the longest time.
-func (i *idleConnections) closeFirst(to endpoint) {
+// closeEach closes connections. The caller does not hold the lock, because a receiver can make a close of TLS wait.
+func closeEach(connections []*connection) {
+	for _, c := range connections {
+		c.Close()
+	}
+}
+
+// removeFirst removes the connection to an endpoint that was idle for the longest time.
+func (i *idleConnections) removeFirst(to endpoint) *connection {
 	all := i.of[to]
-	all[0].Close()
+	first := all[0]
 	all[0] = nil
 	i.keep(to, all[1:])
 	i.count--
+	return first
 }
 
 // closeOld closes the connections whose time is over.
 func (i *idleConnections) closeOld() {
+	closeEach(i.removeOld())
+}
+
+// removeOld removes the connections whose time is over.
+func (i *idleConnections) removeOld() []*connection {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.closeBefore(time.Now().Add(-i.timeout))
+	removed := i.removeBefore(time.Now().Add(-i.timeout))
 	i.timer = nil
 	if i.count > 0 {
 		i.timer = time.AfterFunc(i.timeout/4, i.closeOld)
 	}
+	return removed
 }
 
 // closeAll closes all connections.
 func (i *idleConnections) closeAll() {
+	closeEach(i.removeAll())
+}
+
+// removeAll removes all connections.
+func (i *idleConnections) removeAll() []*connection {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.closeBefore(time.Now())
 	if i.timer != nil {
 		i.timer.Stop()
 		i.timer = nil
 	}
+	return i.removeBefore(time.Now())
 }
 
-// closeBefore closes the connections that are idle since limit or longer.
-func (i *idleConnections) closeBefore(limit time.Time) {
+// removeBefore removes the connections that are idle since limit or longer.
+func (i *idleConnections) removeBefore(limit time.Time) (removed []*connection) {
 	for to := range i.of {
 		for len(i.of[to]) > 0 && !i.of[to][0].idleSince.After(limit) {
-			i.closeFirst(to)
+			removed = append(removed, i.removeFirst(to))
 		}
 	}
+	return removed
 }

@@ -24,7 +24,8 @@ const (
 	dialTimeout      = 5 * time.Second // for the lookup and all addresses of a name together
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 60 * time.Second
-	maxHeader        = 64 << 10 // bytes of a response header
+	closeTimeout     = 100 * time.Millisecond // for the last bytes of a TLS connection
+	maxHeader        = 64 << 10               // bytes of a response header
 )
 
 // Buffers of each connection, in bytes.
@@ -51,7 +52,7 @@ func NewTransport(o Options) *http.Transport {
 	maxIdle := cmp.Or(o.MaxIdle, 256)
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would be dialled instead of the receiver, so its address would be checked
-		DialContext:            o.dialer().DialContext,
+		DialContext:            o.dial(),
 		Protocols:              protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
@@ -65,6 +66,30 @@ func NewTransport(o Options) *http.Transport {
 		// MaxConnsPerHost stays 0. Otherwise a request would wait for a connection during its own timeout. A healthy
 		// receiver with many subscriptions would look slow. The scheduler limits concurrent requests.
 	}
+}
+
+// dial returns the function with which the transport connects.
+func (o Options) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	d := o.dialer()
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, address)
+		if plain, ok := c.(*net.TCPConn); ok {
+			return socket{plain}, err
+		}
+		return c, err
+	}
+}
+
+// socket is a connection to a receiver. A receiver that reads nothing fills the send buffer of its connection. To close TLS over it,
+// crypto/tls would wait 5 s for room for its last message, after the deadline of the request.
+type socket struct{ *net.TCPConn }
+
+// SetWriteDeadline sets a deadline that is at most closeTimeout away. Only crypto/tls calls it, right before its last message.
+func (s socket) SetWriteDeadline(t time.Time) error {
+	if latest := time.Now().Add(closeTimeout); t.After(latest) {
+		t = latest
+	}
+	return s.TCPConn.SetWriteDeadline(t)
 }
 
 // dialer returns the dialer of the transport, which checks every address before it connects.

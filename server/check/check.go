@@ -128,13 +128,24 @@ func (k *Checker) parsed(_ context.Context, c *Run) error {
 	if !isGuess(c.Unreadable) {
 		return c.Unreadable
 	}
+	if err := k.MayFail(c); err != nil {
+		return err
+	}
+	k.Failed(c.Address)
+	return c.Unreadable
+}
+
+// MayFail refuses an address that failed too often. It is for a credential without a digest.
+func (k *Checker) MayFail(c *Run) error {
 	if wait, blocked := k.throttle.blocked(c.Address, access.Digest{}); blocked {
 		c.RetryAfter = wait
 		return errTooManyFailures
 	}
-	k.throttle.failed(c.Address, access.Digest{})
-	return c.Unreadable
+	return nil
 }
+
+// Failed counts a failure of an address.
+func (k *Checker) Failed(address netip.Addr) { k.throttle.failed(address, access.Digest{}) }
 
 // lookUp finds the principal of the credential. If its address failed too often, the credential is refused without a
 // lookup.

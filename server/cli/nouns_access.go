@@ -129,13 +129,13 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	},
 	{
 		use: "portal-link ORGANIZATION", short: "Create a link that signs a customer in to the console of an organization, once",
-		long: "The customer sees only this organization, and can do what the role allows. Your own back end can create such links, and put\n" +
-			"them behind a button of your product.",
+		long: "The customer sees only this organization, and can do what the role allows. Your own back end can create such links for a\n" +
+			"button of your product.",
 		example: "portal-link acme-17\nportal-link acme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
 		method:  "POST", path: pathOrganizations + "{}/portal-links/", arguments: []argument{organizationArgument}, id: "url", secret: "url",
 		body: []field{
 			{member: "role", usage: "what the customer can do: owner, member, or your own role (default owner)", value: roleName},
-			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationUpTo(access.MaxPortalLife)},
+			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationBetween(access.MinPortalLife, access.MaxPortalLife)},
 			{member: "return_url", usage: "where the console leads back to", value: someText},
 		},
 	},

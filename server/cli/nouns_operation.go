@@ -5,8 +5,8 @@ var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs:
 	method: "GET", path: pathAudit, listsAll: true, columns: "at type actor.type actor.name target.type target.id details",
 	query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
-		{member: "actor", usage: "only changes by this actor: the id of a user or an API key, or system", value: someText},
-		{member: "target", usage: "only changes to this: the id of a key, a subscription, a user and so on, or a name", value: someText},
+		{member: "actor", usage: "only changes by this actor: the id of a user, an API key or a portal session, or system", value: someText},
+		{member: "target", usage: "only changes to this: an id such as key_01h455vb4pex5vsknk084sn02q, or the name of a plan, a role or a permission", value: someText},
 	}, periodFields...),
 }}}
 

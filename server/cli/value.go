@@ -162,11 +162,14 @@ func parseDuration(text string) (d time.Duration, err error) {
 }
 
 // durationUpTo is a duration, which is a number of seconds for the API.
-func durationUpTo(most time.Duration) valueType {
+func durationUpTo(most time.Duration) valueType { return durationBetween(0, most) }
+
+// durationBetween is a duration, which is a number of seconds for the API.
+func durationBetween(least, most time.Duration) valueType {
 	return valueType{name: "duration", parse: func(text string) (any, error) {
 		d, err := parseDuration(text)
-		if err == nil && (d < 0 || d > most || d%time.Second != 0) {
-			err = fmt.Errorf("must be whole seconds from 0s to %gh", most.Hours())
+		if err == nil && (d < least || d > most || d%time.Second != 0) {
+			err = fmt.Errorf("must be whole seconds from %s to %gh", cmp.Or(strings.TrimSuffix(least.String(), "0s"), "0s"), most.Hours())
 		}
 		return int64(d / time.Second), err
 	}}

@@ -53,6 +53,9 @@ func checkKeyPrefix(s string) error {
 	if s == access.TokenPrefix {
 		return advise(quote(s)+" is the prefix of access tokens", "write another prefix")
 	}
+	if s == access.LinkPrefix {
+		return advise(quote(s)+" is the prefix of sign-in links", "write another prefix")
+	}
 	if !access.ValidKeyPrefix(s) {
 		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
 	}

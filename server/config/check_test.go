@@ -64,6 +64,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"keys.prefix", "svc_", "cannot be the prefix"},
 	{"keys.prefix", "abcdefghijklmnopq", "cannot be the prefix"},
 	{"keys.prefix", "kat", "access tokens"},
+	{"keys.prefix", "ksl", "sign-in links"},
 	{"webhooks.header_prefix", "X Service", "header name"},
 	{"webhooks.header_prefix", "X-Service-", "header name"},
 	{"webhooks.header_prefix", "X-Sérvice", "header name"},

@@ -97,9 +97,9 @@ func (v *Verifier) verifyIDToken(ctx context.Context, token access.Credential, c
 	}
 	switch {
 	case subtle.ConstantTimeCompare([]byte(more.Nonce), []byte(nonce)) != 1:
-		return access.Identity{}, invalidClaims(errors.New("nonce is not that of the sign-in"))
+		return access.Identity{}, invalidClaims(errors.New("nonce differs from the nonce of the sign-in"))
 	case more.AuthorizedParty != nil && *more.AuthorizedParty != clientID:
-		return access.Identity{}, invalidClaims(fmt.Errorf("azp is %.100q", *more.AuthorizedParty))
+		return access.Identity{}, invalidClaims(fmt.Errorf("azp is %.100q, and not the client id of the console", *more.AuthorizedParty))
 	}
 	return identity, nil
 }

@@ -30,18 +30,19 @@ type OrganizationChange struct {
 
 // User is a person or a program that can be a member of organizations.
 type User struct {
-	RowID      int64   `db:"id"`
-	ID         string  `db:"public_id"`
-	Email      string  `db:"email"` // unique without regard to case; empty for none
-	Name       string  `db:"name"`
-	ExternalID *string `db:"external_id"` // the identity provider's "sub", unique
-	ServiceOf  *int64  `db:"service_of"`  // row id of the organization whose service account this is; nil for a person
-	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
-	BuiltIn    bool    `db:"built_in"`    // the user of the local socket: operator of every organization, never changed
-	ErasedAt   *int64  `db:"erased_at"`   // nil unless the user is erased
-	CleanedAt  *int64  `db:"cleaned_at"`  // nil unless the erasure is complete
-	CreatedAt  int64   `db:"created_at"`
-	UpdatedAt  int64   `db:"updated_at"`
+	RowID         int64   `db:"id"`
+	ID            string  `db:"public_id"`
+	Email         string  `db:"email"` // unique without regard to case; empty for none
+	Name          string  `db:"name"`
+	ExternalID    *string `db:"external_id"`     // the identity provider's "sub", unique
+	ServiceOf     *int64  `db:"service_of"`      // row id of the organization whose service account this is; nil for a person
+	ServiceOfName string  `db:"service_of_name"` // the name of that organization; a Principal does not have it
+	IsActive      bool    `db:"is_active"`       // false refuses every credential of the user
+	BuiltIn       bool    `db:"built_in"`        // the user of the local socket: operator of every organization, never changed
+	ErasedAt      *int64  `db:"erased_at"`       // nil unless the user is erased
+	CleanedAt     *int64  `db:"cleaned_at"`      // nil unless the erasure is complete
+	CreatedAt     int64   `db:"created_at"`
+	UpdatedAt     int64   `db:"updated_at"`
 }
 
 // IsService reports whether the user is the service account of an organization. Nobody signs in as a service account.

@@ -36,8 +36,11 @@ type Session struct {
 // IsPortal reports whether a portal link started the session.
 func (s *Session) IsPortal() bool { return s != nil && s.Kind == PortalSession }
 
-// MaxPortalLife is how long a portal link can be valid.
-const MaxPortalLife = 24 * time.Hour
+// MinPortalLife and MaxPortalLife limit how long a portal link can be valid.
+const (
+	MinPortalLife = time.Minute
+	MaxPortalLife = 24 * time.Hour
+)
 
 // NewPortalLink asks for a link that signs in to the console of one organization. The session acts as the service account of the
 // organization, limited to a role.

@@ -171,6 +171,21 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 			}
 		})
 	}
+	t.Run("when it is ended while it acts elsewhere, which its own organization's audit log tells", func(t *testing.T) {
+		t.Parallel()
+		x := newTraveler(t)
+		p, _ := x.signIn(t, access.Identity{Subject: "idp|1"})
+		there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID))
+		if err := x.EndSession(t.Context(), there, there.Actor("", "")); err != nil {
+			t.Fatal(err)
+		}
+		x.expectLog(t, x.first.RowID, told{access.SessionEnded, "session " + p.Session.ID, map[string]any{"kind": "oidc", "user_id": x.user.ID}})
+		for _, line := range x.log(t, x.second.RowID) {
+			if line.Type == access.SessionEnded {
+				t.Errorf("the log of the other organization has %+v", line)
+			}
+		}
+	})
 	t.Run("in one organization when the user is removed from it", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)

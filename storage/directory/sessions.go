@@ -184,12 +184,16 @@ func sessionDetails(p access.Principal) map[string]any {
 // EndSession ends the session of p for all requests that begin after EndSession has returned. The operation is idempotent.
 func (d *Directory) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
 	return d.change(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
-		n, err := t.Affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
-		if err != nil || n == 0 {
+		var organization int64 // of the session; p may act in another
+		err := t.ExecGet(&organization, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id", p.Session.ID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		d.outdatePrincipals(t)
-		return d.hooks.Audit(t, by, p.Home.RowID, access.SessionEnded, Target{Type: "session", ID: p.Session.ID}, sessionDetails(p))
+		return d.hooks.Audit(t, by, organization, access.SessionEnded, Target{Type: "session", ID: p.Session.ID}, sessionDetails(p))
 	})
 }
 

@@ -10,8 +10,9 @@ import { createStore, useStore } from './ui/store.js';
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
 // refusedLink: the error of a sign-in link, or of a sign-in with the identity provider, while an earlier session goes on.
+// offeredLink: the secret of a one-time link that would end the session of somebody who is signed in.
 // ended: the session has ended while a page is open; what was typed stays.
-export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null });
+export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null, offeredLink: null });
 
 export const useSession = () => useStore(session);
 
@@ -40,26 +41,40 @@ export async function startSession() {
     return new Promise((resolve) => signedInAgain.push(resolve));
   });
   const refusal = takeRefusal();
-  const refused = await takeLink() ?? refusal;
-  addEventListener('hashchange', async () => { // a link was pasted into this tab
-    if (linkOf(location)) load(await takeLink());
+  const link = takeLink();
+  if (!link) await load(refusal);
+  else await follow(link);
+  addEventListener('hashchange', () => { // a link was pasted into this tab
+    const pasted = takeLink();
+    if (pasted) follow(pasted);
   });
   place.subscribe(() => act(place.get().org));
-  await load(refused);
 }
 
-const linkOf = ({ hash }) => new URLSearchParams(hash.slice(1)).get('link');
+// takeLink returns the secret of the one-time link of the URL, and removes it from the URL; null if there is none.
+function takeLink() {
+  const link = new URLSearchParams(location.hash.slice(1)).get('link');
+  if (link) history.replaceState(history.state, '', location.pathname + location.search); // it must not stay in the history
+  return link;
+}
 
-// takeLink signs in with the one-time link of the URL, if it has one. It returns the error of a link that did not work.
-async function takeLink() {
-  const link = linkOf(location);
-  if (!link) return null;
-  history.replaceState(history.state, '', location.pathname + location.search); // the link must not stay in the history
+// follow signs in with a one-time link. It asks first if somebody is signed in: anybody can send a link of their own, and what is
+// done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
+async function follow(link) {
+  const alive = await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
+  if (!alive || alive.portal) return useLink(link);
+  await enter(alive);
+  session.set({ offeredLink: link });
+}
+
+// useLink exchanges a one-time link for a session. If it does not work, an earlier session goes on.
+export async function useLink(link) {
+  session.set({ offeredLink: null });
   try {
     await api.post('/session/', { link }, { signIn: false, organization: '' });
-    return null;
+    await load();
   } catch (refused) {
-    return refused;
+    await load(refused);
   }
 }
 

@@ -102,8 +102,17 @@ func TestNewAPIKey(t *testing.T) {
 		p.expectElement("link", "Back end")
 		p.choose("Status", "Revoked")
 		p.expect("No key of this organization has this prefix")
-		p.click("link", "Show active keys")
+		evaluate[any](p, `document.querySelector(".empty a").click()`) // the filters have such a link too
 		p.expectPath("/console/keys/")
+	})
+	t.Run("a raw key in the search becomes its prefix, too", func(t *testing.T) {
+		p.fill("Search", "Authorization: ApiKey "+raw)
+		p.expectElement("option", "Back end")
+		p.fill("Search", raw[:38])
+		p.expectElement("option", "Back end")
+		if asked := evaluate[[]string](p, `performance.getEntriesByType("resource").map(e => e.name)`); strings.Contains(strings.Join(asked, "\n"), raw[:12]) {
+			t.Errorf("requests have the key: %q", asked)
+		}
 	})
 }
 
@@ -148,6 +157,7 @@ func TestAPIKeyLife(t *testing.T) {
 	p.expectPath("/console/keys/" + id + "/")
 
 	t.Run("explain says which check fails, and has the mend", func(t *testing.T) {
+		p.click("DisclosureTriangle", "Explain a request…")
 		p.fill("Path", "/api/v1/events/")
 		p.click("button", "Explain")
 		p.expect("Refused: 403 permission_denied")
@@ -178,7 +188,7 @@ func TestAPIKeyLife(t *testing.T) {
 	})
 	t.Run("a rotation with a grace leaves both keys", func(t *testing.T) {
 		p.visit("/console/keys/" + id + "/")
-		p.click("button", "Rotate")
+		p.click("button", "Rotate key…")
 		dialog := p.in("dialog", "Rotate this key?")
 		dialog.expect("The key was never used.")
 		p.look("key-rotate")
@@ -194,12 +204,12 @@ func TestAPIKeyLife(t *testing.T) {
 		p.click("link", id)
 		p.expect("A new key replaces this one")
 		p.expect("Rotated, with a grace of 1 h")
-		p.goneElement("button", "Rotate")
+		p.goneElement("button", "Rotate key…")
 		p.click("link", "Open the new key")
 		p.expect("Replaces " + id)
 	})
 	t.Run("a rotation at once ends the old key", func(t *testing.T) {
-		p.click("button", "Rotate")
+		p.click("button", "Rotate key…")
 		p.choose("The old key ends", "At once")
 		p.click("button", "Rotate key")
 		p.expect("does not work any more")
@@ -207,7 +217,7 @@ func TestAPIKeyLife(t *testing.T) {
 	})
 	t.Run("a revocation is typed, and final", func(t *testing.T) {
 		p.visit("/console/keys/" + id + "/")
-		p.click("button", "Revoke")
+		p.click("button", "Revoke key…")
 		dialog := p.in("dialog", "Revoke this key?")
 		dialog.fill("Type "+raw[:10]+" to confirm", "svc_wrong")
 		if got := dialog.failing(short, func(p *page) { p.click("button", "Revoke key") }); !strings.Contains(got, "is disabled") {
@@ -217,10 +227,11 @@ func TestAPIKeyLife(t *testing.T) {
 		dialog.click("button", "Revoke key")
 		p.goneElement("dialog", "Revoke this key?")
 		p.expect("Revoked")
-		p.goneElement("button", "Revoke")
+		p.goneElement("button", "Revoke key…")
 		if status, _ := old.call(t, "GET", "/api/v1/whoami/", nil); status != http.StatusUnauthorized {
 			t.Errorf("status %d", status)
 		}
+		p.click("DisclosureTriangle", "Explain a request…")
 		p.fill("Path", "/api/v1/events/")
 		p.press("Enter")
 		p.expect("Refused: 401 key_revoked")
@@ -256,7 +267,7 @@ func TestAPIKeysOfThoseWhoMayNotWriteThem(t *testing.T) {
 	s.must(t, "PUT", "/api/v1/organizations/"+c.id+"/members/"+user+"/", object{"role": "member"}, nil)
 	p.visit("/console/keys/" + id + "/")
 	p.expect("Some of its permissions have no effect")
-	p.goneElement("button", "Revoke")
+	p.goneElement("button", "Revoke key…")
 	p.visit("/console/keys/new/")
 	p.expect("It needs the permission api_keys:write")
 	p.visit("/console/keys/")

@@ -58,7 +58,7 @@ func TestOrganizations(t *testing.T) {
 	if s.must(t, "GET", "/api/v1/organizations/?search=globex", nil, &found); len(found.Data) != 1 {
 		t.Errorf("a double click made %v", found.Data)
 	}
-	p.fromMenu("Delete if empty")
+	p.fromMenu("Delete if empty…")
 	p.confirm("Globex", "Delete organization")
 	p.expectElement("heading", "Organizations")
 	p.gone("Globex")
@@ -68,10 +68,10 @@ func TestOrganizations(t *testing.T) {
 	p.gone("Default enterprise")
 	p.in("table", "Organizations").click("link", "Acme")
 	p.expect("1 of 10,000") // keys
-	p.expect("No subscription")
+	p.expect("Waiting deliveries 0")
 
 	t.Run("the plan", func(t *testing.T) {
-		p.click("button", "Change plan")
+		p.click("button", "Change plan…")
 		dialog := p.in("dialog", "")
 		dialog.choose("Plan", "free")
 		dialog.expect("1 subscription stops.")
@@ -86,7 +86,7 @@ func TestOrganizations(t *testing.T) {
 		p.visit(path)
 	})
 	t.Run("a member", func(t *testing.T) {
-		p.click("button", "Add member")
+		p.click("button", "Add member…")
 		dialog := p.in("dialog", "")
 		dialog.fill("User", "dev@acme.example")
 		p.in("option", "dev@acme.example").expect("New user")
@@ -94,17 +94,17 @@ func TestOrganizations(t *testing.T) {
 		dialog.choose("Role", "owner")
 		dialog.doubleClick("button", "Add member")
 		p.in("row", "dev@acme.example").expect("owner")
-		p.in("row", "dev@acme.example").click("button", "Change")
+		p.in("row", "dev@acme.example").click("button", "Change role…")
 		dialog.choose("Role", "member")
 		dialog.click("button", "Change role")
 		p.in("row", "dev@acme.example").expect("member")
-		p.in("row", "dev@acme.example").click("button", "Change")
-		p.click("button", "Remove from the organization")
+		p.in("row", "dev@acme.example").click("button", "Change role…")
+		p.click("button", "Remove from the organization…")
 		p.confirm("", "Remove member")
 		p.gone("dev@acme.example")
 	})
 	t.Run("the portal link", func(t *testing.T) {
-		p.click("button", "Portal link")
+		p.click("button", "Create portal link…")
 		dialog := p.in("dialog", "")
 		dialog.choose("Role", "member")
 		dialog.expect("Allows api_keys:read, audit:read, events:read, webhooks:read.")
@@ -124,8 +124,8 @@ func TestOrganizations(t *testing.T) {
 		customer.goneElement("link", "New subscription")
 		p.press("Escape")
 	})
-	t.Run("acting in it", func(t *testing.T) {
-		p.click("link", "Act in Acme")
+	t.Run("the switch to it", func(t *testing.T) {
+		p.click("link", "Switch to Acme")
 		p.await(func() string {
 			if !strings.HasSuffix(p.path(), "?org="+acme.id) {
 				return "the page is at " + p.path()
@@ -135,7 +135,7 @@ func TestOrganizations(t *testing.T) {
 		p.visit(path)
 	})
 	t.Run("its end", func(t *testing.T) {
-		p.fromMenu("Close organization")
+		p.fromMenu("Close organization…")
 		p.expect("1 API key, 1 access token")
 		p.expect("1 subscription, 2 memberships")
 		p.look("organization-close")
@@ -192,11 +192,11 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 		t.Errorf("the role has %s", got)
 	}
 	p.visit("/console/permissions/orders%3Aread/")
-	p.click("button", "Delete permission")
+	p.click("button", "Delete permission…")
 	p.confirm("orders:read", "Delete permission")
 	p.expectElement("heading", "Permissions")
 	p.visit("/console/roles/support/")
-	p.click("button", "Delete role")
+	p.click("button", "Delete role…")
 	p.confirm("", "Delete role")
 	p.expectElement("heading", "Roles")
 
@@ -213,7 +213,7 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 	p.expectElement("heading", "small")
 	p.fill("Requests a minute", "1,200")
 	p.click("checkbox", "Webhooks")
-	p.click("button", "Change plan")
+	p.click("button", "Change plan…")
 	p.in("dialog", "").expect("All subscriptions stop.")
 	p.in("row", "Requests a minute").expect("60 1,200")
 	p.confirm("", "Change plan")
@@ -224,14 +224,17 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 		return ""
 	})
 	p.visit("/console/plans/enterprise/")
-	p.click("button", "Delete plan")
+	p.click("button", "Delete plan…")
 	p.in("dialog", "").click("button", "Delete plan")
 	p.in("dialog", "").expect("organizations have it; give them another plan first")
 	p.visit("/console/plans/small/")
-	p.click("button", "Delete plan")
+	p.click("button", "Delete plan…")
 	p.confirm("", "Delete plan")
 	p.expectElement("heading", "Plans")
 	p.gone("small")
+	p.allow(http.StatusNotFound, "/api/v1/plans/small/")
+	p.visit("/console/plans/small/")
+	p.expect("There is no such plan. It was deleted, or its address is wrong.")
 }
 
 // TestUsers follows a person, from the first access token to the erasure.
@@ -248,7 +251,7 @@ func TestUsers(t *testing.T) {
 	p.expectElement("heading", "Jane")
 	p.expect("In no organization")
 	id := regexp.MustCompile(`usr_\w+`).FindString(p.path())
-	p.click("button", "Add to organization")
+	p.click("button", "Add to organization…")
 	p.expectFocus("combobox", "Organization")
 	p.press("acm")
 	p.gone("Default org_")
@@ -275,20 +278,20 @@ func TestUsers(t *testing.T) {
 		t.Errorf("a double click made %v", tokens.Data)
 	}
 
-	p.fromMenu("Deactivate user")
+	p.fromMenu("Deactivate user…")
 	p.confirm("", "Deactivate user")
 	p.expect("Inactive")
 	if status, _ := jane.call(t, "GET", "/api/v1/whoami/", nil); status != http.StatusUnauthorized {
 		t.Errorf("the token of an inactive user gets %d", status)
 	}
-	p.fromMenu("Activate user")
+	p.fromMenu("Activate user…")
 	p.confirm("", "Activate user")
-	p.in("table", "Access tokens").click("button", "Revoke")
+	p.in("table", "Access tokens").click("button", "Revoke…")
 	p.in("dialog", "").expect("Laptop was") // Keyhook writes the last use down later
 	p.confirm("", "Revoke token")
 	p.in("row", "Laptop").expect("Revoked")
 
-	p.fromMenu("Erase user")
+	p.fromMenu("Erase user…")
 	p.expect("0 access tokens, 0 API keys")
 	p.confirm("jane@acme.example", "Erase user")
 	p.expect("No copy of the personal data is left.")
@@ -305,7 +308,7 @@ func TestSystem(t *testing.T) {
 	p.visit("/console/system/")
 	p.expect("Ready")
 	p.expect("keyhook.db")
-	p.click("button", "Hold queue")
+	p.click("button", "Hold queue…")
 	p.fill("Reason", fit(nasty, 100))
 	p.in("dialog", "").doubleClick("button", "Hold queue")
 	p.expect("The queue is held: nothing is sent")
@@ -315,23 +318,25 @@ func TestSystem(t *testing.T) {
 	}
 	acme.await(t, subscription, "pending_deliveries", "3")
 	p.reload()
+	p.expect("Deliveries: held")
+	p.in("row", "Acme").expect("127.0.0.1")
 	p.look("system-held")
 	if got := len(r.arrived("a")); got != 0 {
 		t.Errorf("%d deliveries arrived during the hold", got)
 	}
-	p.click("button", "Release queue")
+	p.click("button", "Release queue…")
 	p.confirm("", "Send 3 waiting deliveries")
 	p.expect("Released 3 deliveries.")
 	r.await(t, "a", 3)
 
-	p.click("button", "Hold queue")
+	p.click("button", "Hold queue…")
 	p.in("dialog", "").click("button", "Hold queue")
 	acme.publish(t, "order.paid", object{})
-	p.click("button", "Discard deliveries")
+	p.click("button", "Discard deliveries…")
 	p.confirm("discard", "Discard and release")
 	p.expect("The queue is released.")
 
-	p.click("button", "Back up now")
+	p.click("button", "Back up now…")
 	p.in("dialog", "").click("button", "Make a backup")
 	p.in("dialog", "The backup is made").expect("SHA-256")
 	p.press("Escape")
@@ -370,7 +375,7 @@ func TestCustomersSeeNoOperatorPages(t *testing.T) {
 		p.visit("/console/" + path)
 		p.expect(text)
 		for _, button := range evaluate[[]string](p, `[...document.querySelectorAll("main button")].map(b => b.innerText + (b.ariaLabel ?? ""))`) {
-			if regexp.MustCompile("^(New|Change|Delete|Add|Portal|Hold|Back up|Revoke|More)").MatchString(button) {
+			if regexp.MustCompile("^(New|Change|Delete|Add|Create|Release|Hold|Back up|Revoke|More)").MatchString(button) {
 				t.Errorf("%s has the button %q", path, button)
 			}
 		}

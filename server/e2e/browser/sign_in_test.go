@@ -19,6 +19,7 @@ func TestSignIn(t *testing.T) {
 
 	t.Run("the link signs in once", func(t *testing.T) {
 		p := open(t, s.base)
+		p.allow(http.StatusUnauthorized, "/api/v1/session/") // nobody is signed in
 		p.visit(link)
 		p.expectElement("heading", "Overview")
 		if strings.Contains(p.path(), "link=") {
@@ -27,7 +28,6 @@ func TestSignIn(t *testing.T) {
 		p.click("button", "admin")
 		p.click("menuitem", "Sign out")
 		p.expectElement("heading", "Sign in")
-		p.allow(http.StatusUnauthorized, "/api/v1/session/")
 		p.visit("/console/")
 		evaluate[any](p, "window.sameTab = true")
 		p.visit(link) // as pasted into the tab: the browser changes only the fragment
@@ -42,8 +42,27 @@ func TestSignIn(t *testing.T) {
 		var portal struct{ URL string }
 		s.must(t, "POST", "/api/v1/organizations/"+s.create(t, "/api/v1/organizations/", object{"name": "Acme", "plan": "enterprise"})+"/portal-links/", object{}, &portal)
 		p.visit(strings.TrimPrefix(portal.URL, s.base))
-		p.expectElement("button", "Acme")
+		p.expectElement("heading", "Overview")
 		p.gone("does not work")
+	})
+	t.Run("a link asks before it ends the session of somebody else", func(t *testing.T) {
+		p := open(t, s.base)
+		p.signIn(regexp.MustCompile(`kat_\w+`).FindString(s.printed()))
+		offer := func() {
+			var portal struct{ URL string }
+			s.must(t, "POST", "/api/v1/organizations/"+s.create(t, "/api/v1/organizations/", object{"name": "Other", "plan": "enterprise"})+"/portal-links/", object{}, &portal)
+			p.visit(strings.TrimPrefix(portal.URL, s.base))
+		}
+		offer()
+		p.click("button", "Cancel")
+		p.reload()
+		p.expectElement("button", "admin")
+		offer()
+		p.click("button", "Use the link")
+		p.expectElement("button", "Service account")
+		offer() // the application sends its customer again: no question
+		p.goneElement("dialog", "Sign in with this link?")
+		p.expectElement("button", "Service account")
 	})
 	t.Run("an access token signs in, and a wrong one does not", func(t *testing.T) {
 		token := regexp.MustCompile(`kat_\w+`).FindString(s.printed())

@@ -11,7 +11,7 @@ import { href, place, useQuery } from '../router.js';
 import { isOperator } from '../session.js';
 import { paths } from '../paths.js';
 import { Entry } from './audit/entry.js';
-import { Sentence, types } from './audit/words.js';
+import { Sentence, kinds } from './audit/words.js';
 
 const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
 const actors = { portal: 'portal', api_key: 'API key', system: 'at the server' };
@@ -26,7 +26,7 @@ export function Audit() {
   const selected = query.id;
 
   const columns = [
-    { head: 'Time', size: selected ? 's' : 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    { head: 'Time', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
     !selected && { head: 'Who', size: 'l', wide: true, cell: (e) => html`<${Actor} actor=${e.actor} />` },
     { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span class="cut"><${Sentence} entry=${e} /></span>
       <span class=${cx('small quiet', !selected && 'narrow-only')}><${Actor} actor=${e.actor} /></span></span>` },
@@ -35,9 +35,9 @@ export function Audit() {
   ].filter(Boolean);
 
   return html`<${Page} title="Audit log">
-    <div class=${cx('stack', selected && 'detail-open')}>
+    <div class=${cx('stack gap', selected && 'detail-open')}>
       <div class="list-only"><${Filters}>
-        <${Choice} name="type" label="What" options=${Object.entries(types).map(([type]) => [type, type]).sort()} />
+        <${Choice} name="type" label="What" options=${kinds} />
         <${ActorFilter} rows=${list.rows} />
         <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
         <${Range} custom />
@@ -66,4 +66,4 @@ function ActorFilter({ rows = [] }) {
 }
 
 const NoneLike = () => html`<${Empty} title="No entry matches the filters" text="The log is long, so a search may need several pages.">
-  <${LinkButton} href=${href(paths.audit)}>Show all<//><//>`;
+  <${LinkButton} href=${href(paths.audit)}>Clear filters<//><//>`;

@@ -49,7 +49,8 @@ export function EventNew() {
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 const curl = ({ type, data, idempotency_key: key }) => `curl ${location.origin}${settings.base}/api/v1/events/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
+  -H "Authorization: Bearer $TOKEN" \\
+  -H "Content-Type: application/json" \\${place.get().org && `
   -H "X-Organization-Id: ${place.get().org}" \\`}${key.trim() && `
   -H ${quoted('Idempotency-Key: ' + key.trim())} \\`}
   -d ${quoted(`{"type": ${JSON.stringify(type.trim() || 'order.paid')}, "data": ${data}}`)}`;
@@ -86,7 +87,7 @@ function DataField({ form }) {
     <div class="row small">
       ${error ? html`<span class="warning" role="status">Line ${error.line}, column ${error.column}: ${error.message}</span>
         <button type="button" class="plain link accent" onClick=${show}>Go there</button>`
-        : html`<span class="quiet" role="status">Valid JSON</span><button type="button" class="plain link accent" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
+        : html`<button type="button" class="plain link accent" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
     </div>
   </div>`;
 }

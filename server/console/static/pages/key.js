@@ -1,4 +1,4 @@
-// An API key: whether it works, what it may do, when it was used; rotate, revoke, explain a request, and its history.
+// An API key: whether it works, when it was used, what it may do, and its history; rotate, revoke, explain a request.
 import { html, useState } from '../ui/html.js';
 import { Page, Section, Facts } from '../ui/page.js';
 import { Button } from '../ui/button.js';
@@ -9,7 +9,7 @@ import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
 import { Time, WithTimes, duration } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href } from '../router.js';
+import { href, useQuery } from '../router.js';
 import { can, useSession } from '../session.js';
 import { paths } from '../paths.js';
 import { KeyStatus, Creator, NoPlan } from './keys.js';
@@ -26,14 +26,16 @@ export function Key({ id }) {
   useRepeat(reload, isActive ? 15_000 : 0, [id]); // the last use
   const [asking, setAsking] = useState('');
   const [made, setMade] = useState(null);
+  const [query] = useQuery();
+  const [isExplained] = useState(Boolean(query.path || query.permission));
 
   if (!key) return html`<${Page} title="API key" crumbs=${keyCrumbs()}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
   if (made) return html`<${Page} title=${`New key of “${key.name}”`} crumbs=${keyCrumbs()}><${NewSecret} made=${made} old=${key} /><//>`;
   const failed = checks.find((c) => c.verdict === 'failed');
   return html`<${Page} title=${key.name} crumbs=${keyCrumbs()} aside=${html`<${KeyStatus} apiKey=${key} />`}
     actions=${isActive && can('api_keys:write') && html`
-      ${!key.rotated_to && html`<${Button} icon="reload" onClick=${() => setAsking('rotate')}>Rotate<//>`}
-      <${Button} onClick=${() => setAsking('revoke')}>Revoke<//>`}>
+      ${!key.rotated_to && html`<${Button} icon="reload" onClick=${() => setAsking('rotate')}>Rotate key…<//>`}
+      <${Button} onClick=${() => setAsking('revoke')}>Revoke key…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${failed?.check === 'plan' ? html`<${NoPlan} plan=${me.plan} />` : failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
       title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
@@ -45,8 +47,8 @@ export function Key({ id }) {
         ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
       </div>
     </div>
-    <${Section} title="Explain a request"><${Explain} id=${key.id} apiKey=${key} inUrl /><//>
     ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    <details class="more-options" open=${isExplained}><summary>Explain a request…</summary><div><${Explain} id=${key.id} apiKey=${key} inUrl /></div></details>
     ${asking === 'rotate' && html`<${Rotate} apiKey=${key} onClose=${() => setAsking('')} onDone=${async (next) => { await reload(); setMade(next); }} />`}
     ${asking === 'revoke' && html`<${Revoke} apiKey=${key} onClose=${() => setAsking('')} onDone=${reload} />`}
   <//>`;
@@ -64,14 +66,14 @@ function AboutKey({ apiKey: k, checks }) {
   const valueOf = (name) => checks.find((c) => c.check === name)?.value || null;
   const link = (id) => id && html`<${Id} value=${id} href=${href(paths.key(id))} />`;
   return html`<${Facts} items=${[
-    ['Id', html`<${Id} value=${k.id} />`],
-    ['Prefix', html`<${Id} value=${k.key_prefix} />`],
-    ['Created by', html`<${Creator} creator=${k.creator} />`],
-    ['Created', html`<${Time} value=${k.created_at} form="exact" />`],
     ['Last use', html`<${Time} value=${k.last_used_at} none="Never" />`],
+    ['Created by', html`<${Creator} creator=${k.creator} />`],
+    ['Created', html`<${Time} value=${k.created_at} form="exact" /> <span class="quiet">(<${Time} value=${k.created_at} />)</span>`],
     ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],
     ['Revoked', k.revoked_at && html`<${Time} value=${k.revoked_at} form="exact" />`],
     ['Rate limit', valueOf('rate_limit')],
+    ['Id', html`<${Id} value=${k.id} />`],
+    ['Prefix', html`<${Id} value=${k.key_prefix} />`],
     ['Replaces', link(k.replaces)],
     ['Rotated to', link(k.rotated_to)],
   ]} />`;
@@ -84,7 +86,7 @@ function History({ apiKey: { id } }) {
     { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
     { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
-    { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} />` },
+    { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>
     <${Table} label="History" list=${list} columns=${columns} skeleton=${2} href=${(e) => href(paths.audit, { target: id, id: e.id })}

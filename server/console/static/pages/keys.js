@@ -14,6 +14,7 @@ import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
 import { can, isOperator, useSession } from '../session.js';
 import { settings } from '../settings.js';
+import { prefixOf } from '../shell/search.js';
 import { paths } from '../paths.js';
 import { ShortScope } from './key/scope.js';
 
@@ -23,18 +24,22 @@ export function Keys() {
   const list = useList('/api-keys/', { status: query.status, prefix: query.prefix });
   const usage = useLoad((signal) => api.get('/usage/', { signal }), []);
 
+  const isFiltered = Boolean(query.status || query.prefix);
+  const isFirst = list.rows?.length === 0 && !isFiltered;
+  const showsStatus = query.status === 'all' || (query.prefix && !query.status) || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
+
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
-      <span class="mono small quiet">${k.key_prefix}</span></span>` },
-    { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
+      <span class="mono small quiet nowrap">${k.key_prefix}</span></span>` },
+    showsStatus && { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Permissions', size: 'l', wide: true, cell: (k) => html`<${ShortScope} scope=${k.scope} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Never" />` },
     { head: 'Expires', size: 's', wide: true, cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
-  ];
+  ].filter(Boolean);
 
   return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
-    actions=${html`<${LinkButton} icon="explain" href=${href(paths.explain)}>Explain a request<//>${mayCreate(plan) && html`<${NewButton} />`}`}>
+    actions=${html`<${LinkButton} icon="explain" href=${href(paths.explain)}>Explain a request<//>${!isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
     ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}
     <${Filters}>
       <${Choice} name="status" label="Status" all=${query.prefix ? 'All' : 'Active'}
@@ -42,16 +47,13 @@ export function Keys() {
       <${TextFilter} name="prefix" label="Prefix" placeholder="svc_AbCdEf" clean=${prefixOf} />
     <//>
     <${Table} label="API keys" list=${list} columns=${columns} href=${(k) => href(paths.key(k.id))}
-      empty=${query.status || query.prefix ? html`<${NoneLike} query=${query} />` : html`<${First} plan=${plan} />`} />
+      empty=${isFiltered ? html`<${NoneLike} query=${query} />` : html`<${First} plan=${plan} />`} />
   <//>`;
 }
 
 const mayCreate = (plan) => plan.api_keys && can('api_keys:write');
 
 const NewButton = () => html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.keyNew)}>New API key<//>`;
-
-// prefixOf cuts a raw key to its prefix, so that no secret gets into a URL.
-export const prefixOf = (text) => text.trim().replace(/^([a-z][0-9a-z]*_[0-9A-Za-z]{6})[0-9A-Za-z]+$/, '$1');
 
 // endsSoon is true for a key that works and ends within a week.
 const endsSoon = ({ status, expires_at }) => status === 'active' && expires_at && Date.parse(expires_at) - Date.now() < 6048e5;
@@ -79,12 +81,13 @@ export function OrganizationButton() {
 
 const NoneLike = ({ query: { prefix, status } }) => html`<${Empty} title=${prefix ? 'No key of this organization has this prefix' : `No key is ${status}`}
   text=${prefix && isOperator() ? 'The search box above looks in all organizations.' : 'The list shows the others without this filter.'}>
-  <${LinkButton} href=${href(paths.keys)}>Show active keys<//><//>`;
+  <${LinkButton} href=${href(paths.keys)}>Clear filters<//><//>`;
 
 const First = ({ plan }) => html`<${Empty} title="No active API key"
   text="With an API key, a server calls your API or Keyhook. It acts as the one who created it, and never does more than its permissions.">
   ${mayCreate(plan) && html`<${NewButton} /><${Code} label="The same with curl" text=${curl()} />`}<//>`;
 
 const curl = () => `curl ${location.origin}${settings.base}/api/v1/api-keys/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer $TOKEN" \\
+  -H "Content-Type: application/json" \\
   -d '{"name": "back end", "scope": "events:write"}'`;

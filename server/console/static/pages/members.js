@@ -18,11 +18,11 @@ export function Members({ organization }) {
   const list = useList(`/organizations/${organization.id}/members/`, {}, { id: (m) => m.user_id });
   const [open, setOpen] = useState(null); // a member, or 'new'
   const writes = can('platform:write');
-  const add = writes && html`<${Button} icon="plus" onClick=${() => setOpen('new')}>Add member<//>`;
+  const add = writes && html`<${Button} icon="plus" onClick=${() => setOpen('new')}>Add member…<//>`;
   const columns = [
     { head: 'Member', main: true, cell: (m) => html`<${Person} user=${m} />` },
     { head: 'Role', size: 'l', cell: (m) => html`<span class="row spread"><bdi>${m.role}</bdi>
-      ${writes && m.kind === 'person' && html`<${Button} onClick=${() => setOpen(m)}>Change<//>`}</span>` },
+      ${writes && m.kind === 'person' && html`<button type="button" class="plain accent" onClick=${() => setOpen(m)}>Change role…</button>`}</span>` },
   ];
   const done = async () => {
     await list.reload();
@@ -38,7 +38,7 @@ export function Members({ organization }) {
 
 // Person shows a user in two lines: the name, and the e-mail address or what the user is.
 export const Person = ({ user }) => html`<span class="two-lines"><span class="cut strong" title=${user.name}><bdi>${user.name || 'Without a name'}</bdi></span>
-  <span class="cut small quiet"><bdi>${user.kind === 'service' ? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
+  <span class="cut small quiet"><bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
 
 const put = (organization, user, role) => api.put(`/organizations/${organization.id}/members/${user}/`, { role });
 
@@ -90,7 +90,7 @@ function Change({ organization, member, done, onClose }) {
   }
   return html`<${Dialog} key="role" title=${html`Role of <bdi>${member.name}</bdi>`} onClose=${onClose}>
     <${Form} form=${form} submit="Change role" disabled=${form.values.role === member.role}>
-      <${SelectField} form=${form} name="role" label="Role" options=${roles} hint="The new role counts from the next request on." /><//>
-    <div class="row"><${Button} onClick=${() => setRemoving(true)}>Remove from the organization<//></div>
+      <${SelectField} form=${form} name="role" label="Role" options=${roles} hint="The new role counts from the next request on." />
+      <div class="row"><button type="button" class="plain link accent" onClick=${() => setRemoving(true)}>Remove from the organization…</button></div><//>
   <//>`;
 }

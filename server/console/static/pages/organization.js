@@ -22,67 +22,77 @@ const dialogs = { edit: Edit, plan: ChangePlan, portal: PortalLink, close: Close
 
 export function Organization({ id }) {
   const { data: organization, error, reload } = useLoad((signal) => api.get(`/organizations/${encodeURIComponent(id)}/`, { signal }), [id]);
+  const backlog = useBacklog(organization);
   const [open, setOpen] = useState(null); // the name of the dialog
   const DialogNow = dialogs[open];
   const crumbs = [['Organizations', href(paths.organizations)]];
   if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
   const name = organization.name;
   const writes = can('platform:write'), isOpen = !organization.closed_at;
-  return html`<${Page} title=${name} crumbs=${crumbs} actions=${html`
-      ${actsEverywhere() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>${name.length > 24 ? 'Act in this organization' : html`Act in <bdi>${name}</bdi>`}<//>`}
-      ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Portal link<//>`}
+  return html`<${Page} title=${name} crumbs=${crumbs} aside=${backlog && html`<${Trouble} id=${organization.id} statuses=${backlog.statuses} />`} actions=${html`
+      ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Create portal link…<//>`}
+      ${actsEverywhere() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>Switch to ${name.length > 24 ? 'this organization' : html`<bdi>${name}</bdi>`}<//>`}
       ${writes && isOpen && html`<${Menu} items=${[
-        { text: 'Change name or external id', onClick: () => setOpen('edit') },
-        { text: 'Close organization', danger: true, onClick: () => setOpen('close') },
-        { text: 'Delete if empty', danger: true, onClick: () => setOpen('remove') },
+        { text: 'Change name or external id…', onClick: () => setOpen('edit') },
+        { text: 'Close organization…', danger: true, onClick: () => setOpen('close') },
+        { text: 'Delete if empty…', danger: true, onClick: () => setOpen('remove') },
       ]} />`}`}>
     <${Facts} across items=${[['Id', html`<${Id} value=${organization.id} />`], ['External id', organization.external_id && html`<${Id} value=${organization.external_id} />`],
+      ['Waiting deliveries', isOpen && reads(organization.id, 'webhooks:read') ? html`<${Waiting} backlog=${backlog} />` : null],
       ['Closed', organization.closed_at && html`<${Time} value=${organization.closed_at} />`]]} />
-    ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} change=${writes && (() => setOpen('plan'))} />
+    ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} backlog=${backlog} change=${writes && (() => setOpen('plan'))} />
       <${Members} organization=${organization} /></div>` : html`<${Closed} organization=${organization} />`}
-    ${open && html`<${DialogNow} organization=${organization} name=${name} reload=${reload} onClose=${() => setOpen(null)} />`}
+    ${open && html`<${DialogNow} organization=${organization} name=${name} backlog=${backlog} reload=${reload} onClose=${() => setOpen(null)} />`}
   <//>`;
 }
 
-// useUse loads the plan, and what the organization has. Both other requests act in it.
+const isOwn = (id) => id === session.get().home.organization.id;
+
+// reads reports whether somebody may read what an organization has. Such a request acts in the organization.
+const reads = (id, permission) => can(permission) && (isOwn(id) || can('platform:act_as'));
+const actingIn = (id) => (isOwn(id) ? '' : id);
+
+// useBacklog loads the state of the subscriptions of an organization that is open.
+const useBacklog = ({ id, closed_at: closed } = {}) => usePoll(async (signal) =>
+  id && !closed && reads(id, 'webhooks:read') && api.get('/webhooks/backlog/', { signal, organization: actingIn(id) }), [id, closed], 10_000).data;
+
+// total is the number of subscriptions. The paused ones are among the disabled ones.
+const total = ({ statuses: { healthy, failing, disabled } }) => healthy + failing + disabled;
+
+// Trouble says how many subscriptions need help, and links to them.
+const Trouble = ({ id, statuses: { failing, disabled, paused } }) => Object.entries({ failing, disabled: disabled - paused }).map(([status, n]) => n > 0
+  && html`<a key=${status} href=${href(paths.subscriptions, { status, org: id })}><${Badge} status=${status} text=${`${number(n)} ${status}`} /></a>`);
+
+const Waiting = ({ backlog }) => (backlog ? html`${number(backlog.pending)}${backlog.oldest_due_at
+  && html`<span class="quiet">, the oldest due <${Time} value=${backlog.oldest_due_at} /></span>`}` : '–');
+
+// useUse loads the plan, and how many keys the organization has.
 function useUse({ id, plan }) {
-  const own = id === session.get().home.organization.id;
-  const reads = own || can('platform:act_as');
-  const options = (signal, query) => ({ signal, query, organization: own ? '' : id });
   const limit = 200;
   return {
     plan: useLoad((signal) => api.get(`/plans/${encodeURIComponent(plan)}/`, { signal }), [plan]).data,
-    backlog: usePoll(async (signal) => reads && can('webhooks:read') && api.get('/webhooks/backlog/', options(signal)), [id], 10_000).data,
     keys: useLoad(async (signal) => {
-      if (!reads || !can('api_keys:read')) return null;
-      const page = await api.get('/api-keys/', options(signal, { status: 'active', limit }));
+      if (!reads(id, 'api_keys:read')) return null;
+      const page = await api.get('/api-keys/', { signal, query: { status: 'active', limit }, organization: actingIn(id) });
       return { n: page.data.length, text: page.has_more ? `more than ${limit}` : number(page.data.length) };
     }, [id]).data,
   };
 }
 
-const total = (backlog) => Object.values(backlog.statuses).reduce((a, b) => a + b, 0);
-
 // Use shows what the plan allows, and how much of it the organization uses. Each line has its place from the start.
-function Use({ organization: { id, plan: name }, change }) {
-  const { plan, backlog, keys } = useUse({ id, plan: name });
+function Use({ organization: { id, plan: name }, backlog, change }) {
+  const { plan, keys } = useUse({ id, plan: name });
   const link = (path, text, query) => html`<a href=${href(path, { ...query, org: id })}>${text}</a>`;
   const used = {
     max_subscriptions: backlog && html`${link(paths.subscriptions, number(total(backlog)))} of `,
     max_api_keys: keys && html`${link(paths.keys, keys.text)} of `,
   };
-  const trouble = (backlog ? ['failing', 'disabled'] : []).filter((status) => backlog.statuses[status] > 0);
-  return html`<${Section} title=${html`Plan <a href=${href(paths.plan(name))}><bdi>${name}</bdi></a>`} actions=${change && html`<${Button} onClick=${change}>Change plan<//>`}>
-    <${Facts} items=${[
-      ...limits.map(([field, label, show]) => [label, html`${used[field]}${plan ? show(plan[field]) : '–'}`]),
-      ['Deliveries waiting', backlog ? html`${number(backlog.pending)}${backlog.oldest_due_at && html`<span class="quiet">, the oldest due <${Time} value=${backlog.oldest_due_at} /></span>`}` : '–'],
-      ['In trouble', !backlog ? '–' : trouble.length === 0 ? 'No subscription' : html`<span class="row">${trouble.map((status) => html`<a key=${status}
-        href=${href(paths.subscriptions, { status, org: id })}><${Badge} status=${status} text=${`${number(backlog.statuses[status])} ${status}`} /></a>`)}</span>`],
-    ]} /><//>`;
+  return html`<${Section} title=${html`Plan <a href=${href(paths.plan(name))}><bdi>${name}</bdi></a>`} actions=${change && html`<${Button} onClick=${change}>Change plan…<//>`}>
+    <${Facts} items=${limits.map(([field, label, show]) => [label, html`${used[field]}${plan ? show(plan[field]) : '–'}`])} /><//>`;
 }
 
-function ChangePlan({ organization, name, reload, onClose }) {
-  const { plan, backlog, keys } = useUse(organization);
+function ChangePlan({ organization, name, backlog, reload, onClose }) {
+  const { plan, keys } = useUse(organization);
   const plans = useLoad((signal) => api.get('/plans/', { signal, query: { limit: 200 } }), []);
   const form = useForm({ plan: organization.plan }, async (values) => {
     await api.patch(`/organizations/${organization.id}/`, values);
@@ -128,9 +138,9 @@ function Close({ organization, name, reload, onClose }) {
       <${Facts} items=${[
         ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
         ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
-        ['Never sent', count(ends.pending_deliveries, 'waiting delivery', 'waiting deliveries')],
-        ['Anonymous', 'its name, its external id, and the details of its audit log'],
-        ['Kept', 'the users; erase them one by one'],
+        ['Never sent', ends.pending_deliveries > 0 ? count(ends.pending_deliveries, 'waiting delivery', 'waiting deliveries') : null],
+        ['Made anonymous', 'Its name, its external id, and the details of its audit log'],
+        ['Kept', 'The users; erase them one by one'],
       ]} />`}
   <//>`;
 }

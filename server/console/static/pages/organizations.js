@@ -22,18 +22,18 @@ export function Organizations() {
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines strong"><span class="cut" title=${o.name}><bdi>${o.name}</bdi></span>
+    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines"><span class="cut strong" title=${o.name}><bdi>${o.name}</bdi></span>
       ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    actsEverywhere() && { head: 'Act', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
-      aria-label=${`Act in ${o.name}`}>Act in</a>` },
+    actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
+      aria-label=${`Switch to ${o.name}`}>Switch to</a>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name or external id" /><//>
     <${Table} label="Organizations" list=${list} columns=${columns} href=${(o) => href(paths.organization(o.id))}
       empty=${search ? html`<${Empty} title=${`No organization begins with “${search}”`} text="The search compares the beginning of the name and of the external id.">
-        <${LinkButton} href=${href(paths.organizations)}>Show all<//><//>`
+        <${LinkButton} href=${href(paths.organizations)}>Clear filters<//><//>`
         : html`<${Empty} title="No organization yet" text="Each customer of your product is an organization, with its own keys, subscriptions and events.">${create}
         <${Code} label="The same with curl" text=${curl()} /><//>`} />
     ${open && html`<${NewOrganization} onClose=${() => setOpen(false)} />`}

@@ -9,19 +9,21 @@ import { ErrorBar, Skeleton } from '../ui/state.js';
 import { Time, number, duration } from '../ui/time.js';
 import { usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { place, useQuery } from '../router.js';
-import { useSession, isOperator } from '../session.js';
-import { readState } from './overview/state.js';
+import { href, place, useQuery } from '../router.js';
+import { session, useSession, isOperator } from '../session.js';
+import { paths } from '../paths.js';
+import { useOverview } from './overview/state.js';
 import { Attention } from './overview/attention.js';
 import { Start } from './overview/start.js';
 
-const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], ['30d', '30 d', 21_600]]; // with the step in seconds
+// With the step in seconds, and how often the chart is read: a long period changes slowly.
+const periods = [['1h', '1 h', 60, 5000], ['24h', '24 h', 900, 10_000], ['7d', '7 d', 7200, 60_000], ['30d', '30 d', 21_600, 60_000]];
 
 export function Overview() {
   const { me } = useSession();
   const [query] = useQuery();
   const all = isOperator() && (query.in ?? (place.get().org ? 'one' : 'all')) === 'all';
-  const { data: state, error, reload } = usePoll((signal) => readState(all, signal), [all], 5000);
+  const { data: state, error, reload } = useOverview(all);
   const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
   return html`<${Page} title="Overview" actions=${scope}>
@@ -30,22 +32,22 @@ export function Overview() {
       <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
       <${Start} state=${state} />
       <${Deliveries} all=${all} state=${state} />
-      ${state.backlog.pending > 0 && html`<${Waiting} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
+      ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
   <//>`;
 }
 
 function Deliveries({ all, state: { backlog } }) {
   const [query] = useQuery();
-  const [period, , step] = periods.find(([value]) => value === query.range) ?? periods[1];
+  const [period, , step, poll] = periods.find(([value]) => value === query.range) ?? periods[1];
   const stats = usePoll((signal) => api.get('/webhooks/stats/', {
     signal, query: { organization: all ? 'all' : '', since: rangeStart(period), step },
-  }), [all, period], 5000);
+  }), [all, period], poll);
   const { succeeded = 0, failed = 0, duration_ms } = stats.data?.totals ?? {};
   return html`<${Section} title="Deliveries">
     <${Facts} across items=${[
-      ['Success rate', html`<span class="figure">${rate(succeeded, failed)}</span>`],
-      ['Half within (p50)', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
-      ['95 % within (p95)', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
+      ['Success rate', html`<${Rate} good=${succeeded} bad=${failed} />`],
+      ['Duration p50', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
+      ['Duration p95', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
       ['Waiting', html`<span class="figure">${number(backlog.pending)}</span>`],
       ['Oldest due', html`<span class="figure"><${Time} value=${backlog.oldest_due_at} /></span>`],
     ]} />
@@ -54,8 +56,12 @@ function Deliveries({ all, state: { backlog } }) {
   <//>`;
 }
 
-// rate rounds down, so only a faultless time has 100 %.
-const rate = (good, bad) => (good + bad ? `${Math.floor(good / (good + bad) * 1000) / 10} %` : '–');
+// Rate is the share of successful attempts. It rounds down, so only a faultless time has 100 %.
+function Rate({ good, bad }) {
+  if (!(good + bad)) return html`<span class="figure">–</span>`;
+  const percent = Math.floor(good / (good + bad) * 1000) / 10;
+  return html`<span class="row"><span class="figure">${percent} %</span>${percent < 99 && html`<${Badge} status="failing" text="Below 99 %" />`}</span>`;
+}
 
 const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'An operator holds the queue' };
 
@@ -66,6 +72,14 @@ const columns = [
   { head: 'Oldest due', size: 's', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
 ];
 
-const Waiting = ({ blocked }) => html`<${Section} title="What waits, and why">
-  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns} rowKey=${(b) => b.blocked_by ?? ''} />
+const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and why">
+  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns} rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
 <//>`;
+
+// whereTo returns the page with the next step: a paused subscription counts as disabled, and only operators release the queue or
+// change a plan.
+function whereTo(blocked, all) {
+  if (blocked === 'queue_held' && isOperator()) return href(paths.system);
+  if (blocked === 'plan' && isOperator() && !all) return href(paths.organization(session.get().me.organization.id));
+  return href(paths.subscriptions, { status: blocked === 'paused' || blocked === 'disabled' ? 'disabled' : '', in: all ? 'all' : '' });
+}

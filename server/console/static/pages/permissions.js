@@ -20,7 +20,7 @@ export function Permissions() {
   const list = useList('/permissions/', {}, { id: (p) => p.key });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Permission', main: true, size: 'l', cell: (p) => html`<code class="strong"><bdi>${p.key}</bdi></code>` },
+    { head: 'Permission', main: true, size: 'l', cell: (p) => html`<span class="two-lines"><code class="strong"><bdi>${p.key}</bdi></code></span>` },
     { head: 'Allows to', wide: true, cell: (p) => html`<span class="two-lines"><span class="cut" title=${p.description}><bdi>${p.description}</bdi></span></span>` },
     { head: 'Roles that have it', cell: (p) => html`<${Tags} values=${p.roles} most=${4} />` },
     { head: 'Kind', size: 'm', wide: true, cell: (p) => html`<span class="quiet">${origin(p)}</span>` },
@@ -53,7 +53,7 @@ export function Permission({ permission: key }) {
   const writes = can('platform:write') && found && !found.built_in;
   return html`<${Page} title=${key} crumbs=${[['Permissions', href(paths.permissions)]]}
     aside=${found && html`<span class="quiet">${origin(found)}</span>`}
-    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission<//>`}>
+    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${!found && !error && html`<${Skeleton} rows=${4} />`}
     ${found && (can('platform:write') ? html`<${Description} key=${found.description} permission=${found} reload=${reload} />`

@@ -30,8 +30,8 @@ export function Plans() {
   const list = useList('/plans/', {}, { id: (p) => p.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines strong"><span class="cut"><bdi>${p.name}</bdi></span></span>` },
-    ...limits.map(([field, head, show]) => ({ head, size: 'm', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
+    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines"><span class="cut strong"><bdi>${p.name}</bdi></span></span>` },
+    ...limits.map(([field, head, show]) => ({ head, size: field.endsWith('minute') ? 'l' : 'm', number: field !== 'api_keys' && field !== 'webhooks', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
   ];
   return html`<${Page} title="Plans" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
     <${Table} label="Plans" list=${list} columns=${columns} rowKey=${(p) => p.name} href=${(p) => href(paths.plan(p.name))}
@@ -55,7 +55,7 @@ export function Plan({ name }) {
   const [deleting, setDeleting] = useState(false);
   const writes = can('platform:write');
   return html`<${Page} title=${name} crumbs=${[['Plans', href(paths.plans)]]}
-    actions=${plan && writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete plan<//>`}>
+    actions=${plan && writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete plan…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${!plan && !error && html`<${Skeleton} />`}
     ${plan && (writes ? html`<${EditPlan} key=${JSON.stringify(plan)} plan=${plan} reload=${reload} />`
@@ -79,7 +79,7 @@ function EditPlan({ plan, reload }) {
     else await save(to); // the API says at which field
   });
   const same = limits.every(([field]) => planOf(form.values)[field] === plan[field]);
-  return html`<${Form} form=${form} submit="Change plan" disabled=${same}><${LimitFields} form=${form} /><//>
+  return html`<${Form} form=${form} submit="Change plan…" disabled=${same}><${LimitFields} form=${form} /><//>
     ${asked && html`<${Confirm} title=${`Change the plan ${plan.name}?`} action="Change plan" onConfirm=${() => save(asked)} onClose=${() => setAsked(null)}>
       <${Changes} from=${plan} to=${asked} />
       <p>All organizations on the plan have these limits from their next request and their next attempt on.</p><//>`}`;

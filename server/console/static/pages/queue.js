@@ -26,22 +26,22 @@ export function Queue({ queue, reload }) {
   };
   const close = () => setOpen('');
   const columns = [
-    { head: 'Receiver', main: true, cell: (q) => html`<span class="two-lines"><span class="cut strong"><bdi>${q.url_host}</bdi></span><span class="cut small quiet mono">${q.subscription_id}</span></span>` },
+    { head: 'Organization', main: true, cell: (q) => html`<span class="two-lines"><span class="cut strong"><bdi>${q.organization_name}</bdi></span><span class="cut small quiet"><bdi>${q.url_host}</bdi></span></span>` },
+    { head: 'Subscription', size: 'xl', wide: true, cell: (q) => html`<span class="quiet mono">${q.subscription_id}</span>` },
     { head: 'Waiting', size: 's', number: true, cell: (q) => number(q.pending) },
     { head: 'Oldest due', size: 'm', cell: (q) => html`<${Time} value=${q.oldest_due} />` },
   ];
   const largest = queue.pending.slice(0, 10);
-  return html`<${Section} title="Queue" actions=${writes && (queue.held
-      ? html`<${Button} kind="primary" onClick=${() => setOpen('release')}>Release queue<//><${Button} onClick=${() => setOpen('discard')}>Discard deliveries<//>`
-      : html`<${Button} onClick=${() => setOpen('hold')}>Hold queue<//>`)}>
-    ${queue.held ? html`<${Bar} tone="warning" title="The queue is held: nothing is sent"><p>Since <${Time} value=${queue.held_since} form="exact" />.
+  return html`<${Section} title="Queue" actions=${writes && html`<${Button} onClick=${() => setOpen(queue.held ? 'discard' : 'hold')}>${queue.held ? 'Discard deliveries…' : 'Hold queue…'}<//>`}>
+    ${queue.held ? html`<${Bar} tone="warning" title="The queue is held: nothing is sent"
+        action=${writes && html`<${Button} kind="primary" onClick=${() => setOpen('release')}>Release queue…<//>`}><p>Since <${Time} value=${queue.held_since} form="exact" />.
         ${queue.reason && html`${' '}Reason: <bdi>${queue.reason}</bdi>`}</p><//>`
       : html`<p><${Badge} status="healthy" text="Sending" /></p>`}
     ${done && html`<p role="status">${done}</p>`}
     <p>${waiting(queue)} of ${count(queue.pending_subscriptions, 'subscription')}, of all organizations.
       ${queue.pending.length > largest.length && html`${' '}These have the most:`}</p>
     ${largest.length > 0 && html`<${Table} label="Largest queues" list=${{ rows: largest }} columns=${columns} rowKey=${(q) => q.subscription_id}
-      href=${actsEverywhere() ? (q) => href(paths.subscription(q.subscription_id), { org: q.organization_id }) : undefined} />`}
+      href=${(q) => (actsEverywhere() ? href(paths.subscription(q.subscription_id), { org: q.organization_id }) : href(paths.organization(q.organization_id)))} />`}
     ${open === 'hold' && html`<${Hold} queue=${queue} act=${act} onClose=${close} />`}
     ${open === 'release' && html`<${Confirm} title="Release the queue?" action=${queue.pending_deliveries ? `Send ${waiting(queue)}` : 'Release queue'} onClose=${close}
       onConfirm=${() => act('release', undefined, (after) => `Released ${count(after.released, 'delivery', 'deliveries')}.`)}>

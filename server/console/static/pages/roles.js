@@ -19,7 +19,7 @@ export function Roles() {
   const list = useList('/roles/', {}, { id: (r) => r.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines strong"><span class="cut"><bdi>${r.name}</bdi></span></span>` },
+    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines"><span class="cut strong"><bdi>${r.name}</bdi></span></span>` },
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
     { head: 'Kind', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'Yours'}</span>` },
   ];
@@ -41,7 +41,7 @@ export function Role({ name }) {
   const [deleting, setDeleting] = useState(false);
   const writes = can('platform:write') && role && !role.built_in;
   return html`<${Page} title=${name} crumbs=${[['Roles', href(paths.roles)]]} aside=${role?.built_in && html`<span class="quiet">Built in</span>`}
-    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete role<//>`}>
+    actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete role…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${!role && !error && html`<${Skeleton} />`}
     ${role?.built_in && html`<p class="quiet">${builtIn[name]}, with permissions that are created later. A built-in role stays as it is.</p>`}

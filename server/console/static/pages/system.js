@@ -23,8 +23,8 @@ export function System() {
     ${!data && !error && html`<${Skeleton} />`}
     ${data && html`
       <${Checks} ready=${data.ready} held=${data.queue.held} reload=${reload} />
-      <div class="columns two"><${Process} system=${data.system} /><${Database} database=${data.system.database} /></div>
       <${Queue} queue=${data.queue} reload=${reload} />
+      <div class="columns two"><${Process} system=${data.system} /><${Database} database=${data.system.database} /></div>
       <${Interfaces} />`}
   <//>`;
 }
@@ -43,20 +43,22 @@ function Checks({ ready, held, reload }) {
   };
   return html`<${Section} title=${ready.status === 'ready' ? 'Ready' : 'Not ready'}>
     <ul class="row badges">${all.map(([name, check]) => html`<li key=${name}><${Badge}
-      status=${check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${names[name] ?? name} /></li>`)}</ul>
+      status=${check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${(names[name] ?? name) + (held && name === 'deliveries' ? ': held' : '')} /></li>`)}</ul>
     ${all.filter(([name, check]) => (check.problem || check.warning) && !(held && name === 'deliveries')).map(([name, check]) => html`<${Bar} key=${name} tone=${check.problem ? 'danger' : 'warning'} title=${names[name] ?? name}>
       <p><${WithTimes} text=${check.problem || check.warning} /></p>
-      ${name === 'clock' && can('platform:write') && html`<div class="row"><${Button} onClick=${() => setAccepting(true)}>Accept the time<//></div>`}<//>`)}
+      ${name === 'clock' && can('platform:write') && html`<div class="row"><${Button} onClick=${() => setAccepting(true)}>Accept the time…<//></div>`}<//>`)}
     ${accepting && html`<${Confirm} title="Is the clock of the server right?" action="Accept the time" onConfirm=${accept} onClose=${() => setAccepting(false)}>
       <p>Compare it with your own clock first. What is past its time is removed from then on.</p><//>`}
   <//>`;
 }
 
+const runningFor = (seconds) => (seconds < 60 ? `${seconds} s` : duration(seconds * 1000));
+
 const Process = ({ system }) => html`<${Section} title="Process"><${Facts} items=${[
   ['Version', system.version],
   ['Commit', system.commit === 'unknown' ? 'Unknown' : html`<code>${system.commit}</code>`],
   ['Go', system.go_version],
-  ['Running for', html`${duration(system.uptime_seconds * 1000)}<span class="quiet">, since <${Time} value=${system.started_at} form="exact" /></span>`],
+  ['Running for', html`${runningFor(system.uptime_seconds)}<span class="quiet">, since <${Time} value=${system.started_at} form="exact" /></span>`],
   ['Clock', html`<${Time} value=${system.now} form="exact" />${!system.clock.trusted && html`<span class="warning"> not trusted</span>`}`],
 ]} /><//>`;
 
@@ -78,7 +80,7 @@ function Backup() {
     setOpen(true);
   };
   const close = () => setOpen(false);
-  return html`<${Button} onClick=${ask}>Back up now<//>
+  return html`<${Button} onClick=${ask}>Back up now…<//>
     ${open && html`<${Confirm} title="Back up the database?" action="Make a backup" onClose=${close} onConfirm=${async () => setMade(await api.post('/backups/', {}))}>
       <p>Keyhook copies the database to the directory <code>backups</code> beside it, and checks the copy. That takes about a second for 50 MB.</p>
       <p>Requests and deliveries go on. Older backups stay.</p><//>`}

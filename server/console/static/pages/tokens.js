@@ -14,7 +14,7 @@ import { api } from '../api.js';
 import { useQuery } from '../router.js';
 import { can } from '../session.js';
 
-const lives = [['7', '7 days'], ['30', '30 days'], ['90', '90 days'], ['365', '1 year'], ['', 'No end']];
+const lives = [['7', '7 days'], ['30', '30 days'], ['90', '90 days'], ['365', '1 year'], ['', 'Never']];
 
 // Tokens shows the tokens of a user. memberships name the organizations for which the user can have tokens.
 export function Tokens({ user, memberships = [] }) {
@@ -28,11 +28,11 @@ export function Tokens({ user, memberships = [] }) {
   const columns = [
     { head: 'Token', main: true, cell: (t) => html`<span class="two-lines"><span class="cut strong"><bdi>${t.name || 'Without a name'}</bdi></span>
       <span class="cut small quiet"><code>${t.token_prefix}</code> in <bdi>${names.get(t.organization_id) ?? t.organization_id}</bdi></span></span>` },
-    { head: 'Last used', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.last_used_at} none="Never" />` },
-    { head: 'Ends', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.expires_at} none="Never" />` },
+    { head: 'Last use', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.last_used_at} none="Never" />` },
+    { head: 'Expires', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.expires_at} none="Never" />` },
     { head: 'Created', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.created_at} />` },
     { head: 'Status', size: 'l', cell: (t) => html`<span class="row spread"><${Badge} status=${t.status} />
-      ${writes && t.status === 'active' && html`<${Button} onClick=${() => setOpen(t)}>Revoke<//>`}</span>` },
+      ${writes && t.status === 'active' && html`<button type="button" class="plain accent" onClick=${() => setOpen(t)}>Revoke…</button>`}</span>` },
   ];
   const create = writes && user.is_active && memberships.length > 0 && html`<${Button} icon="plus" onClick=${() => setOpen('new')} disabled=${made !== null}>New access token<//>`;
   const created = async (token) => {
@@ -64,6 +64,6 @@ function NewToken({ path, memberships, created, onClose }) {
     <${SelectField} form=${form} name="organization_id" label="Organization" options=${memberships.map(({ organization, role }) => [organization.id, `${organization.name} (${role})`])}
       hint="The token can do what the user’s role there allows." />
     <${TextField} form=${form} name="name" label="Name" optional placeholder="Laptop" autofocus />
-    <${SelectField} form=${form} name="expires_at" label="Ends after" options=${lives} />
+    <${SelectField} form=${form} name="expires_at" label="Expires after" options=${lives} />
   <//><//>`;
 }

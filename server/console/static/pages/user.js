@@ -29,25 +29,25 @@ export function User({ id }) {
   const name = user.name || user.email || 'Without a name';
   const DialogNow = dialogs[open];
   const isPerson = user.kind === 'person' && !user.erased_at;
-  const add = can('platform:write') && isPerson && html`<${Button} icon="plus" onClick=${() => setOpen('add')}>Add to organization<//>`;
+  const add = can('platform:write') && isPerson && html`<${Button} icon="plus" onClick=${() => setOpen('add')}>Add to organization…<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines strong"><span class="cut"><bdi>${m.organization.name}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines"><span class="cut strong"><bdi>${m.organization.name}</bdi></span></span>` },
     { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
     { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
   ];
   return html`<${Page} title=${name} crumbs=${crumbs} aside=${html`<${UserStatus} user=${user} />`}
     actions=${can('platform:write') && isPerson && html`<${Menu} items=${[
-      { text: 'Change user', onClick: () => setOpen('edit') },
-      { text: user.is_active ? 'Deactivate user' : 'Activate user', onClick: () => setOpen('active') },
-      { text: 'Erase user', danger: true, onClick: () => setOpen('erase') },
-      { text: 'Delete if unused', danger: true, onClick: () => setOpen('remove') },
+      { text: 'Change user…', onClick: () => setOpen('edit') },
+      { text: user.is_active ? 'Deactivate user…' : 'Activate user…', onClick: () => setOpen('active') },
+      { text: 'Erase user…', danger: true, onClick: () => setOpen('erase') },
+      { text: 'Delete if unused…', danger: true, onClick: () => setOpen('remove') },
     ]} />`}>
     <${Facts} across items=${[['Id', html`<${Id} value=${user.id} />`], ['E-mail address', user.email], ['External id', user.external_id && html`<${Id} value=${user.external_id} />`],
       ['Kind', user.kind === 'service' ? 'Service account: no person signs in as it' : null], ['Erased', user.erased_at && html`<${Time} value=${user.erased_at} />`]]} />
     ${user.erased_at && html`<${Erased} user=${user} />`}
-    <${Section} title="Memberships" actions=${add}>
+    <${Section} title="Memberships" actions=${memberships.rows?.length > 0 && add}>
       <${Table} label="Memberships" list=${memberships} columns=${columns} rowKey=${(m) => m.organization.id} href=${(m) => href(paths.organization(m.organization.id))} skeleton=${2}
-        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member.' : ''} />`} /><//>
+        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member.' : ''}>${add}<//>`} /><//>
     ${user.kind === 'person' && html`<${Tokens} user=${user} memberships=${memberships.rows} />`}
     ${open && html`<${DialogNow} user=${user} name=${name} reload=${reload} done=${memberships.reload} onClose=${() => setOpen(null)} />`}
   <//>`;
@@ -95,7 +95,7 @@ function Erase({ user, name, reload, onClose }) {
       <${Facts} items=${[
         ['Revoked', `${count(ends.access_tokens, 'access token')}, ${count(ends.api_keys, 'API key')}`],
         ['Removed', `${count(ends.memberships, 'membership')}; the name, the e-mail address and the external id, also in audit logs and events`],
-        ['Kept', 'the id in the audit log, and the keys of service accounts'],
+        ['Kept', 'The id in the audit log, and the keys of service accounts'],
       ]} />`}
   <//>`;
 }

@@ -22,15 +22,15 @@ export function Users() {
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New user<//>`;
   const columns = [
     { head: 'User', main: true, cell: (u) => html`<${Person} user=${u} />` },
-    { head: 'External id', size: 'l', wide: true, cell: (u) => html`<span class="two-lines quiet"><span class="cut"><bdi>${u.external_id ?? '–'}</bdi></span></span>` },
+    list.rows?.some((u) => u.external_id) && { head: 'External id', size: 'l', wide: true, cell: (u) => html`<span class="two-lines quiet"><span class="cut"><bdi>${u.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Status', size: 'm', cell: (u) => html`<${UserStatus} user=${u} />` },
-  ];
+  ].filter(Boolean);
   return html`<${Page} title="Users" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name, e-mail or external id" /><//>
     <${Table} label="Users" list=${list} columns=${columns} href=${(u) => href(paths.user(u.id))}
       empty=${html`<${Empty} title=${search ? `No user begins with “${search}”` : 'No user yet'}
         text="The search compares the beginning of the name, the e-mail address and the external id.">
-        <${LinkButton} href=${href(paths.users)}>Show all<//><//>`} />
+        <${LinkButton} href=${href(paths.users)}>Clear filters<//><//>`} />
     ${open && html`<${NewUser} onClose=${() => setOpen(false)} />`}
   <//>`;
 }

@@ -18,8 +18,16 @@ const publicId = /\b[a-z]{2,6}_[0-9a-z]{26}\b/i;
 const around = '[\\s"\'`“”‘’«»<>()\\[\\]{},;]+';
 const edges = new RegExp(`^${around}|${around}$|(\\.{3}|…)(${around})?$`, 'g');
 
-// clean finds the id in what was pasted from a log, a ticket or an address, else takes off spaces, quotes and brackets.
-export const clean = (text) => publicId.exec(text)?.[0].toLowerCase() ?? text.replace(edges, '').replace(/\s+/g, ' ');
+const rawKey = /\b[a-z][0-9a-z]*_[0-9A-Za-z]{33,}/; // also if its end was not copied
+
+// prefixOf cuts a raw key to its prefix, so that no secret gets into a URL.
+export const prefixOf = (text) => text.trim().replace(/^([a-z][0-9a-z]*_[0-9A-Za-z]{6})[0-9A-Za-z]+$/, '$1');
+
+// clean finds the id or the raw key in what was pasted from a log, a ticket or an address, else takes off spaces, quotes and brackets.
+export function clean(text) {
+  const id = publicId.exec(text)?.[0].toLowerCase(), key = rawKey.exec(text)?.[0];
+  return id ?? (key ? prefixOf(key) : text.replace(edges, '').replace(/\s+/g, ' '));
+}
 
 // find returns what the caller can open. Results of one type follow each other, the type of the best result first.
 async function find(q, signal) {

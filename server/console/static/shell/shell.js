@@ -6,10 +6,11 @@ import { Icon } from '../ui/icon.js';
 import { Menu } from '../ui/menu.js';
 import { Count } from '../ui/badge.js';
 import { Bar } from '../ui/state.js';
+import { Confirm } from '../ui/dialog.js';
 import { api, connection } from '../api.js';
 import { place, href } from '../router.js';
 import { settings } from '../settings.js';
-import { session, useSession, can, isOperator, canSwitch, signOut } from '../session.js';
+import { session, useSession, can, isOperator, canSwitch, signOut, useLink } from '../session.js';
 import { pages } from '../pages.js';
 import { Search } from './search.js';
 import { Switcher } from './switcher.js';
@@ -37,7 +38,16 @@ export function Shell({ children }) {
         <main id="main" tabindex="-1">${children}</main>
       </div>
     </div>
-    ${keys && html`<${Keys} onClose=${() => setKeys(false)} />`}`;
+    ${keys && html`<${Keys} onClose=${() => setKeys(false)} />`}
+    <${OfferedLink} />`;
+}
+
+// OfferedLink asks before a one-time link replaces the session of somebody who is signed in.
+function OfferedLink() {
+  const { offeredLink, home } = useSession();
+  if (!offeredLink) return null;
+  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(offeredLink)} onClose=${() => session.set({ offeredLink: null })}>
+    <p>You are signed in as <strong><bdi>${home.user.name}</bdi></strong>. The link ends this session and signs you in as somebody else. Use it only if you asked for it.</p><//>`;
 }
 
 // Away says that the server does not answer. What was typed stays; the page goes on by itself.

@@ -63,7 +63,8 @@ const Values = ({ at, counts }) => html`<span class="chart-key succeeded">${coun
 
 function lastText({ since, until }) {
   const days = Math.round((Date.parse(until) - Date.parse(since)) / 864e5);
-  return days > 1 ? `Last ${days} days` : 'Last 24 hours';
+  if (days > 1) return `Last ${days} days`;
+  return Date.parse(until) - Date.parse(since) < 5.4e6 ? 'Last hour' : 'Last 24 hours';
 }
 
 const summary = (label, { totals, since, until }) => `${label}, ${exactTime(since)} to ${exactTime(until)}: `

@@ -20,16 +20,19 @@ export function Filters({ children }) {
     ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
 }
 
-// Choice is a selection of one value; all is the text for none.
+// Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none.
 export function Choice({ name, label, options, all = 'All' }) {
   const [query, setQuery] = useQuery();
   const id = useId();
   return html`<div class=${cx('filter', query[name] && 'set')}><label for=${id}>${label}</label>
     <select id=${id} value=${query[name] ?? ''} onChange=${(e) => setQuery({ [name]: e.target.value })}>
       <option value="">${all}</option>
-      ${options.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
+      ${optionsOf(options)}
     </select></div>`;
 }
+
+const optionsOf = (options) => options.map(([value, text]) => (Array.isArray(text) ? html`<optgroup key=${value} label=${value}>${optionsOf(text)}</optgroup>`
+  : html`<option key=${value} value=${value}>${text}</option>`));
 
 // TextFilter takes effect with Enter, or when one leaves it. suggestions is optional. clean changes what was typed before it gets
 // into the URL.

@@ -2,6 +2,7 @@
 import { html, cx } from './html.js';
 import { Icon } from './icon.js';
 import { Copy } from './copy.js';
+import { place } from '../router.js';
 
 // Skeleton holds the place of rows while they load. It appears after a moment, so a fast answer does not flicker.
 export const Skeleton = ({ rows = 8 }) => html`<div class="skeleton" role="status" aria-label="Loading">
@@ -17,16 +18,23 @@ export const Empty = ({ title, text, children }) => html`<div class="empty">
 
 const mends = {
   permission_denied: 'Your role does not allow this. Ask somebody with the role "owner", or an operator.',
-  not_found: 'It was deleted, or it is not in this organization.',
   plan_capability_required: 'The plan of this organization does not have this. An operator can change the plan.',
 };
+
+// What these pages show belongs to no organization.
+const ofPlatform = /^\/(organizations|users|plans|roles|permissions)\//;
+
+function mendOf({ code }) {
+  if (code === 'not_found') return ofPlatform.test(place.get().path) ? 'It was deleted, or its address is wrong.' : 'It was deleted, or it is not in this organization.';
+  return mends[code] ?? '';
+}
 
 // ErrorBar says what happened and what to do, and has the request id for a question to the operator. retry is optional.
 export function ErrorBar({ error, title, retry }) {
   if (!error) return null;
   const fields = Object.entries(error.fields ?? {}).filter(([, text]) => text !== error.message);
   return html`<${Bar} tone="danger" title=${title}>
-    <p><bdi>${error.message}</bdi> ${mends[error.code] ?? ''}</p>
+    <p><bdi>${error.message}</bdi> ${mendOf(error)}</p>
     ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${text}</bdi></li>`)}</ul>`}
     <div class="row">
       ${retry && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}

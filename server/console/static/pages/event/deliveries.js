@@ -1,9 +1,7 @@
 // What became of the event at each subscription: verdict, reason, mend, and the attempts with their answers.
-import { html, useState } from '../../ui/html.js';
+import { html } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Badge } from '../../ui/badge.js';
-import { Button } from '../../ui/button.js';
-import { Confirm } from '../../ui/dialog.js';
 import { Code } from '../../ui/code.js';
 import { Empty, ErrorBar, Skeleton } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
@@ -13,8 +11,8 @@ import { api } from '../../api.js';
 import { href, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
-import { Mend } from './mend.js';
-import { mendOf } from '../subscription/mend.js';
+import { Mend, SendAgain } from './mend.js';
+import { mendOf, wordsOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -26,7 +24,7 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
   const absent = rows.filter((r) => verdicts[r.verdict]?.isAbsent);
   const tried = sent.filter((r) => r.attempts > 0);
   const first = sent.length === 1 || rank(tried[0] ?? {}) < 4 ? tried[0]?.subscription_id : undefined;
-  const parts = { event, isLive, onChanged, first, known };
+  const parts = { event, isLive, onChanged, first, known, isOnly: sent.length === 1 };
   return html`
     ${sent.length > 0 && html`<${Section} title="Deliveries">
       <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
@@ -42,25 +40,28 @@ function useSubscriptions() {
   return new Map((data?.data ?? []).map((s) => [s.id, s]));
 }
 
-// Delivery is one subscription that the event was meant for. Its attempts are open if the URL or its state says so.
-function Delivery({ reason: r, event, isLive, first, known, onChanged }) {
+// Delivery is one subscription that the event was meant for. Its attempts are open if the URL or its state says so. isOnly: the
+// event has no other, so the summary of the page has its detail if it has arrived.
+function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged }) {
   const [query, setQuery] = useQuery();
   const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
   const toggle = (e) => {
     if (e.currentTarget.open !== isOpen) setQuery({ open: e.currentTarget.open ? r.subscription_id : 'none', attempt: null });
   };
+  const attempts = html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`;
   return html`<li class="delivery">
     <div class="delivery-head">
       <${Verdict} verdict=${r.verdict} />
       <${Host} reason=${r} known=${known} />
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
+      <${SendAgain} reason=${r} event=${event} onDone=${onChanged} />
       <${Mend} reason=${r} event=${event} onDone=${onChanged} />
     </div>
-    <p class="quiet"><${WithTimes} text=${r.detail} /></p>
-    ${r.attempts > 0 && can('webhooks:read') && html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
+    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${r.detail} /></p>`}
+    ${r.attempts > 0 && can('webhooks:read') && (isOnly && r.attempts === 1 ? attempts : html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
       <summary>${count(r.attempts, 'attempt')}</summary>
-      ${isOpen && html`<${Attempts} reason=${r} event=${event} isLive=${isLive} onChanged=${onChanged} />`}
-    </details>`}
+      ${isOpen && attempts}
+    </details>`)}
   </li>`;
 }
 
@@ -78,17 +79,19 @@ function Host({ reason: r, known }) {
     <bdi><span class="strong">${r.url_host}</span>${subscription && html`<span class="quiet">${pathname === '/' ? '' : pathname}${search}</span>`}</bdi></a>`;
 }
 
-// Attempts are the requests to one subscription with the event, newest first. Each opens with its answer.
-function Attempts({ reason: r, event, isLive, onChanged }) {
+// Attempts are the requests to one subscription with the event, newest first. Each opens with its answer. That of the last one is
+// open if it has failed and no other follows.
+function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5)} />`;
+  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
+  const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
-      <details open=${query.attempt === a.id} onToggle=${(e) => {
-        if (e.currentTarget.open !== (query.attempt === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : null });
+      <details open=${shown === a.id} onToggle=${(e) => {
+        if (e.currentTarget.open !== (shown === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : 'none' });
       }}>
         <summary><${Line} attempt=${a} /></summary>
-        <${Answer} attempt=${a} event=${event} arrived=${r.verdict === 'delivered'} onChanged=${onChanged} />
+        <${Answer} attempt=${a} />
       </details></li>`)}</ol>
     <${More} list=${list} />`;
 }
@@ -96,42 +99,27 @@ function Attempts({ reason: r, event, isLive, onChanged }) {
 const Line = ({ attempt: a }) => html`<span class="attempt-line">
   <${Badge} status=${a.outcome} text=${a.response_status && html`<span class="hidden-label">${a.outcome} </span>${a.response_status}`} />
   <span class="quiet">#${a.attempt_number}${{ manual: ', by hand', test: ', test' }[a.trigger] ?? ''}</span>
-  <${Time} value=${a.attempted_at} form="exact" />
+  <${Time} value=${a.attempted_at} form="log" />
   <span class="quiet">${a.outcome !== 'sending' && duration(a.duration_ms)}</span>
-  <bdi class="quiet grow cut">${a.error}</bdi></span>`;
+  <bdi class="quiet grow cut" title=${a.error}>${a.response_status ? '' : wordsOf(a.error)}</bdi></span>`;
 
-function Answer({ attempt: a, event, arrived, onChanged }) {
-  const [asking, setAsking] = useState(false);
-  const [refused, setRefused] = useState(null);
-  const send = async () => {
-    await api.post(`/webhooks/subscriptions/${a.subscription_id}/deliveries/${a.id}/redeliver/`);
-    await onChanged();
-  };
-  const isPending = event.deliveries.some((d) => d.subscription_id === a.subscription_id && d.state === 'pending');
-  return html`<div class="stack tight answer">
-    ${a.error && html`<p><bdi class="danger">${a.error}</bdi>. ${mendOf(a.error)}</p>`}
-    <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
-    <${ErrorBar} error=${refused} />
-    <div class="row">
-      <a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a>
-      ${can('webhooks:write') && !isPending && html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : send}>Send again<//>`}
-    </div>
-    ${asking && html`<${Confirm} title="Send this event again?" action="Send 1 event again" onConfirm=${send} onClose=${() => setAsking(false)}>
-      <p>It has arrived already. The receiver gets it a second time, with the same id.</p><//>`}
-  </div>`;
-}
+const Answer = ({ attempt: a }) => html`<div class="stack tight answer">
+  ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a.error)}</p>`}
+  <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
+  <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
+</div>`;
 
 // Absent are the subscriptions that the event was not meant for, and why.
 function Absent({ rows, isOpen, event, known, onChanged }) {
   const [query, setQuery] = useQuery();
   const open = query.others ? query.others === 'open' : isOpen;
-  return html`<${Section} title="Not sent to"><details class="attempts" open=${open} onToggle=${(e) => {
+  return html`<details class="attempts" open=${open} onToggle=${(e) => {
     if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' });
   }}>
-    <summary>${count(rows.length, 'subscription')}</summary>
+    <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
       <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
       <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
-  </details><//>`;
+  </details>`;
 }
 

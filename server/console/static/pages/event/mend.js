@@ -35,7 +35,7 @@ export function Mend({ reason, event, onDone }) {
     return isOperator() ? html`<a class="button" href=${href(paths.organization(event.organization_id), { org: '' })}>Change the plan</a>`
       : html`<span class="quiet small">An operator can change the plan.</span>`;
   }
-  if (action === 'test') return html`<a class="button" href=${href(paths.subscription(reason.subscription_id))}>Test again</a>`;
+  if (action === 'test') return html`<a class="button" href=${href(paths.subscription(reason.subscription_id))}>Send test again</a>`;
   const [text, needs, Open] = mends[action] ?? [];
   if (!Open) return null;
   if (!can(needs)) {
@@ -43,6 +43,15 @@ export function Mend({ reason, event, onDone }) {
   }
   return html`<button type="button" class="button" onClick=${() => setOpen(true)}>${text}</button>
     ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
+}
+
+// SendAgain sends what has ended once more, unless the advice is that already. Nobody repeats a test.
+export function SendAgain({ reason: r, event, onDone }) {
+  const [isOpen, setOpen] = useState(false);
+  const isPending = event.deliveries.some((d) => d.subscription_id === r.subscription_id && d.state === 'pending');
+  if (r.attempts === 0 || isPending || event.type === 'webhook_test' || ['redeliver', 'replay_failed', 'test'].includes(r.action)) return null;
+  return can('webhooks:read') && can('webhooks:write') && html`<button type="button" class="button" onClick=${() => setOpen(true)}>Send again…</button>
+    ${isOpen && html`<${Redeliver} reason=${r} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
 }
 
 const pathOf = ({ subscription_id: id }) => `/webhooks/subscriptions/${id}/`;
@@ -73,12 +82,17 @@ function Release(props) {
     send=${() => api.post('/queue/release/')} />`;
 }
 
-// Redeliver makes a new delivery of the latest attempt's event.
+// Redeliver makes a new delivery of the latest attempt's event. The log keeps attempts for a shorter time than events.
 function Redeliver({ reason, event, ...rest }) {
   const path = pathOf(reason) + 'deliveries/';
-  return html`<${Ask} ...${rest} title="Send this event again?" load=${(signal) => api.get(path, { signal, query: { event_id: event.id, limit: 1 } })}
-    action=${() => 'Send 1 event'} view=${() => html`<p>Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi> once more, and repeats it if it fails.</p>`}
-    send=${({ data: [attempt] }) => api.post(`${path}${attempt.id}/redeliver/`)} />`;
+  const latest = async (signal) => {
+    const { data: [attempt] } = await api.get(path, { signal, query: { event_id: event.id, limit: 1 } });
+    if (!attempt) throw new Error('Keyhook does not keep the attempts any more, so it cannot send the event again.');
+    return attempt;
+  };
+  return html`<${Ask} ...${rest} title="Send this event again?" load=${latest} action=${() => 'Send 1 event again'}
+    view=${() => html`<p>${reason.verdict === 'delivered' && 'It has arrived already. '}Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi> once more, with the same id, and repeats it if it fails.</p>`}
+    send=${(attempt) => api.post(`${path}${attempt.id}/redeliver/`)} />`;
 }
 
 // periodOf are this event alone, and this event with all later ones. The API counts in milliseconds.
@@ -90,13 +104,13 @@ const periodOf = ({ timestamp, type }) => ({
 function Replay({ reason, event, which: only, ...rest }) {
   const [all, setAll] = useState(false);
   const path = pathOf(reason) + 'replay/';
-  const periods = periodOf(event);
+  const periods = periodOf(event), again = only === 'failed' ? ' again' : '';
   const body = (isAll) => ({ ...(isAll ? periods.all : periods.one), only });
   const countOf = async (isAll, signal) => (await api.post(path, { ...body(isAll), dry_run: true }, { signal })).deliveries;
   const what = only === 'failed' ? 'that Keyhook gave up since then' : 'that it has missed since then';
-  return html`<${Ask} ...${rest} title="Send this event?"
+  return html`<${Ask} ...${rest} title=${`Send this event${again}?`}
     load=${async (signal) => { const [one, every] = await Promise.all([countOf(false, signal), countOf(true, signal)]); return { one, every }; }}
-    action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}`} send=${() => api.post(path, body(all))}
+    action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}${again}`} send=${() => api.post(path, body(all))}
     view=${({ one, every }) => html`<p>Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi>. What has arrived is not sent again.</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
         <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>

@@ -1,7 +1,7 @@
 // The answer in one line: "Delivered to 3 of 4 subscriptions; 1 waits for its next attempt in 12 s."
 import { html } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
-import { Countdown, count } from '../../ui/time.js';
+import { Countdown, WithTimes, count } from '../../ui/time.js';
 import { isAuditEntry } from '../audit/words.js';
 import { outcomes, verdicts } from './verdicts.js';
 
@@ -10,6 +10,8 @@ export function Summary({ event, reasons }) {
   if (all.length === 0) return html`<${Nowhere} event=${event} reasons=${reasons} />`;
   const groups = group(all);
   const delivered = groups.get('delivered')?.length ?? 0;
+  const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
+  if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail.replace(/^Delivered/, `$& to ${only.url_host}`)} /></p><//>`;
   const rest = [...groups].filter(([verdict]) => verdict !== 'delivered').sort(([a], [b]) => verdicts[a].rank - verdicts[b].rank);
   const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}<${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
   return html`<${Bar} tone=${toneOf(rest, delivered)}><p class="summary strong">

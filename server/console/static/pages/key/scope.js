@@ -1,8 +1,7 @@
-// The permissions of an API key: shown by resource, and picked.
+// The permissions of an API key: shown, and picked by resource.
 import { html, useState } from '../../ui/html.js';
 import { Icon } from '../../ui/icon.js';
 import { Tag } from '../../ui/badge.js';
-import { Facts } from '../../ui/page.js';
 import { count } from '../../ui/time.js';
 
 export const words = (text = '') => text.split(/[\s,;"'[\]{}]+/).filter(Boolean);
@@ -25,8 +24,8 @@ export function ShortScope({ scope }) {
     <${Tag}>${keys[0]}<//>${keys.length > 1 && html`<span class="quiet small nowrap">+${keys.length - 1}</span>`}</span>`;
 }
 
-export const Scope = ({ scope }) => html`<${Facts} items=${byResource(words(scope)).map(([resource, keys]) => [
-  resource, html`<span class="tags wrap">${keys.map((key) => html`<${Tag} key=${key}>${key}<//>`)}</span>`])} />`;
+export const Scope = ({ scope }) => html`<span class="tags wrap">${byResource(words(scope)).flatMap(([, keys]) =>
+  keys.map((key) => html`<${Tag} key=${key}>${key}<//>`))}</span>`;
 
 // ScopeField picks permissions: held are those that can be picked. form.values.scope is an array, and may have others as well.
 // about has a description for some of them.

@@ -9,7 +9,7 @@ import { paths } from '../../paths.js';
 
 const steps = [
   ['Create a subscription', 'The address that receives events, and the types that it wants.', paths.subscriptionNew, 'New subscription', 'webhooks:write'],
-  ['Create an API key', 'Your application publishes events with it. Your customers can have keys too.', paths.keyNew, 'New API key', 'api_keys:write'],
+  ['Create an API key', 'Your application publishes events with it.', paths.keyNew, 'New API key', 'api_keys:write'],
   ['Publish an event', 'Watch it arrive. After that, your application does this.', paths.eventNew, 'Publish an event', 'events:write'],
 ];
 
@@ -21,7 +21,7 @@ export function Start({ state: { steps: done } }) {
   const next = done.indexOf(false);
   return html`<${Section} title=${next < 0 ? 'All three steps are done' : 'Three steps to the first delivery'}>
     <ol class="problems">${steps.map(([title, text, path, action, needs], i) => html`<li key=${title}>
-      <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'clock'} class=${done[i] ? 'success' : 'quiet'} /><span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>
+      <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'circle'} class=${done[i] ? 'success' : 'quiet'} /><span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>
       <div class="grow"><h3>${title}</h3><p class="quiet">${text}</p></div>
       ${!done[i] && can(needs) && html`<${LinkButton} kind=${i === next ? 'primary' : ''} href=${href(path)}>${action}<//>`}
     </li>`)}</ol>

@@ -1,25 +1,49 @@
-// What the overview shows, read in one go.
+// What the overview shows. Each part is read as often as it changes.
 import { api } from '../../api.js';
+import { usePoll } from '../../ui/hooks.js';
 import { can, isOperator, session } from '../../session.js';
 
-const most = 100; // problems in the list
+const most = 50; // problems of a status in the list
 
-// readState reads the backlog, the subscriptions with a problem, the first steps, and for operators the state of the instance.
-export async function readState(all, signal) {
+// useOverview reads the backlog, the subscriptions with a problem, the first steps, and for operators the state of the instance.
+// data is undefined until all of them are there.
+export function useOverview(all) {
   const query = { organization: all ? 'all' : '' };
-  const backlog = await api.get('/webhooks/backlog/', { signal, query });
-  const { healthy, failing, disabled, paused } = backlog.statuses;
-  const [bad, worse, hasKey, hasEvent, system, queue] = await Promise.all([
+  const backlog = usePoll((signal) => api.get('/webhooks/backlog/', { signal, query }), [all], 5000);
+  const statuses = backlog.data?.statuses;
+  const problems = usePoll((signal) => statuses && readProblems(statuses, query, signal), [all, JSON.stringify(statuses)], 30_000);
+  const known = usePoll((signal) => Promise.all([has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal)]), [all], 5000);
+  const instance = usePoll(readInstance, [isOperator()], isOperator() ? 10_000 : 0);
+
+  const parts = [backlog, problems, known, instance];
+  const error = parts.find((part) => part.error)?.error;
+  const reload = () => Promise.all(parts.map((part) => part.reload()));
+  if (parts.some((part) => part.data === undefined)) return { error, reload };
+  const { healthy, failing, disabled, paused } = statuses;
+  const data = {
+    ...instance.data, backlog: backlog.data, problems: problems.data, count: failing + disabled - paused,
+    steps: [healthy + failing + disabled > 0, ...known.data],
+  };
+  return { data, error, reload };
+}
+
+// readInstance reads the list of waiting deliveries only while something is wrong with them.
+async function readInstance(signal) {
+  if (!isOperator()) return {};
+  const system = await api.get('/system/', { signal, organization: '' });
+  const queue = system.deliveries.warning ? await api.get('/queue/', { signal, organization: '' }) : null;
+  return { system, queue };
+}
+
+// readProblems returns the subscriptions that failed: the most waiting deliveries first, and at equal numbers the disabled ones.
+async function readProblems({ failing, disabled, paused }, query, signal) {
+  const [bad, worse] = await Promise.all([
     failing > 0 ? list('failing', query, signal) : [],
     disabled > paused ? list('disabled', query, signal) : [],
-    has('/api-keys/', 'api_keys:read', query, signal),
-    has('/events/', 'events:read', query, signal),
-    isOperator() ? api.get('/system/', { signal, organization: '' }) : null,
-    isOperator() ? api.get('/queue/', { signal, organization: '' }) : null,
   ]);
-  const problems = [...worse, ...bad].filter((s) => s.blocked_by !== 'paused').sort((a, b) => b.pending_deliveries - a.pending_deliveries);
-  if (all) await name(problems, signal);
-  return { backlog, problems, count: failing + disabled - paused, steps: [healthy + failing + disabled > 0, hasKey, hasEvent], system, queue };
+  const problems = [...worse, ...bad].sort((a, b) => b.pending_deliveries - a.pending_deliveries);
+  if (query.organization === 'all') await name(problems, signal);
+  return problems;
 }
 
 // list reads subscriptions of a status, up to a few pages: a page may be empty although more follow.
@@ -41,14 +65,22 @@ const seen = new Set(); // what there was once, need not be asked for again
 async function has(path, permission, query, signal) {
   if (!can(permission)) return null;
   const key = path + query.organization + session.get().me.organization.id;
-  if (!seen.has(key) && (await api.get(path, { signal, query: { ...query, limit: 1 } })).data.length) seen.add(key);
+  if (seen.has(key)) return true;
+  const { data } = await api.get(path, { signal, query: { ...query, limit: 1 } });
+  if (data.length) seen.add(key);
   return seen.has(key);
 }
 
 const names = new Map(); // of organizations, by their ids
+let listed = false; // whether the list of organizations was read
 
+// name adds the names of the organizations. One page of their list has most of them; a few of the others are asked for.
 async function name(problems, signal) {
-  const missing = [...new Set(problems.slice(0, 20).map((s) => s.organization_id))].filter((id) => !names.has(id));
-  await Promise.all(missing.map(async (id) => names.set(id, (await api.get(`/organizations/${id}/`, { signal, organization: '' })).name)));
+  const missing = () => [...new Set(problems.map((s) => s.organization_id))].filter((id) => !names.has(id));
+  if (!listed && missing().length > 1) {
+    for (const { id, name: text } of (await api.get('/organizations/', { signal, query: { limit: 200 }, organization: '' })).data) names.set(id, text);
+    listed = true;
+  }
+  await Promise.all(missing().slice(0, 10).map(async (id) => names.set(id, (await api.get(`/organizations/${id}/`, { signal, organization: '' })).name)));
   for (const s of problems) s.organization_name = names.get(s.organization_id) ?? s.organization_id;
 }

@@ -1,0 +1,175 @@
+package browser
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// portalLink returns the path of a link to the portal of a customer.
+func (s *server) portalLink(t *testing.T, c *customer, role string) string {
+	t.Helper()
+	var link struct{ URL string }
+	s.must(t, "POST", "/api/v1/organizations/"+c.id+"/portal-links/", object{"role": role, "return_url": s.base + "/docs/"}, &link)
+	path, found := strings.CutPrefix(link.URL, s.base)
+	if !found {
+		t.Fatalf("the link is %s", link.URL)
+	}
+	return path
+}
+
+// TestPortal uses the console as a customer does who came with a link, under a path and with the name of the product around it.
+func TestPortal(t *testing.T) {
+	t.Parallel()
+	s, r := startBehind(t, "/keyhook", "KEYHOOK_CONSOLE_NAME=Pumps & Co", "KEYHOOK_CONSOLE_ACCENT=#0b7285"), receive(t)
+	acme, other := s.customer(t, "Acme"), s.customer(t, "Other")
+	other.healthy = other.subscribe(t, object{"url": r.url("other")})
+	other.key = other.create(t, "/api/v1/api-keys/", object{"name": "Other's key", "scope": "events:read"})
+	other.event = other.publish(t, "order.paid", object{})
+
+	p := open(t, s.base)
+	link := s.portalLink(t, acme, "owner")
+	t.Run("the link signs in to a console with the name and the accent of the product", func(t *testing.T) {
+		p.visit(link)
+		p.expectPath("/console/")
+		p.expectElement("heading", "Overview")
+		p.in("navigation", "Pages").expectElement("link", "Pumps & Co")
+		p.expectElement("link", "Back to "+hostOf(s.base))
+		p.expect("Three steps to the first delivery")
+		if got := evaluate[string](p, `document.title + " " + getComputedStyle(document.querySelector(".button.primary")).backgroundColor`); got != "Overview · Pumps & Co rgb(11, 114, 133)" {
+			t.Errorf("title and accent are %q", got)
+		}
+		p.look("portal-overview-empty")
+	})
+	t.Run("there is no page of operators, and no other organization", func(t *testing.T) {
+		p.gone("Operator")
+		p.goneElement("button", "Act in another organization")
+		p.goneElement("link", "All organizations")
+		if loaded := evaluate[[]string](p, `performance.getEntriesByType("resource").map(e => e.name).filter(n => /plans|system|users|organizations|queue/.test(n))`); len(loaded) > 0 {
+			t.Errorf("a portal has loaded %q", loaded)
+		}
+		for _, path := range []string{"system", "organizations", "organizations/" + acme.id, "users", "plans", "roles", "permissions"} {
+			p.visit("/console/" + path + "/")
+			p.expect("Your role does not show this page")
+		}
+	})
+	t.Run("the three steps lead to a first delivery", func(t *testing.T) { portalSteps(t, p, r) })
+	acme.healthy = acme.firstOf(t, "/api/v1/webhooks/subscriptions/")
+	acme.key = acme.firstOf(t, "/api/v1/api-keys/")
+	acme.event = acme.firstOf(t, "/api/v1/events/?type=order.paid")
+	t.Run("each page shows what the customer has", func(t *testing.T) {
+		for _, page := range []struct{ name, path, text string }{
+			{"overview", "", "The subscription is healthy."},
+			{"subscriptions", "subscriptions/", "/hook"},
+			{"subscription-new", "subscriptions/new/", "More options"},
+			{"subscription", "subscriptions/" + acme.healthy + "/", "/hook"},
+			{"subscription-settings", "subscriptions/" + acme.healthy + "/?tab=settings", "Request headers"},
+			{"events", "events/", "order.paid"},
+			{"event", "events/" + acme.event + "/", "Delivered"},
+			{"event-new", "events/new/", "Idempotency key"},
+			{"keys", "keys/", "Back end"},
+			{"key", "keys/" + acme.key + "/", "events:write"},
+			{"key-new", "keys/new/", "Create API key"},
+			{"explain", "keys/explain/", "Explain a request"},
+			{"audit", "audit/", "Portal (owner)"},
+		} {
+			p.visit("/console/" + page.path)
+			p.expect(page.text)
+			p.gone("Other's")
+			switch page.name {
+			case "overview", "subscription", "audit":
+				p.look("portal-" + page.name)
+			}
+		}
+		p.expect("Created the API key Back end")
+	})
+	t.Run("nothing of another organization is found", func(t *testing.T) {
+		for _, id := range []string{other.id, other.healthy, other.event, other.key, "Other"} {
+			p.fill("Search", id)
+			p.expect("Only this organization is searched.")
+		}
+		p.fill("Search", "")
+		p.allow(http.StatusNotFound, "/api/v1/")
+		for _, path := range []string{"subscriptions/" + other.healthy, "events/" + other.event, "keys/" + other.key} {
+			p.visit("/console/" + path + "/")
+			p.expect("There is no such")
+		}
+		for _, path := range []string{"", "subscriptions/" + other.healthy + "/", "audit/"} {
+			p.visit("/console/" + path + "?org=" + other.id)
+			p.expect("There is no such organization")
+		}
+	})
+	t.Run("the link works once, and the end of the session leads back to the product", func(t *testing.T) {
+		stranger := open(t, s.base)
+		stranger.allow(http.StatusUnauthorized, "/api/v1/session/")
+		stranger.visit(link)
+		stranger.expect("This link was used already or has expired")
+		p.visit("/console/")
+		p.click("button", "Acme")
+		p.click("menuitem", "Sign out")
+		p.expectPath("/docs/")
+		p.allow(http.StatusUnauthorized, "/api/v1/session/")
+		p.visit("/console/")
+		p.expectElement("heading", "Sign in")
+	})
+	t.Run("a member looks, and changes nothing", func(t *testing.T) {
+		p := open(t, s.base)
+		p.visit(s.portalLink(t, acme, "member"))
+		p.expect("The subscription is healthy.")
+		for path, button := range map[string]string{"subscriptions/": "New subscription", "keys/": "New API key", "events/": "Publish event"} {
+			p.visit("/console/" + path)
+			p.goneElement("link", button)
+		}
+		for path, button := range map[string]string{"subscriptions/" + acme.healthy: "Send test", "keys/" + acme.key: "Revoke", "events/" + acme.event: "Send again"} {
+			p.visit("/console/" + path + "/")
+			p.gone(button)
+		}
+		for _, path := range []string{"subscriptions/new/", "keys/new/", "events/new/"} {
+			p.visit("/console/" + path)
+			p.expect("Your role does not show this page")
+		}
+		p.visit("/console/audit/")
+		p.expect("Portal (member)")
+	})
+}
+
+// portalSteps creates a subscription with a test, and a key, and publishes an event.
+func portalSteps(t *testing.T, p *page, r *receiver) {
+	t.Helper()
+	p.visit("/console/")
+	p.click("link", "New subscription")
+	p.expectPath("/console/subscriptions/new/")
+	p.fill("Address", r.url("hook"))
+	p.click("button", "Create subscription")
+	p.expect("Save the signing secret")
+	p.click("button", "Send test")
+	r.await(t, "hook", 1)
+	p.expectElement("button", "Send test again")
+	p.click("button", "I have saved it")
+
+	p.visit("/console/")
+	p.click("link", "New API key")
+	p.fill("Name", "Back end")
+	p.click("checkbox", "events:write")
+	p.click("button", "Create API key")
+	p.expect("Copy the key now")
+	p.goneElement("combobox", "Belongs to")
+	p.click("button", "I have saved it")
+
+	p.visit("/console/events/")
+	p.click("link", "Publish")
+	p.fill("Type", "order.paid")
+	p.click("button", "Publish event")
+	r.await(t, "hook", 2)
+}
+
+// firstOf returns the id of the first item of a list.
+func (c *customer) firstOf(t *testing.T, path string) string {
+	t.Helper()
+	var list struct{ Data []struct{ ID string } }
+	c.must(t, "GET", path, nil, &list)
+	if len(list.Data) == 0 {
+		t.Fatalf("nothing is in %s", path)
+	}
+	return list.Data[0].ID
+}
