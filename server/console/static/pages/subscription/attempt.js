@@ -100,8 +100,9 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${without(attempt, verdict.detail)} /></p><//>`;
 }
 
-// without cuts the sentence about this attempt out of the text of a verdict: the panel says it already.
-function without({ attempt_number: number, error }, detail) {
+// without cuts out of the text of a verdict what the panel says already: the title, and the failure of this attempt.
+function without({ attempt_number: number, error }, text) {
+  const detail = text.replace(/^All attempts failed, so Keyhook gave up\./, '');
   const start = detail.indexOf(` Attempt ${number} failed at `), end = detail.indexOf(`: ${error}.`, start);
   return start < 0 || end < 0 ? detail : detail.slice(0, start) + detail.slice(end + `: ${error}.`.length);
 }
