@@ -306,7 +306,7 @@ func TestSystem(t *testing.T) {
 	subscription := acme.subscribe(t, object{"url": r.url("a")})
 	p := operate(t, s)
 	p.visit("/console/system/")
-	p.expect("Ready")
+	p.expect("Checks: ready")
 	p.expect("keyhook.db")
 	p.click("button", "Hold queue…")
 	p.fill("Reason", fit(nasty, 100))
@@ -370,7 +370,7 @@ func TestCustomersSeeNoOperatorPages(t *testing.T) {
 	p.signIn(token.Token)
 	for path, text := range map[string]string{
 		"organizations/": "Acme", "organizations/" + acme.id + "/": "Plan enterprise", "users/": "auditor@example.com", "users/" + user + "/": "Memberships",
-		"plans/growth/": "600", "roles/auditor/": "platform:read", "permissions/": "Publish events", "system/": "Ready",
+		"plans/growth/": "600", "roles/auditor/": "platform:read", "permissions/": "Publish events", "system/": "Checks: ready",
 	} {
 		p.visit("/console/" + path)
 		p.expect(text)

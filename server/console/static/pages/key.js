@@ -66,7 +66,7 @@ function AboutKey({ apiKey: k, checks }) {
   const valueOf = (name) => checks.find((c) => c.check === name)?.value || null;
   const link = (id) => id && html`<${Id} value=${id} href=${href(paths.key(id))} />`;
   return html`<${Facts} items=${[
-    ['Last use', html`<${Time} value=${k.last_used_at} none="Never" />`],
+    ['Last use', html`<${Time} value=${k.last_used_at} none="Not used yet" />`],
     ['Created by', html`<${Creator} creator=${k.creator} />`],
     ['Created', html`<${Time} value=${k.created_at} form="exact" /> <span class="quiet">(<${Time} value=${k.created_at} />)</span>`],
     ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],

@@ -34,7 +34,7 @@ export function Keys() {
     showsStatus && { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Permissions', size: 'l', wide: true, cell: (k) => html`<${ShortScope} scope=${k.scope} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
-    { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Never" />` },
+    { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
     { head: 'Expires', size: 's', wide: true, cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
   ].filter(Boolean);
 

@@ -41,9 +41,9 @@ function Checks({ ready, held, reload }) {
     await api.post('/clock/accept/');
     await reload();
   };
-  return html`<${Section} title=${ready.status === 'ready' ? 'Ready' : 'Not ready'}>
+  return html`<${Section} title=${ready.status === 'ready' ? 'Checks: ready' : 'Checks: not ready'}>
     <ul class="row badges">${all.map(([name, check]) => html`<li key=${name}><${Badge}
-      status=${check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${(names[name] ?? name) + (held && name === 'deliveries' ? ': held' : '')} /></li>`)}</ul>
+      status=${held && name === 'deliveries' ? 'queue_held' : check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${(names[name] ?? name) + (held && name === 'deliveries' ? ': held' : '')} /></li>`)}</ul>
     ${all.filter(([name, check]) => (check.problem || check.warning) && !(held && name === 'deliveries')).map(([name, check]) => html`<${Bar} key=${name} tone=${check.problem ? 'danger' : 'warning'} title=${names[name] ?? name}>
       <p><${WithTimes} text=${check.problem || check.warning} /></p>
       ${name === 'clock' && can('platform:write') && html`<div class="row"><${Button} onClick=${() => setAccepting(true)}>Accept the time…<//></div>`}<//>`)}

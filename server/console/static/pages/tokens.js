@@ -28,7 +28,7 @@ export function Tokens({ user, memberships = [] }) {
   const columns = [
     { head: 'Token', main: true, cell: (t) => html`<span class="two-lines"><span class="cut strong"><bdi>${t.name || 'Without a name'}</bdi></span>
       <span class="cut small quiet"><code>${t.token_prefix}</code> in <bdi>${names.get(t.organization_id) ?? t.organization_id}</bdi></span></span>` },
-    { head: 'Last use', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.last_used_at} none="Never" />` },
+    { head: 'Last use', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.last_used_at} none="Not used yet" />` },
     { head: 'Expires', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.expires_at} none="Never" />` },
     { head: 'Created', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.created_at} />` },
     { head: 'Status', size: 'l', cell: (t) => html`<span class="row spread"><${Badge} status=${t.status} />

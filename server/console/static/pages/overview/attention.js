@@ -48,8 +48,8 @@ function Problem({ subscription: s, all, recover }) {
     <div class="grow">
       ${acts ? html`<a class="row-link two-lines" href=${href(paths.subscription(s.id), all ? { org: actingIn(s) } : {})} title=${s.url}>${address}</a>` : html`<div class="two-lines">${address}</div>`}
       <p class="clamp" title=${s.last_error}><bdi>${wordsOf(s.last_error) ?? 'No error is known.'}</bdi></p>
-      <p class="small quiet">${s.failing_since ? html`First failure <${Time} value=${s.failing_since} />` : html`Disabled <${Time} value=${s.disabled_at} />`}
-        ${' · '}${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}</p>
+      <p class="small quiet">${s.failing_since ? html`Failing since <${Time} value=${s.failing_since} form="log" />` : html`Disabled <${Time} value=${s.disabled_at} />`}
+        ${s.pending_deliveries > 0 && ` · ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}`}</p>
     </div>
     ${acts && can('webhooks:write') && html`<${Button} onClick=${recover}>Recover…<//>`}
   </li>`;
