@@ -34,8 +34,8 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
   const [refused, setRefused] = useState(null);
   const frame = useRef(null);
   useLayoutEffect(() => {
-    const { top } = frame.current.getBoundingClientRect(); // opened far below, it would show only its head
-    if (top > innerHeight / 2) frame.current.scrollIntoView({ block: 'start' });
+    const { top } = frame.current.getBoundingClientRect(); // opened above the screen or far below, its answer would not show
+    if (top < 0 || top > innerHeight / 2) frame.current.scrollIntoView({ block: 'start' });
   }, [Boolean(data)]);
   const back = href(place.get().path, { ...query, attempt: null });
 

@@ -17,9 +17,12 @@ const errors = [
   [/^protocol_error/, 'The answer is no valid HTTP. Look at the proxy in front of the receiver.'],
 ];
 
+// inWords says a sentence of the API in the words of the console.
+export const inWords = (text) => text.replace(/\bhttp_status: /, 'the receiver answered ').replace(/\bdeactivated by /, 'paused by ');
+
 // wordsOf says an error of the API without its class: "The receiver answered 503", "Connection refused", "Paused by Ann".
 export function wordsOf(error) {
-  const text = error?.replace(/^http_status: /, 'the receiver answered ').replace(/^deactivated by /, 'paused by ').replace(/^[a-z_]+: /, '');
+  const text = error && inWords(error).replace(/^[a-z_]+: /, '');
   return text && text[0].toUpperCase() + text.slice(1);
 }
 
