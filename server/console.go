@@ -38,9 +38,11 @@ func (h *handlers) consoleFile() func(*exchange) error {
 			x.set(field[0], field[1])
 		}
 		body := file.Body
-		if file.Zipped != nil && acceptsGzip(x.request.Header.Get("Accept-Encoding")) {
-			x.set("Content-Encoding", "gzip")
-			body = file.Zipped
+		if acceptsGzip(x.request.Header.Get("Accept-Encoding")) {
+			if zipped := file.Zipped(); zipped != nil {
+				x.set("Content-Encoding", "gzip")
+				body = zipped
+			}
 		}
 		x.send(http.StatusOK, file.Type, body)
 		return nil

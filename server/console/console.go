@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed static
@@ -44,7 +45,7 @@ type File struct {
 	Header [][2]string // except Content-Type
 	Type   string
 	Body   []byte
-	Zipped []byte // the body in gzip; nil if that is not smaller
+	Zipped func() []byte // the body in gzip, made at the first call; nil if that is not smaller
 }
 
 // Site has all files of the console.
@@ -127,15 +128,22 @@ func sorted[V any](m map[string]V) []string {
 }
 
 func newFile(mediaType string, body []byte, header ...[2]string) File {
-	f := File{Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body}
+	return File{
+		Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body,
+		Zipped: sync.OnceValue(func() []byte { return zip(body) }),
+	}
+}
+
+// zip returns the body in gzip; nil if that is not smaller.
+func zip(body []byte) []byte {
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
 	_, _ = w.Write(body)                                       // a buffer takes everything
 	_ = w.Close()
-	if zipped.Len() < len(body) {
-		f.Zipped = zipped.Bytes()
+	if zipped.Len() >= len(body) {
+		return nil
 	}
-	return f
+	return zipped.Bytes()
 }
 
 // pageHeader has the headers of the page. The page may load its own files, call its own server, and nothing else.
