@@ -103,7 +103,11 @@ func (p *page) axe(colours string) {
 	if !evaluate[bool](p, "typeof axe === 'object'") {
 		evaluate[any](p, source+"\n;undefined")
 	}
-	found := evaluate[[]string](p, `axe.run(document, {preload: false, resultTypes: ["violations"]}).then(result =>
+	rules := "" // all
+	if colours == dark {
+		rules = `, runOnly: ["color-contrast", "link-in-text-block"]` // the page is the same but for its colours
+	}
+	found := evaluate[[]string](p, `axe.run(document, {preload: false, resultTypes: ["violations"]`+rules+`}).then(result =>
 		result.violations.map(v => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map(n =>
 			"    " + n.html.slice(0, 300) + "\n    " + n.failureSummary.replaceAll("\n", " ")).join("\n")))`)
 	if len(found) > 0 {
