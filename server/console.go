@@ -13,7 +13,7 @@ func isConsole(path string) bool {
 	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
 }
 
-// newConsole reads the files of the console; nil if there is none. base is the path before every path that a page shows.
+// newConsole reads the files of the console. It returns nil without a console. base is the path before every path that a page shows.
 func newConsole(o Options, base string) (*console.Site, error) {
 	if o.Console == nil {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -64,5 +65,5 @@ func (h portals) create(x *exchange) error {
 // SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no
 // program that looks at the links in an e-mail uses it up.
 func SignInURL(base string, secret access.Credential) string {
-	return strings.TrimSuffix(base, "/") + "/console/#link=" + secret.Reveal()
+	return strings.TrimSuffix(base, "/") + console.Path + "#link=" + secret.Reveal()
 }

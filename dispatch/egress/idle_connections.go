@@ -14,7 +14,7 @@ type idleConnections struct {
 	timeout             time.Duration // they are closed after this time, or a quarter of it later
 
 	mu    sync.Mutex
-	of    map[endpoint][]*connection // the one that was used last at the end
+	of    map[endpoint][]*connection // sorted by their last use, the latest at the end
 	count int
 	timer *time.Timer // calls closeOld; nil: no connection is idle
 }
@@ -44,7 +44,7 @@ func (i *idleConnections) keep(to endpoint, connections []*connection) {
 	i.of[to] = connections
 }
 
-// put keeps a connection for the next request. If there are too many, it closes the one that was idle for the longest time.
+// put keeps a connection for the next request. If there are too many, it closes the oldest idle one.
 func (i *idleConnections) put(c *connection) {
 	c.idleSince = time.Now()
 	closeEach(i.add(c))
