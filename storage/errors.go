@@ -1,8 +1,7 @@
 package storage
 
 import (
-	"errors"
-
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -20,5 +19,7 @@ var (
 	ErrStopped       = sqlite.ErrStopped
 	ErrFailed        = sqlite.ErrFailed
 
-	ErrLost = errors.New("database is empty or gone") // but its key file or its lock file exists
+	ErrKey        = encryption.ErrKey
+	ErrKeyMissing = encryption.ErrKeyMissing
+	ErrLost       = encryption.ErrLost
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -72,18 +73,16 @@ func newStore(o Options) (*Store, error) {
 
 // openFile opens the database and finds its encryption key.
 func (s *Store) openFile(ctx context.Context, o Options) (err error) {
-	var keys encryptionKeys
+	var keys encryption.Keys
 	e := o.engine()
 	e.Logger = s.log
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		if keys, err = o.prepareKeys(ctx, start); err == nil && len(keys.keys) == 0 {
-			err = keys.create()
-		}
+		keys, err = o.keys(ctx, start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		key, err := keys.recognize(ctx, path, db)
+		key, err := keys.Recognize(ctx, path, db)
 		if err == nil {
 			s.key, s.keyRing = key, seal.NewRing(key)
 		}
@@ -93,10 +92,10 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.keyRing = keys.keys[0], seal.NewRing(keys.keys[0])
+		s.key, s.keyRing = keys.First(), seal.NewRing(keys.First())
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
-	e.Made = func() error { return keys.file.finalize() }
+	e.Made = func() error { return keys.Keep() }
 	e.Begin, e.BeforeCommit = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts)
 	e.RolledBack = func() {
 		s.returnPlaces()
@@ -107,16 +106,17 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// engine returns the options of the engine, without hooks.
-func (o Options) engine() sqlite.Options {
-	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.isCopy, LogBounds: o.logBounds,
+// keys finds the keys that may fit the database.
+func (o Options) keys(ctx context.Context, start sqlite.Start) (encryption.Keys, error) {
+	if o.findKeys != nil {
+		return o.findKeys(ctx, o.Path)
 	}
-	e.Reached = o.upgradeReached
-	if e.Upgrades == nil {
-		e.Upgrades = schemaUpgrades[:]
-	}
-	return e
+	return o.source().Find(ctx, start)
+}
+
+// source says where the encryption key is.
+func (o Options) source() encryption.Source {
+	return encryption.Source{Path: o.Path, Key: o.EncryptionKey}
 }
 
 // load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
@@ -188,7 +188,7 @@ func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		salt, encryption.Canary(s.keyRing)); err != nil {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: t.Now()})
@@ -248,41 +248,3 @@ func writeProbe(t *sqlite.Tx, size int) error {
 	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 	return err
 }
-
-// State describes the file at a path.
-type State = sqlite.State
-
-// The states of a file that Open accepts.
-const (
-	None     = sqlite.None
-	Closed   = sqlite.Closed
-	LeftOpen = sqlite.LeftOpen
-	Outdated = sqlite.Outdated
-)
-
-// Owner returns the process that owns the file at path; see sqlite.Owner.
-func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
-
-// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
-// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
-func Examine(ctx context.Context, o Options) (State, error) {
-	var keys encryptionKeys
-	e := o.engine()
-	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		o.Path = path
-		keys, err = o.prepareKeys(ctx, start)
-		return err
-	}
-	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		_, err := keys.recognize(ctx, path, db)
-		return err
-	}
-	return sqlite.Examine(ctx, e)
-}
-
-// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
-const schemaVersion = 1
-
-// schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade
-// must not change the table instance, because Open reads it before an upgrade.
-var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -38,10 +39,10 @@ type Options struct {
 	Observer      Observer          // may be nil
 	Logger        *slog.Logger      // nil means slog.Default
 
-	isCopy         bool                                                        // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(o Options, start sqlite.Start) (encryptionKeys, error) // nil means findKeys
-	upgrades       []sqlite.Step                                               // nil means schemaUpgrades
-	upgradeReached func(point string)                                          // receives the progress of an upgrade
+	isCopy         bool                                                            // Restore sets it: the file is a copy, and no server uses it
+	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.Find; Rekey and Restore set it
+	upgrades       []sqlite.Step                                                   // nil means schemaUpgrades
+	upgradeReached func(point string)                                              // receives the progress of an upgrade
 	logBounds      sqlite.LogBounds
 }
 

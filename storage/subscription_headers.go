@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -21,10 +22,6 @@ type sealedHeaders struct {
 	Sealed []byte              `db:"headers"` // empty: the subscription has none
 }
 
-// headersOwner is the associated data of sealed headers: the subscription, and that the text is its headers. So nobody who can
-// write the file can make a header out of a signing secret.
-func headersOwner(subscription string) string { return subscription + ".headers" }
-
 // sealHeaders seals the values of headers.
 func sealHeaders(ring *seal.Ring, subscription string, headers []webhook.Header) ([]byte, error) {
 	values := make([]string, len(headers))
@@ -35,7 +32,7 @@ func sealHeaders(ring *seal.Ring, subscription string, headers []webhook.Header)
 	if err != nil {
 		return nil, fmt.Errorf("encode headers: %w", err)
 	}
-	return ring.Seal(text, headersOwner(subscription)), nil
+	return ring.Seal(text, encryption.HeadersOwner(subscription)), nil
 }
 
 // open returns the headers of a subscription.
@@ -43,7 +40,7 @@ func (h sealedHeaders) open(ring *seal.Ring, subscription string) ([]webhook.Hea
 	if len(h.Sealed) == 0 {
 		return nil, nil
 	}
-	text, err := ring.Open(h.Sealed, headersOwner(subscription))
+	text, err := ring.Open(h.Sealed, encryption.HeadersOwner(subscription))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package storage
+package encryption
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // A database needs the key that sealed its secrets. A new key cannot open them. So each mend here names that key and the file
 // that has it, and none advises to make a key.
 
-// keyFileWith returns the file beside the database at path that has the key of that id: the key file, a file to which Rekey
+// keyFileWith returns the file beside the database at path that has the key of that id: the key file, a file to which a Change
 // moved an old key, or a copy with a similar name. It returns "" if there is none.
 func keyFileWith(path, id string) string {
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -65,11 +65,8 @@ func mendKey(path, id string, isSet bool) string {
 // neededKey returns the id of the key that the database at path needs. It returns "" if it cannot tell: a server that was
 // killed soon after its first start leaves the tables in the write-ahead log, which only an owner may read.
 func neededKey(ctx context.Context, path string) (id string) {
-	_ = sqlite.Peek(ctx, path, func(db *sqlx.DB) error {
-		sealed, err := readCanary(ctx, db)
-		if err == nil {
-			id, err = seal.KeyID(sealed)
-		}
+	_ = sqlite.Peek(ctx, path, func(db *sqlx.DB) (err error) {
+		id, err = KeyID(ctx, db)
 		return err
 	})
 	return id

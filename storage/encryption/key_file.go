@@ -1,4 +1,4 @@
-package storage
+package encryption
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // keyFile is the file with the key that Keyhook created itself. It has one key per line. More than one key is left by
-// an interrupted Rekey, or by an operator who needs an old key for a restore. The database says which key is in use.
+// an interrupted Change, or by an operator who needs an old key for a restore. The database says which key is in use.
 //
 // The file gets its final name after the database exists. Until then its name ends in disk.FreshKey. So an interrupted
 // first start is not mistaken for a lost database.
