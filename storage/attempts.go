@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -28,8 +29,8 @@ const (
 // Attempts in progress, with the same columns. Only their deliveries are in the file. A statement that reads both kinds
 // sees each attempt once, even if it ends at that time.
 const (
-	sendingColumns = attemptOfDelivery + ` AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
-		d.attempts + 1 AS attempt_number, ` + causeOfDelivery + ` AS cause, ` + outcomeSending + ` AS outcome, NULL AS response_status,
+	sendingColumns = delivery.AttemptRow + ` AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
+		d.attempts + 1 AS attempt_number, ` + delivery.AttemptCause + ` AS cause, ` + delivery.OutcomeSending + ` AS outcome, NULL AS response_status,
 		'' AS response_body, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
 
 	sendingJoins = `
@@ -123,7 +124,7 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
 		q.source, q.filtered = "", false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
-		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+delivery.OutcomeFailed+", "+delivery.OutcomeInterrupted+")"
 	}
 	return q, true, nil
 }
@@ -160,8 +161,8 @@ func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full b
 
 // selectSendingAttempts selects the attempts in progress, with the parameters of attemptQuery.Read. They are few.
 const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d INDEXED BY deliveries_sending" + sendingJoins + `
-	WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + `
-	AND (d.due_at, ` + attemptOfDelivery + `) >= (?2, ?3) AND (d.due_at, ` + attemptOfDelivery + `) < (?4, ?5)
+	WHERE d.subscription_id = ?1 AND d.state >= ` + delivery.Sending + `
+	AND (d.due_at, ` + delivery.AttemptRow + `) >= (?2, ?3) AND (d.due_at, ` + delivery.AttemptRow + `) < (?4, ?5)
 	AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`
 
 // setAttemptIDs sets the public ids of an attempt.
@@ -175,7 +176,7 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	var a webhook.Attempt
 	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
 		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
-		WHERE d.id = ?1 >> 8 AND d.state >= `+stateSending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
+		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
 		return a, sqlite.Missing(err, "attempt")
 	}
 	s.setAttemptIDs(&a)
@@ -226,7 +227,7 @@ func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhoo
 		FROM deliveries d JOIN events e ON e.id = d.event_id
 		WHERE d.id = ?1 >> 8 AND d.subscription_id = ?3 AND (
 			EXISTS (SELECT 1 FROM attempts a WHERE a.id = ?1 AND a.attempted_at = ?2)
-			OR d.state >= `+stateSending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
+			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
 		return job, sqlite.Missing(err, "attempt")
 	}
 	job.EventID = s.ids.ID(access.EventID, job.Event, job.EventAt)
@@ -239,7 +240,7 @@ func (s *Store) insertRedelivery(t *tx, job webhook.Job, ordered bool) error {
 	s.lastDelivery++
 	job.Delivery = s.lastDelivery
 	if _, err := t.Exec(`
-		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+statePending+`, ?, 0, ?, iif(?, 0, NULL))`,
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
 		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
 		return err
 	}

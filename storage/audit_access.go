@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -144,10 +145,10 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?2))
+		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(?2))
 		UNION ALL
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
+		WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
 		sub.RowID, string(types))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)

@@ -2,8 +2,9 @@ package storage
 
 import (
 	"context"
-	"strconv"
 
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -32,7 +33,7 @@ var selectBacklog = `
 		SELECT j.value AS pending,
 		       CASE WHEN p.webhooks AND s.deleted_at IS NULL AND o.closed_at IS NULL THEN s.status ELSE 'disabled' END AS state,
 		       s.rate_limit_per_second IS NOT NULL OR s.ordered AS paced,
-		       max(s.probe_at, ` + firstDue("s.id") + `) AS due_at
+		       max(s.probe_at, ` + delivery.FirstDue("s.id") + `) AS due_at
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
 		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`
@@ -40,7 +41,7 @@ var selectBacklog = `
 // Backlog counts the pending deliveries by the state of their subscriptions. It costs as much as Lanes.
 func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	var c backlogCounts
-	err := s.surveys.Get(ctx, &c, selectBacklog, rowCounts(s.pending.all()))
+	err := s.surveys.Get(ctx, &c, selectBacklog, sqlite.RowCounts(s.pending.all()))
 	held := s.Hold() != nil
 	switch {
 	case held:
@@ -55,19 +56,4 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 		OldestDue: c.OldestDue,
 		Held:      held,
 	}, err
-}
-
-// rowCounts returns the counts as a JSON object, for json_each.
-func rowCounts(counts map[int64]int64) string {
-	b := []byte{'{'}
-	for row, n := range counts {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = strconv.AppendInt(b, row, 10)
-		b = append(b, `":`...)
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return string(append(b, '}'))
 }

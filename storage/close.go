@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -128,8 +130,8 @@ func (s *Store) deleteEventBatchOf(t *tx, organization, after int64) (eventProgr
 	rows = rows[:slices.Index(rows, last)+1]
 	events := []oldEvent{}
 	if err := t.List(&events, `
-		SELECT e.id, EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.state >= `+stateSending+`) AS waiting
-		FROM json_each(?) j CROSS JOIN events e ON e.id = j.value`, rowList(slices.Values(rows))); err != nil {
+		SELECT e.id, EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.state >= `+delivery.Sending+`) AS waiting
+		FROM json_each(?) j CROSS JOIN events e ON e.id = j.value`, sqlite.RowList(slices.Values(rows))); err != nil {
 		return eventProgress{}, err
 	}
 	complete, err := s.deleteEvents(t, events)

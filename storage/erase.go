@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -298,8 +300,8 @@ func (s *Store) dropResponses(ctx context.Context, event int64, pause func() err
 		after = deliveries[len(deliveries)-1]
 		if err := s.change(ctx, func(t *tx) error {
 			var sending []int64
-			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+stateSending,
-				rowList(slices.Values(deliveries))); err != nil {
+			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+delivery.Sending,
+				sqlite.RowList(slices.Values(deliveries))); err != nil {
 				return err
 			}
 			for _, d := range sending {
@@ -307,7 +309,7 @@ func (s *Store) dropResponses(ctx context.Context, event int64, pause func() err
 			}
 			_, err := t.Exec(`
 				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
-					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, rowList(slices.Values(deliveries)))
+					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
 			return err
 		}); err != nil {
 			return err

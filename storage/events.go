@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -20,7 +21,7 @@ const (
 )
 
 // publishedDeliveries counts the deliveries that an event had when it was published.
-const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + causeEvent
+const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + delivery.CauseEvent
 
 // completeEvents sets the public ids and the numbers of deliveries of events.
 func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
@@ -51,11 +52,11 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 		SELECT e.value AS id, (
 			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0))
 			FROM (
-				SELECT sum(d.cause = `+causeEvent+`) AS published,
-				       max(CASE d.state WHEN `+stateDelivered+` THEN 3 WHEN `+stateExhausted+` THEN 1 WHEN `+stateDropped+` THEN 0 ELSE 2 END) AS rank
+				SELECT sum(d.cause = `+delivery.CauseEvent+`) AS published,
+				       max(CASE d.state WHEN `+delivery.Delivered+` THEN 3 WHEN `+delivery.Exhausted+` THEN 1 WHEN `+delivery.Dropped+` THEN 0 ELSE 2 END) AS rank
 				FROM deliveries d WHERE d.event_id = e.value GROUP BY d.subscription_id
 			)
-		) AS counts FROM json_each(?) e`, rowList(maps.Keys(index)))
+		) AS counts FROM json_each(?) e`, sqlite.RowList(maps.Keys(index)))
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 	err = s.logs.List(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE
-		           WHEN d.state IN (`+statePending+`, `+stateSending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+statePending+` ELSE `+stateDropped+` END
-		           WHEN d.state = `+stateSendingLast+` THEN `+endOfLast+`
+		           WHEN d.state IN (`+delivery.Pending+`, `+delivery.Sending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+delivery.Pending+` ELSE `+delivery.Dropped+` END
+		           WHEN d.state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+`
 		           ELSE d.state
 		       END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id

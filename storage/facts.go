@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -32,7 +33,7 @@ func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (
 	e.Hold, e.Kept = s.Hold(), s.retention.events
 	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
 		var waiting bool
-		if err := s.logs.Get(ctx, &waiting, "SELECT "+eventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
+		if err := s.logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
 			return e, fmt.Errorf("look for open subscriptions: %w", err)
 		}
 		e.Expired = !waiting
@@ -42,7 +43,7 @@ func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (
 
 const selectEventFacts = `
 	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
-	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `) AS is_test,
+	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `) AS is_test,
 	       e.held IS NULL AS plan_lacked
 	FROM events e
 	CROSS JOIN organizations o ON o.id = e.organization_id CROSS JOIN plans p ON p.id = o.plan_id
@@ -157,19 +158,19 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 		return f, fmt.Errorf("read deliveries: %w", err)
 	}
 	for _, d := range found {
-		delivery := webhook.DeliveryFacts{
+		facts := webhook.DeliveryFacts{
 			State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt, OutOfOrder: d.Sequence != nil && *d.Sequence == 0,
 		}
-		if delivery.State >= sending {
-			delivery.State, delivery.Sending = webhook.Pending, true
+		if facts.State >= delivery.InProgress {
+			facts.State, facts.Sending = webhook.Pending, true
 		}
 		if a := d.Last; a != nil {
-			delivery.Last = &webhook.Attempt{
+			facts.Last = &webhook.Attempt{
 				RowID: a.ID, ID: s.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
 				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
 			}
 		}
-		f.Deliveries = append(f.Deliveries, delivery)
+		f.Deliveries = append(f.Deliveries, facts)
 	}
 	if row.Ahead != nil {
 		var front storedFront
@@ -177,7 +178,7 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 			return f, fmt.Errorf("read the first delivery: %w", err)
 		}
 		f.Front = &webhook.FrontFacts{
-			Event: front.Event, EventID: s.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= sending,
+			Event: front.Event, EventID: s.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
 			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -62,8 +63,8 @@ func copyHooks(contents *backup.Contents) sqlite.Copies {
 	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
 		if err := db.GetContext(ctx, contents, `
 			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
-			       (SELECT count(*) FROM deliveries WHERE state = `+statePending+`)
-			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+stateSending+` AND state = `+stateSending+`) AS pending`); err != nil {
+			       (SELECT count(*) FROM deliveries WHERE state = `+delivery.Pending+`)
+			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+delivery.Sending+` AND state = `+delivery.Sending+`) AS pending`); err != nil {
 			return err
 		}
 		var err error

@@ -9,7 +9,9 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -192,9 +194,9 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 	}
 	err := s.list(ctx, &q.Largest, `
 		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.name AS organization_name,
-		       s.url, j.value AS pending, coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
+		       s.url, j.value AS pending, coalesce(`+delivery.FirstDue("s.id")+`, 0) AS oldest_due
 		FROM json_each(?) j
-		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, rowCounts(counts))
+		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, sqlite.RowCounts(counts))
 	slices.SortFunc(q.Largest, func(a, b webhook.Queued) int {
 		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
 	})

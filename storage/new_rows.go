@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -31,7 +32,7 @@ var (
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = statements(func(n int) string {
-		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + causeEvent + ", 0)"
+		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + delivery.CauseEvent + ", 0)"
 		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, sequence, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
 	})
 )
@@ -104,7 +105,7 @@ func (r *newRows) forget() {
 // firstState returns the state of a new delivery.
 func firstState(j webhook.Job) webhook.DeliveryState {
 	if j.Begun {
-		return sending
+		return delivery.InProgress
 	}
 	return webhook.Pending
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -23,7 +24,7 @@ func (p *pendingCount) load(t *tx) error {
 		Subscription int64 `db:"subscription_id"`
 		Pending      int64 `db:"pending"`
 	}
-	if err := t.List(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = "+statePending+" GROUP BY subscription_id"); err != nil {
+	if err := t.List(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = "+delivery.Pending+" GROUP BY subscription_id"); err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
 	p.count, p.removed = make(map[int64]int64, len(rows)), map[int64]bool{}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -77,7 +79,7 @@ type pendingGroup struct {
 var selectPendingGroups = `
 	SELECT status, paused, webhooks, count(*) AS subscriptions, sum(pending) AS pending, coalesce(min(due_at), 0) AS due_at
 	FROM (
-		SELECT s.status, s.paused, p.webhooks, j.value AS pending, ` + firstDue("s.id") + ` AS due_at
+		SELECT s.status, s.paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
 		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)` + subscriptionJoins + `
 		WHERE s.deleted_at IS NULL AND o.closed_at IS NULL)
 	GROUP BY status, paused, webhooks`
@@ -93,7 +95,7 @@ func (s *Store) blockedPending(ctx context.Context, counts map[int64]int64) ([]w
 		}
 		began := time.Now()
 		var groups []pendingGroup
-		if err := s.logs.List(ctx, &groups, selectPendingGroups, rowCounts(some)); err != nil {
+		if err := s.logs.List(ctx, &groups, selectPendingGroups, sqlite.RowCounts(some)); err != nil {
 			return nil, err
 		}
 		for _, g := range groups {

@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -126,13 +128,13 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
 		       json_group_array(looked.event_id) FILTER (WHERE looked.found) AS rows, count(*) FILTER (WHERE looked.found) AS exhausted
 		FROM (
-			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+causeTest+` AND `+replayable+`
+			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+delivery.CauseTest+` AND `+replayable+`
 				AND NOT EXISTS (
 					SELECT 1 FROM deliveries d WHERE d.event_id = ended.event_id AND d.subscription_id = ?2
-					AND d.state = `+stateExhausted+` AND d.id > ended.id) AS found
+					AND d.state = `+delivery.Exhausted+` AND d.id > ended.id) AS found
 			FROM (
 				SELECT d.id, d.event_id, d.due_at, d.cause FROM deliveries d INDEXED BY deliveries_exhausted
-				WHERE d.subscription_id = ?2 AND d.state = `+stateExhausted+` AND (d.due_at, d.id) > (?9, ?10)
+				WHERE d.subscription_id = ?2 AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (?9, ?10)
 				ORDER BY d.due_at, d.id LIMIT ?11) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
 		p.args(s.retention.events, p.now, after.At, after.Row, replayEvents)...)
@@ -285,7 +287,7 @@ func (s *Store) nextWaiting(ctx context.Context, organization, subscription, las
 	err = s.replays.Pool.List(ctx, &waiting, `
 		SELECT d.id, d.due_at, e.created_at AS event_at
 		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
+		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
 		ORDER BY d.due_at, d.id LIMIT ?5`, subscription, after.At, after.Row, last, dropBatch)
 	return waiting, err
 }
@@ -305,7 +307,7 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 	}
 	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
 		clear(t.sending) // an attempt may have begun since they were read
-		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+statePending+`, `+stateSending+`)`, rowList(ids))
+		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
 		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err
 	})
@@ -320,7 +322,7 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 		clear(t.sending)
 		n, err := t.Affected(dropDeliveries+`
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND d.id <= ?2 AND e.created_at < ?3)`,
+			WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND d.id <= ?2 AND e.created_at < ?3)`,
 			d.row, d.last, d.before)
 		if err != nil {
 			return 0, err

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes
@@ -145,7 +148,7 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 	}
 	old := []oldEvent{}
 	if err := t.List(&old, `
-		SELECT e.id, `+eventWaits+` AS waiting
+		SELECT e.id, `+delivery.EventWaits+` AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return eventProgress{}, err
 	}
@@ -168,18 +171,9 @@ func (s *Store) deleteEvents(t *tx, events []oldEvent) (complete bool, err error
 	if err != nil || deliveries == deliveryBatch {
 		return false, err
 	}
-	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(events)))
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", sqlite.RowList(eventRows(events)))
 	return true, err
 }
-
-// eventWaits reports whether an event e has a pending delivery to an open subscription, or an attempt in progress.
-const eventWaits = `EXISTS (
-	SELECT 1 FROM deliveries d
-	JOIN subscriptions s ON s.id = d.subscription_id
-	JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-	WHERE d.event_id = e.id AND (
-		d.state = ` + statePending + ` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-		OR d.state >= ` + stateSending + `))`
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
 func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
@@ -233,7 +227,7 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 		State        int   `db:"state"`
 	}
 	if err := t.List(&deliveries, `
-		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), deliveryBatch); err != nil {
+		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, sqlite.RowList(eventRows(events)), deliveryBatch); err != nil {
 		return 0, err
 	}
 	ids := make([]int64, 0, len(deliveries))

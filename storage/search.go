@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/search"
 )
@@ -87,7 +88,7 @@ var attemptLookups = []search.Lookup{
 		Type: search.Attempt, Needs: access.WebhooksRead, By: search.ByID, ID: access.AttemptID,
 		SQL: `
 			SELECT a.id, a.attempted_at AS at, s.public_id AS parent_id, e.type || ' #' || a.attempt_number AS title, s.url,
-			       CASE a.outcome WHEN ` + outcomeSucceeded + ` THEN 'succeeded' WHEN ` + outcomeFailed + ` THEN 'failed' ELSE 'interrupted' END
+			       CASE a.outcome WHEN ` + delivery.OutcomeSucceeded + ` THEN 'succeeded' WHEN ` + delivery.OutcomeFailed + ` THEN 'failed' ELSE 'interrupted' END
 			           || coalesce(' with status ' || a.response_status, '') AS detail, ` + foundOrganization + `
 			FROM attempts a` + attemptJoins + ` JOIN organizations o ON o.id = s.organization_id
 			WHERE a.id = ?5 AND a.attempted_at = ?6 AND ?3 IN (0, s.organization_id)`,
@@ -95,10 +96,10 @@ var attemptLookups = []search.Lookup{
 	{
 		Type: search.Attempt, Needs: access.WebhooksRead, By: search.ByID, ID: access.AttemptID,
 		SQL: `
-			SELECT ` + attemptOfDelivery + ` AS id, d.due_at AS at, s.public_id AS parent_id, e.type || ' #' || (d.attempts + 1) AS title, s.url,
+			SELECT ` + delivery.AttemptRow + ` AS id, d.due_at AS at, s.public_id AS parent_id, e.type || ' #' || (d.attempts + 1) AS title, s.url,
 			       'sending' AS detail, ` + foundOrganization + `
 			FROM deliveries d` + sendingJoins + ` JOIN organizations o ON o.id = s.organization_id
-			WHERE d.id = ?5 >> 8 AND d.state >= ` + stateSending + ` AND d.attempts + 1 = ?5 & 255 AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`,
+			WHERE d.id = ?5 >> 8 AND d.state >= ` + delivery.Sending + ` AND d.attempts + 1 = ?5 & 255 AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`,
 	},
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -395,17 +396,17 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
 	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
-		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+` AND id <= ?2
+		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+delivery.Pending+` AND id <= ?2
 		UNION ALL
 		SELECT id FROM deliveries INDEXED BY deliveries_sending
-		WHERE subscription_id = ?1 AND state >= `+stateSending+` AND state = `+stateSending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
+		WHERE subscription_id = ?1 AND state >= `+delivery.Sending+` AND state = `+delivery.Sending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
 	t.OnCommit(func() { s.pending.add(subscription, -n) })
 	return n, err
 }
 
 // dropDeliveries begins an UPDATE that drops the pending deliveries that a subselect returns.
 const dropDeliveries = `
-	UPDATE deliveries SET state = CASE state WHEN ` + stateSending + ` THEN ` + stateSendingLast + ` ELSE ` + stateDropped + ` END WHERE id IN (`
+	UPDATE deliveries SET state = CASE state WHEN ` + delivery.Sending + ` THEN ` + delivery.SendingLast + ` ELSE ` + delivery.Dropped + ` END WHERE id IN (`
 
 const (
 	// dropBatch limits how long other writes wait for one transaction of upkeep.

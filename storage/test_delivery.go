@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -64,7 +65,7 @@ func (s *Store) insertTest(t *tx, organization, subscription int64, subscription
 	s.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, ?, `+stateSendingLast+`, `+causeTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
+		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err
 	}
 	t.countStored(organization, storedPerDelivery)

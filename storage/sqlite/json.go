@@ -1,0 +1,33 @@
+package sqlite
+
+import (
+	"iter"
+	"strconv"
+)
+
+// RowList writes row ids as a JSON array, for json_each.
+func RowList(rows iter.Seq[int64]) string {
+	b := []byte{'['}
+	for row := range rows {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, row, 10)
+	}
+	return string(append(b, ']'))
+}
+
+// RowCounts writes counts by row id as a JSON object, for json_each.
+func RowCounts(counts map[int64]int64) string {
+	b := []byte{'{'}
+	for row, n := range counts {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = strconv.AppendInt(b, row, 10)
+		b = append(b, `":`...)
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(append(b, '}'))
+}
