@@ -155,6 +155,6 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	}
 	sub.PendingDeliveries -= n
 	s.announceChange(t, sub.RowID)
-	t.OnCommit(func() { s.pending.add(sub.RowID, -n) })
+	t.OnCommit(func() { s.pending.Add(sub.RowID, -n) })
 	return nil
 }

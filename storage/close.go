@@ -21,7 +21,7 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 		return 0, 0, err
 	}
 	for _, row := range rows {
-		pending += s.pending.of(row)
+		pending += s.pending.Of(row)
 	}
 	return int64(len(rows)), pending, nil
 }

@@ -258,7 +258,7 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 }
 
 // Pend adds to the pending count of a subscription.
-func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }
+func (s *Store) Pend(subscription, n int64) { s.pending.Add(subscription, n) }
 
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
@@ -274,19 +274,6 @@ func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, err
 // StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
-}
-
-// OrphanPasses deletes this many subscriptions with pending deliveries. It returns the subscriptions that the next passes handle.
-func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
-	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
-	for row := range subscriptions {
-		p.add(row+1, 1)
-		p.remove(row + 1)
-	}
-	for range passes {
-		visited = append(visited, p.orphaned(most))
-	}
-	return visited
 }
 
 // ExpireEvents deletes a batch of the events from before a time, in a transaction.
@@ -305,4 +292,4 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
 
 // ForgetShared makes the next shared read a new one.
-func (s *Store) ForgetShared() { s.summaryOfAll.until = time.Time{} }
+func (s *Store) ForgetShared() { s.Survey = s.newSurvey() }

@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -44,6 +45,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 func newStore(o Options) (*Store, error) {
 	s := &Store{
 		tx:         newTx(),
+		pending:    pending.NewCount(),
 		policy:     o.Policy,
 		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
 		observer:   o.Observer,
@@ -51,8 +53,6 @@ func newStore(o Options) (*Store, error) {
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
 		toClean:    make(chan struct{}, 1),
-
-		summaryOfAll: newSharedRead[webhook.PendingSummary](),
 	}
 	s.mayRecover.Store(true)
 	s.toClean <- struct{}{}
@@ -128,7 +128,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
+	steps := []func(*tx) error{func(t *tx) error { return s.pending.Load(t.Tx) }, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
 	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
@@ -140,11 +140,19 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.openPools(ctx); err != nil {
 		return err
 	}
+	s.Survey = s.newSurvey()
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
 	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil
+}
+
+// newSurvey returns the survey of what is pending.
+func (s *Store) newSurvey() *pending.Survey {
+	return pending.New(pending.Options{
+		Count: s.pending, Reads: s.reads, All: s.surveys, Logs: s.logs, Hold: s.Hold, ReleasedAt: s.releasedAt.Load, Statuses: s.SubscriptionCounts,
+	})
 }
 
 // directoryHooks are what a change of the directory does to the other tables.

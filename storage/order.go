@@ -30,15 +30,6 @@ var (
 	nothingInFront = `SELECT ` + nothingSending + ` AND NOT EXISTS (` + delivery.FirstInOrder("?1") + `)`
 )
 
-// firstDueInOrder returns an SQL expression of the earliest time at which an ordered subscription has something to send.
-func firstDueInOrder(subscription string) string {
-	return `(SELECT min(due_at) FROM (
-		SELECT first.due_at FROM deliveries first WHERE first.id = (` + delivery.FirstInOrder(subscription) + `)
-		UNION ALL
-		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_ordered
-		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + delivery.Pending + ` AND d.sequence = 0))`
-}
-
 // firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
 func firstSent(ordered, subscription string) string {
 	return `iif(` + ordered + `, coalesce((` + delivery.FirstInOrder(subscription) + `), (` + delivery.FirstPending(subscription) + `)), (` + delivery.FirstPending(subscription) + `))`

@@ -240,7 +240,7 @@ func (s *Store) takePlace(t *tx, sub *cachedSubscription, j *webhook.Job) (bool,
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return false, err
 	}
-	if !sub.open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+	if !sub.open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
 	t.Wrote(0) // so that a failure of this write undoes the transaction
@@ -325,7 +325,7 @@ func (c *createdDeliveries) add(jobs []webhook.Job) {
 func (s *Store) announceCreated(created *createdDeliveries) {
 	w := s.watcher.Load()
 	for _, jobs := range created.jobs {
-		s.pending.addAll(jobs)
+		s.pending.AddAll(jobs)
 		if w != nil {
 			(*w).DeliveriesCreated(jobs)
 		}

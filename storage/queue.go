@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,25 +13,6 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
-// the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
-func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
-	counts := s.pending.all()
-	lanes := []webhook.Lane{}
-	err := s.surveys.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
-	for i := range lanes {
-		lanes[i].Pending = counts[lanes[i].Subscription]
-	}
-	return lanes, err
-}
-
-var selectLanes = `
-	SELECT * FROM (
-		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id,
-		       iif(s.ordered, ` + firstDueInOrder("j.value") + `, (SELECT first.due_at FROM deliveries first WHERE first.id = (` + delivery.FirstPending("j.value") + `))) AS due_at
-		FROM json_each(?) j LEFT JOIN subscriptions s ON s.id = j.value)
-	WHERE due_at IS NOT NULL`
 
 // PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
 // except. They may be due in the future.

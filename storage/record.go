@@ -137,7 +137,7 @@ func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webh
 		settled.DueAt = t.Now()
 	}
 	if !d.Last && settled.State != webhook.Pending {
-		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
+		t.OnCommit(func() { s.pending.Add(r.Subscription, -1) })
 	}
 	return settled, nil
 }

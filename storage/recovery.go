@@ -308,7 +308,7 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
 		clear(t.sending) // an attempt may have begun since they were read
 		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
-		t.OnCommit(func() { s.pending.add(subscription, -n) })
+		t.OnCommit(func() { s.pending.Add(subscription, -n) })
 		return n, err
 	})
 }
@@ -330,7 +330,7 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
-		t.OnCommit(func() { s.pending.add(d.row, -n) })
+		t.OnCommit(func() { s.pending.Add(d.row, -n) })
 		s.announceChange(t, d.row)
 		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
 		if d.before != math.MaxInt64 {

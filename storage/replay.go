@@ -346,7 +346,7 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	}
 	s.lastDelivery += n
 	t.countStored(p.organization, int(n)*storedPerDelivery)
-	t.OnCommit(func() { s.pending.add(p.subscription, n) })
+	t.OnCommit(func() { s.pending.Add(p.subscription, n) })
 	s.announceChange(t, p.subscription)
 	return checked.Replayed, nil
 }

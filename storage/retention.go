@@ -260,7 +260,7 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 // expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
 // counted: nobody expects it.
 func (s *Store) expire(t *tx, subscription int64) error {
-	t.OnCommit(func() { s.pending.add(subscription, -1) })
+	t.OnCommit(func() { s.pending.Add(subscription, -1) })
 	sub, err := t.cachedSubscription(subscription)
 	if err != nil || sub.Deleted {
 		return err

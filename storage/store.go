@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -49,6 +50,7 @@ type Options struct {
 // Store is the open database. Writes wait until Run is called.
 type Store struct {
 	*directory.Directory // who may do what
+	*pending.Survey      // what is pending
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only
@@ -59,7 +61,7 @@ type Store struct {
 	ids     publicid.Maker
 
 	reads   *sqlite.Pool // for requests and deliveries
-	surveys *sqlite.Pool // reads all pending deliveries; no request waits for it
+	surveys *sqlite.Pool // reads all pending deliveries
 	logs    *scan.Reader // filtered lists, which may read many rows
 	replays *scan.Reader // reads of replays, which may take minutes
 
@@ -69,9 +71,8 @@ type Store struct {
 	latestTime   int64 // the latest time of any transaction since the clock was last set back
 	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 
-	pending       pendingCount
+	pending       *pending.Count
 	subscriptions subscriptionCount
-	summaryOfAll  sharedRead[webhook.PendingSummary]
 	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
 	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
@@ -123,7 +124,7 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
 // Pending returns the number of all pending deliveries.
-func (s *Store) Pending() int64 { return s.pending.total() }
+func (s *Store) Pending() int64 { return s.pending.Total() }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

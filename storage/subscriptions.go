@@ -41,7 +41,7 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 
 // completeSubscription sets what the table does not have.
 func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
-	sub.PendingDeliveries, sub.QueueHeld = s.pending.of(sub.RowID), hold != nil
+	sub.PendingDeliveries, sub.QueueHeld = s.pending.Of(sub.RowID), hold != nil
 	if s.policy.ProbesDisabled(sub.Health) {
 		sub.ProbedEvery = s.policy.ProbeDisabled
 	}
@@ -371,7 +371,7 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 		return err
 	}
 	s.countSubscription(t, health, -1)
-	t.OnCommit(func() { s.pending.remove(row) })
+	t.OnCommit(func() { s.pending.Remove(row) })
 	s.announceChange(t, row)
 	return nil
 }
@@ -380,7 +380,7 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 // orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
 // never waits long.
 func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.orphaned(orphansPerPass) {
+	for _, row := range s.pending.Orphaned(orphansPerPass) {
 		if err := s.change(ctx, func(t *tx) error {
 			_, err := s.dropPending(t, row, math.MaxInt64)
 			return err
@@ -400,7 +400,7 @@ func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
 		UNION ALL
 		SELECT id FROM deliveries INDEXED BY deliveries_sending
 		WHERE subscription_id = ?1 AND state >= `+delivery.Sending+` AND state = `+delivery.Sending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
-	t.OnCommit(func() { s.pending.add(subscription, -n) })
+	t.OnCommit(func() { s.pending.Add(subscription, -n) })
 	return n, err
 }
 

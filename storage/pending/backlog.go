@@ -1,4 +1,4 @@
-package storage
+package pending
 
 import (
 	"context"
@@ -39,15 +39,15 @@ var selectBacklog = `
 		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`
 
 // Backlog counts the pending deliveries by the state of their subscriptions. It costs as much as Lanes.
-func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
+func (s *Survey) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	var c backlogCounts
-	err := s.surveys.Get(ctx, &c, selectBacklog, sqlite.RowCounts(s.pending.all()))
-	held := s.Hold() != nil
+	err := s.all.Get(ctx, &c, selectBacklog, sqlite.RowCounts(s.count.All()))
+	held := s.hold() != nil
 	switch {
 	case held:
 		c.OldestDue = 0
 	case c.OldestDue != 0:
-		c.OldestDue = max(c.OldestDue, s.releasedAt.Load())
+		c.OldestDue = max(c.OldestDue, s.releasedAt())
 	}
 	return webhook.Backlog{
 		Healthy:   webhook.Waiting{Lanes: c.HealthyLanes, Deliveries: c.HealthyPending},

@@ -1,4 +1,4 @@
-package storage
+package pending
 
 import (
 	"cmp"
@@ -20,11 +20,11 @@ const subscriptionsPerRead = 500
 // PendingSummary counts the subscriptions and the pending deliveries of an organization, or of access.AllOrganizations. The
 // summary of all organizations may be a few seconds old: with 300,000 subscriptions that have pending deliveries, a read takes
 // seconds. Faults: Unavailable if too many reads of the organization's logs are running.
-func (s *Store) PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error) {
+func (s *Survey) PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error) {
 	if organization == access.AllOrganizations {
 		return s.summaryOfAll.get(ctx, func(ctx context.Context) (sum webhook.PendingSummary, err error) {
-			sum.Statuses = s.SubscriptionCounts()
-			sum.Blocked, err = s.blockedPending(ctx, s.pending.all())
+			sum.Statuses = s.statuses()
+			sum.Blocked, err = s.blockedPending(ctx, s.count.All())
 			return sum, err
 		})
 	}
@@ -44,7 +44,7 @@ func (s *Store) PendingSummary(ctx context.Context, organization int64) (webhook
 
 // pendingOf returns the pending deliveries of an organization by subscription. It counts all its subscriptions, of which there are
 // at most 5,000.
-func (s *Store) pendingOf(ctx context.Context, organization int64, statuses *webhook.SubscriptionCounts) (map[int64]int64, error) {
+func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *webhook.SubscriptionCounts) (map[int64]int64, error) {
 	var rows []struct {
 		Row    int64          `db:"id"`
 		Status webhook.Status `db:"status"`
@@ -58,7 +58,7 @@ func (s *Store) pendingOf(ctx context.Context, organization int64, statuses *web
 	counts := map[int64]int64{}
 	for _, r := range rows {
 		statuses.Add(webhook.Health{Status: r.Status, Paused: r.Paused}, 1)
-		if n := s.pending.of(r.Row); n > 0 {
+		if n := s.count.Of(r.Row); n > 0 {
 			counts[r.Row] = n
 		}
 	}
@@ -80,13 +80,14 @@ var selectPendingGroups = `
 	SELECT status, paused, webhooks, count(*) AS subscriptions, sum(pending) AS pending, coalesce(min(due_at), 0) AS due_at
 	FROM (
 		SELECT s.status, s.paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
-		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)` + subscriptionJoins + `
+		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+		CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id
 		WHERE s.deleted_at IS NULL AND o.closed_at IS NULL)
 	GROUP BY status, paused, webhooks`
 
 // blockedPending groups pending deliveries, which are counted by subscription, by what blocks them.
-func (s *Store) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
-	hold := s.Hold()
+func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
+	hold := s.hold()
 	found := map[webhook.Block]*webhook.BlockedPending{}
 	for rows := range slices.Chunk(slices.Sorted(maps.Keys(counts)), subscriptionsPerRead) {
 		some := make(map[int64]int64, len(rows))
