@@ -1,13 +1,10 @@
 package storage
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -87,45 +84,6 @@ func newAuditActor(by access.Actor) auditActor {
 		a.ID = &by.ID
 	}
 	return a
-}
-
-// AuditPage lists the audit log of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
-// reads of the organization's logs are running.
-func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.AuditPage, err error) {
-	list := scan.List[access.AuditEvent]{
-		Logs: s.logs, Table: "audit_events a", Index: "audit_events_by_organization",
-		Columns: `
-			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
-			o.public_id AS organization_public_id, o.name AS organization_name`,
-		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
-		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '' OR a.target_id = ?9)",
-	}
-	page.Events, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit,
-		Filtered: f.Type+f.Actor+f.Target != "" || f.Since != 0 || f.Until != 0,
-		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), f.Target},
-	})
-	for i, e := range page.Events {
-		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
-	}
-	return page, err
-}
-
-// AuditEvent returns one line of the audit log of an organization. Faults: NotFound; Unavailable if too many reads of the
-// organization's logs are running.
-func (s *Store) AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error) {
-	row, _, ok := s.ids.Row(access.AuditEventID, id)
-	if !ok {
-		return access.AuditEvent{}, fault.Missing("audit event")
-	}
-	page, err := s.AuditPage(ctx, organization, access.AuditFilter{Before: row + 1, Limit: 1})
-	if err != nil {
-		return access.AuditEvent{}, err
-	}
-	if len(page.Events) == 0 || page.Events[0].ID != id {
-		return access.AuditEvent{}, fault.Missing("audit event")
-	}
-	return page.Events[0], nil
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -30,7 +31,7 @@ func wantsAudit(types webhook.Types) bool {
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
-	return hiddenTypes(!receivesAudit(sub))
+	return history.HiddenTypes(!receivesAudit(sub))
 }
 
 // authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks

@@ -3,12 +3,12 @@ package storage
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/timeline"
 )
 
 // The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead
@@ -24,12 +24,9 @@ const (
 	passInterval  = time.Minute // pause after a sweep of both tables
 )
 
-// disorderName is the row of table instance with Store.disorder.
-const disorderName = "disorder"
-
 // loadOrder finds the number of the newest event, and the row up to which events are out of order.
 func (s *Store) loadOrder(t *tx) error {
-	var newest timedRow
+	var newest timeline.Row
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
@@ -40,17 +37,9 @@ func (s *Store) loadOrder(t *tx) error {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
 	s.lastEvent, s.latestTime = max(newest.ID, birth), newest.At
-	value, err := instanceValue(t, disorderName)
-	if len(value) == 8 {
-		s.disorder = int64(binary.BigEndian.Uint64(value))
-	}
+	value, err := instanceValue(t, timeline.DisorderName)
+	s.disorder = timeline.DecodeDisorder(value)
 	return err
-}
-
-// timedRow is a row id and the time of the row.
-type timedRow struct {
-	ID int64 `db:"id"`
-	At int64 `db:"at"`
 }
 
 // checkOrder runs at the start of each transaction. It notices if the clock was set back since the last one.
@@ -69,7 +58,7 @@ func (s *Store) saveDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
 	}
-	if err := setInstanceValue(t, disorderName, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
+	if err := setInstanceValue(t, timeline.DisorderName, timeline.EncodeDisorder(row)); err != nil {
 		return err
 	}
 	t.OnCommit(func() { s.disorder = row })
@@ -135,7 +124,7 @@ func (s *Store) sweep(ctx context.Context) error {
 
 // sweepStep reads the next rows of a table. Rows older than maxAge are old; 0 means that none is.
 func (s *Store) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (sweepResult, error) {
-	var rows []timedRow
+	var rows []timeline.Row
 	if err := s.logs.List(ctx, &rows, w.next, w.after, sweepRows); err != nil {
 		return sweepResult{}, err
 	}
@@ -149,7 +138,7 @@ func (s *Store) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (
 }
 
 // scan adds the next rows to the sweep.
-func (w *sweep) scan(rows []timedRow, old func(at int64) bool) (result sweepResult) {
+func (w *sweep) scan(rows []timeline.Row, old func(at int64) bool) (result sweepResult) {
 	for _, row := range rows {
 		if w.latestTime-row.At > clock.Tolerance.Milliseconds() {
 			result.disorder, w.latestTime = w.after, row.At

@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -141,6 +142,10 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		return err
 	}
 	s.Survey = s.newSurvey()
+	s.History = history.New(history.Options{
+		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
+		Hold: s.Hold, KeepEvents: s.retention.events, TrustedTime: s.trustedTime,
+	})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
 	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)

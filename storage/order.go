@@ -30,18 +30,6 @@ var (
 	nothingInFront = `SELECT ` + nothingSending + ` AND NOT EXISTS (` + delivery.FirstInOrder("?1") + `)`
 )
 
-// firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
-func firstSent(ordered, subscription string) string {
-	return `iif(` + ordered + `, coalesce((` + delivery.FirstInOrder(subscription) + `), (` + delivery.FirstPending(subscription) + `)), (` + delivery.FirstPending(subscription) + `))`
-}
-
-// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
-var frontColumn = `iif(s.ordered, (
-	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
-	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
-		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
-		WHERE d.subscription_id = s.id AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + ` LIMIT 1), (` + delivery.FirstInOrder("s.id") + `))), NULL) AS front`
-
 // OrderedJobs returns the next pending deliveries of an ordered subscription. Redeliveries come first, up to limit of them, by
 // their due times. Then the others follow in their order, up to limit. They may be due in the future.
 func (s *Store) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
@@ -72,10 +71,8 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 		return err
 	}
 	defer end()
-	for batch := range slices.Chunk(repeated, eventsPerCount) {
-		if err := s.countDeliveries(ctx, batch); err != nil {
-			return fmt.Errorf("count deliveries: %w", err)
-		}
+	if err := s.CompleteEvents(ctx, repeated); err != nil {
+		return fmt.Errorf("count deliveries: %w", err)
 	}
 	for i := range published {
 		if published[i].Replayed {

@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -51,6 +52,7 @@ type Options struct {
 type Store struct {
 	*directory.Directory // who may do what
 	*pending.Survey      // what is pending
+	*history.History     // what was published, sent and changed
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only

@@ -9,52 +9,20 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const subscriptionColumns = `
-	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.ordered, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
-	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
-
-// subscriptionJoins are the tables of subscriptionColumns.
-const subscriptionJoins = `
-	CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id`
-
-const subscriptionByID = `
-	SELECT ` + subscriptionColumns + `
-	FROM subscriptions s` + subscriptionJoins + `
-	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
-
-// Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
-func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
-	var sub webhook.Subscription
-	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
-		return sub, sqlite.Missing(err, "subscription")
-	}
-	s.completeSubscription(&sub, s.Hold())
-	return sub, nil
-}
-
-// completeSubscription sets what the table does not have.
-func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
-	sub.PendingDeliveries, sub.QueueHeld = s.pending.Of(sub.RowID), hold != nil
-	if s.policy.ProbesDisabled(sub.Health) {
-		sub.ProbedEvery = s.policy.ProbeDisabled
-	}
-}
-
 // subscription is Subscription inside a transaction.
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
-	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
+	if err := t.Get(&sub, history.SubscriptionByID, id, organization); err != nil {
 		return sub, sqlite.Missing(err, "subscription")
 	}
 	hold, err := t.hold()
-	s.completeSubscription(&sub, hold)
+	s.Complete(&sub, hold)
 	return sub, err
 }
 
@@ -433,10 +401,10 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
+		SELECT `+history.SubscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
 		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted,
 		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
-		FROM subscriptions s`+subscriptionJoins+`
+		FROM subscriptions s`+history.SubscriptionJoins+`
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}

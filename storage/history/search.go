@@ -1,4 +1,4 @@
-package storage
+package history
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 // Search finds things by their id, external id, prefix or idempotency key, and by the beginning of their name: those that by may
 // read in its organization, or in all of them with platform:read. Deleted and revoked things are found too. Faults: Unavailable if
 // too many reads of the organization's logs are running.
-func (s *Store) Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error) {
-	end, err := s.logs.Take(ctx, by.Organization.RowID)
+func (h *History) Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error) {
+	end, err := h.logs.Take(ctx, by.Organization.RowID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return search.Run(ctx, s.logs, searchLookups, search.Query{
-		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: hiddenTypes(!by.Can(access.AuditRead)), IDs: s.ids,
+	return search.Run(ctx, h.logs, searchLookups, search.Query{
+		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: HiddenTypes(!by.Can(access.AuditRead)), IDs: h.ids,
 	})
 }
 

@@ -1,32 +1,11 @@
 package storage
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
-	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// SubscriptionPage lists the subscriptions of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable
-// if too many reads of the organization's logs are running.
-func (s *Store) SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (page webhook.SubscriptionPage, err error) {
-	list := scan.List[webhook.Subscription]{
-		Logs: s.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
-		Columns: subscriptionColumns, Joins: subscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '' OR s.status = ?5)",
-	}
-	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{f.Status},
-		Filtered: true, // deleted subscriptions add up, as a log does
-	})
-	hold := s.Hold()
-	for i := range page.Subscriptions {
-		s.completeSubscription(&page.Subscriptions[i], hold)
-	}
-	return page, err
-}
 
 // subscriptionCount counts the subscriptions by status, because counting 100,000 rows at each scrape takes too long. It is
 // exact: Open loads it once, and the writer updates it after each commit.

@@ -1,4 +1,4 @@
-package storage
+package history
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,23 +17,23 @@ const schedulesPerRead = 500
 
 // Schedules returns when the deliveries of subscriptions of an organization are sent, by public id. It leaves out deleted
 // subscriptions, because nothing is sent to them.
-func (s *Store) Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error) {
+func (h *History) Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error) {
 	found := make(map[string]webhook.Schedule, len(ids))
-	hold := s.Hold()
+	hold := h.hold()
 	for some := range slices.Chunk(ids, schedulesPerRead) {
 		list, err := json.Marshal(some)
 		if err != nil {
 			return nil, err
 		}
 		var schedules []webhook.Schedule
-		if err := s.list(ctx, &schedules, `
-			SELECT `+subscriptionColumns+`, `+firstDueColumn+`
-			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+subscriptionJoins+`
+		if err := h.reads.List(ctx, &schedules, `
+			SELECT `+SubscriptionColumns+`, `+firstDueColumn+`
+			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+SubscriptionJoins+`
 			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, string(list), organization); err != nil {
 			return nil, err
 		}
 		for _, schedule := range schedules {
-			s.completeSubscription(&schedule.Subscription, hold)
+			h.Complete(&schedule.Subscription, hold)
 			found[schedule.ID] = schedule
 		}
 	}
@@ -43,20 +44,20 @@ func (s *Store) Schedules(ctx context.Context, organization int64, ids []string)
 var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = " + firstSent("s.ordered", "s.id") + ") AS first_due"
 
 // SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
-func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
+func (h *History) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
 	var sent webhook.SentAttempt
-	row, at, ok := s.ids.Row(access.AttemptID, attempt)
+	row, at, ok := h.ids.Row(access.AttemptID, attempt)
 	if !ok {
 		return sent, fault.Missing("attempt")
 	}
-	a, err := s.Attempt(ctx, row)
+	a, err := h.Attempt(ctx, row)
 	if err != nil {
 		return sent, err
 	}
 	if a.AttemptedAt != at || a.SubscriptionID != id {
 		return sent, fault.Missing("attempt")
 	}
-	if err := s.get(ctx, &sent, `
+	if err := h.reads.Get(ctx, &sent, `
 		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
 		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
 		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
@@ -64,4 +65,9 @@ func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt
 	}
 	sent.Attempt = a
 	return sent, nil
+}
+
+// firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
+func firstSent(ordered, subscription string) string {
+	return `iif(` + ordered + `, coalesce((` + delivery.FirstInOrder(subscription) + `), (` + delivery.FirstPending(subscription) + `)), (` + delivery.FirstPending(subscription) + `))`
 }

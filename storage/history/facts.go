@@ -1,4 +1,4 @@
-package storage
+package history
 
 import (
 	"context"
@@ -15,25 +15,25 @@ import (
 
 // EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
 // logs are running.
-func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
-	row, at, ok := s.ids.Row(access.EventID, id)
+func (h *History) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
+	row, at, ok := h.ids.Row(access.EventID, id)
 	if !ok {
 		return e, fault.Missing("event")
 	}
-	end, err := s.logs.Take(ctx, organization)
+	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
 		return e, err
 	}
 	defer end()
-	now, trusted := s.trustedTime()
-	isOld := trusted && s.retention.events > 0 && at < now-s.retention.events.Milliseconds()
-	if err := s.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
+	now, trusted := h.trustedTime()
+	isOld := trusted && h.keepEvents > 0 && at < now-h.keepEvents.Milliseconds()
+	if err := h.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
 		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
 	}
-	e.Hold, e.Kept = s.Hold(), s.retention.events
+	e.Hold, e.Kept = h.hold(), h.keepEvents
 	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
 		var waiting bool
-		if err := s.logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
+		if err := h.logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
 			return e, fmt.Errorf("look for open subscriptions: %w", err)
 		}
 		e.Expired = !waiting
@@ -98,7 +98,7 @@ type storedAttempt struct {
 
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
-var receiverColumns = subscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
+var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
 	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
 		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
 		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
@@ -107,14 +107,14 @@ var receiverColumns = subscriptionColumns + `, s.birth, s.deleted_at, ` + firstD
 
 // ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
 // names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
-func (s *Store) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page webhook.ReceiverPage, err error) {
+func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page webhook.ReceiverPage, err error) {
 	var rows []receiverRow
 	if f.ID != "" {
-		rows, err = s.receiver(ctx, organization, e, f.ID)
+		rows, err = h.receiver(ctx, organization, e, f.ID)
 	} else {
 		list := scan.List[receiverRow]{
-			Logs: s.logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
-			Joins: subscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
+			Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
+			Joins: SubscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
 		}
 		rows, page.Next, err = list.Page(ctx, scan.Query{
 			Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{e.RowID, e.At},
@@ -126,7 +126,7 @@ func (s *Store) ReceiverPage(ctx context.Context, organization int64, e webhook.
 	}
 	page.Receivers = make([]webhook.ReceiverFacts, len(rows))
 	for i, row := range rows {
-		if page.Receivers[i], err = s.receiverFacts(row, e); err != nil {
+		if page.Receivers[i], err = h.receiverFacts(row, e); err != nil {
 			return page, err
 		}
 	}
@@ -134,25 +134,25 @@ func (s *Store) ReceiverPage(ctx context.Context, organization int64, e webhook.
 }
 
 // receiver is ReceiverPage for one subscription.
-func (s *Store) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
-	end, err := s.logs.Take(ctx, organization)
+func (h *History) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
+	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	var row receiverRow
-	err = s.logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
+	err = h.logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
 	return []receiverRow{row}, sqlite.Missing(err, "subscription")
 }
 
 // selectReceiver has its event in ?5, because receiverColumns is also a part of a list.
-var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + subscriptionJoins + `
+var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + SubscriptionJoins + `
 	WHERE s.organization_id = ?1 AND s.public_id = ?2`
 
 // receiverFacts reads a row.
-func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
+func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
 	f := row.ReceiverFacts
-	s.completeSubscription(&f.Subscription, e.Hold)
+	h.Complete(&f.Subscription, e.Hold)
 	var found []storedDelivery
 	if err := json.Unmarshal([]byte(row.Found), &found); err != nil {
 		return f, fmt.Errorf("read deliveries: %w", err)
@@ -166,7 +166,7 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 		}
 		if a := d.Last; a != nil {
 			facts.Last = &webhook.Attempt{
-				RowID: a.ID, ID: s.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
+				RowID: a.ID, ID: h.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
 				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
 			}
 		}
@@ -178,9 +178,16 @@ func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.Re
 			return f, fmt.Errorf("read the first delivery: %w", err)
 		}
 		f.Front = &webhook.FrontFacts{
-			Event: front.Event, EventID: s.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
+			Event: front.Event, EventID: h.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
 			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
 		}
 	}
 	return f, nil
 }
+
+// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
+var frontColumn = `iif(s.ordered, (
+	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
+	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = s.id AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + ` LIMIT 1), (` + delivery.FirstInOrder("s.id") + `))), NULL) AS front`

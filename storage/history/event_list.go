@@ -1,37 +1,37 @@
-package storage
+package history
 
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // EventPage lists the events of an organization, or of access.AllOrganizations, newest first and without their bodies. Faults:
 // Unavailable if too many reads of the organization's logs are running.
-func (s *Store) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page webhook.EventPage, err error) {
-	query, err := s.eventQuery(ctx, organization, f)
+func (h *History) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page webhook.EventPage, err error) {
+	query, err := h.eventQuery(ctx, organization, f)
 	if err != nil {
 		return page, err
 	}
 	if f.IdempotencyKey != "" {
-		page.Events, err = s.eventsByIdempotencyKey(ctx, query, f.IdempotencyKey)
+		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f.IdempotencyKey)
 	} else {
 		list := scan.List[webhook.Event]{
-			Logs: s.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins, Where: listedEvents,
+			Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins, Where: listedEvents,
 		}
 		page.Events, page.Next, err = list.Page(ctx, query)
 	}
 	if err != nil {
 		return page, err
 	}
-	return page, s.completeEvents(ctx, page.Events)
+	return page, h.CompleteEvents(ctx, page.Events)
 }
 
 // listedEvents is the condition for the events that a filter selects. Its parameters are Query.Args.
@@ -39,24 +39,24 @@ const listedEvents = `
 	e.type >= ?5 AND e.type < ?6 AND e.created_at >= ?7 AND e.created_at < ?8 AND e.type NOT IN (SELECT value FROM json_each(?9))`
 
 // eventQuery returns the query of a page.
-func (s *Store) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
+func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
 	firstType, endType := f.TypeRange()
 	until := scan.UpperBound(f.Until)
 	q = scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
-		Args:     []any{firstType, endType, f.Since, until, hiddenTypes(f.WithoutAudit)},
+		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit)},
 	}
 	if f.Since == 0 && f.Until == 0 {
 		return q, nil
 	}
-	period, err := s.eventPeriod(ctx, f.Since, until)
-	q.First, q.Before = period.after+1, min(scan.UpperBound(f.Before), period.last+1)
+	period, err := h.eventPeriod(ctx, f.Since, until)
+	q.First, q.Before = period.After+1, min(scan.UpperBound(f.Before), period.Last+1)
 	return q, err
 }
 
-// hiddenTypes returns, as a JSON array, the event types that a caller may not read.
-func hiddenTypes(withoutAudit bool) string {
+// HiddenTypes returns, as a JSON array, the event types that a caller may not read.
+func HiddenTypes(withoutAudit bool) string {
 	if !withoutAudit {
 		return "[]"
 	}
@@ -65,29 +65,26 @@ func hiddenTypes(withoutAudit bool) string {
 }
 
 // eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
-func (s *Store) eventPeriod(ctx context.Context, since, until int64) (rowRange, error) {
-	var newest, disorder int64
-	if err := s.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
-		return rowRange{}, err
+func (h *History) eventPeriod(ctx context.Context, since, until int64) (timeline.Range, error) {
+	var newest int64
+	if err := h.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
+		return timeline.Range{}, err
 	}
 	var stored []byte
-	err := s.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", disorderName)
+	err := h.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", timeline.DisorderName)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return rowRange{}, err
+		return timeline.Range{}, err
 	}
-	if len(stored) == 8 {
-		disorder = int64(binary.BigEndian.Uint64(stored))
-	}
-	ranges, err := s.rowRanges(ctx, s.logs, since, until, rowRange{0, newest}, disorder)
+	ranges, err := timeline.Find(ctx, h.logs, since, until, timeline.Range{Last: newest}, timeline.DecodeDisorder(stored))
 	if err != nil || len(ranges) == 0 {
-		return rowRange{math.MaxInt64 - 1, 0}, err
+		return timeline.Range{After: math.MaxInt64 - 1}, err
 	}
-	return rowRange{ranges[0].after, ranges[len(ranges)-1].last}, nil
+	return timeline.Range{After: ranges[0].After, Last: ranges[len(ranges)-1].Last}, nil
 }
 
 // eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.
-func (s *Store) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key string) ([]webhook.Event, error) {
-	end, err := s.logs.Take(ctx, q.Organization)
+func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key string) ([]webhook.Event, error) {
+	end, err := h.logs.Take(ctx, q.Organization)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +95,7 @@ func (s *Store) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key st
 	}
 	events := []webhook.Event{}
 	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, key)...)
-	err = s.logs.List(ctx, &events, `
+	err = h.logs.List(ctx, &events, `
 		SELECT `+eventColumns+` FROM events e INDEXED BY events_by_idempotency_key `+eventJoins+`
 		WHERE e.idempotency_key = ?10 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+`
 		ORDER BY e.id DESC LIMIT ?4`, args...)

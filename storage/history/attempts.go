@@ -1,4 +1,4 @@
-package storage
+package history
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -40,18 +39,18 @@ const (
 
 // AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
 // until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
-func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
+func (h *History) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
-	if err := s.get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
+	if err := h.reads.Get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
 		return page, sqlite.Missing(err, "subscription")
 	}
-	end, err := s.logs.Take(ctx, organization)
+	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
 		return page, err
 	}
 	defer end()
-	q, ok, err := s.attemptQuery(ctx, row, f)
+	q, ok, err := h.attemptQuery(ctx, row, f)
 	if err != nil || !ok {
 		return page, err
 	}
@@ -65,12 +64,12 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 	}
 	var next scan.Position
 	if q.filtered {
-		next, err = s.logs.Walk(ctx, high, q)
+		next, err = h.logs.Walk(ctx, high, q)
 	} else {
-		err = s.logs.ReadAll(ctx, high, q)
+		err = h.logs.ReadAll(ctx, high, q)
 	}
 	for i := range page.Attempts {
-		s.setAttemptIDs(&page.Attempts[i])
+		h.setAttemptIDs(&page.Attempts[i])
 	}
 	page.NextAt, page.Next = next.At, next.Row
 	return page, err
@@ -97,9 +96,9 @@ type attemptQuery struct {
 
 // attemptQuery chooses the index for a filter. An event has its deliveries, and failures have an index.
 // Other filters read the log of the subscription. ok is false if the filter can match nothing.
-func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
+func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
-		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
+		logs: h.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
 		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
 		filtered: f.EventType != "",
 	}
@@ -108,11 +107,11 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	}
 	switch {
 	case f.EventID != "":
-		if q.event, _, ok = s.ids.Row(access.EventID, f.EventID); !ok {
+		if q.event, _, ok = h.ids.Row(access.EventID, f.EventID); !ok {
 			return q, false, nil
 		}
 		var deliveries int
-		if err := s.logs.Get(ctx, &deliveries, `
+		if err := h.logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
 			q.event, subscription, maxDeliveryLookups+1); err != nil {
 			return q, false, err
@@ -166,85 +165,19 @@ const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d I
 	AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`
 
 // setAttemptIDs sets the public ids of an attempt.
-func (s *Store) setAttemptIDs(a *webhook.Attempt) {
-	a.ID = s.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
-	a.EventID = s.ids.ID(access.EventID, a.EventRow, a.EventAt)
+func (h *History) setAttemptIDs(a *webhook.Attempt) {
+	a.ID = h.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
+	a.EventID = h.ids.ID(access.EventID, a.EventRow, a.EventAt)
 }
 
 // Attempt returns one attempt by its row id. Faults: NotFound.
-func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
+func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
 	var a webhook.Attempt
-	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
+	if err := h.reads.Get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
 		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
 		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
 		return a, sqlite.Missing(err, "attempt")
 	}
-	s.setAttemptIDs(&a)
+	h.setAttemptIDs(&a)
 	return a, nil
-}
-
-// Redeliver creates a new delivery of the event of an attempt.
-//
-// Faults: NotFound; Forbidden if it is an audit event and the actor lacks audit:read; Conflict if the subscription no
-// longer receives audit events.
-func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
-	row, at, ok := s.ids.Row(access.AttemptID, attempt)
-	if !ok {
-		return fault.Missing("attempt")
-	}
-	return s.workFor(organization).change(ctx, func(t *tx) error {
-		sub, err := s.subscription(t, organization, id)
-		if err != nil {
-			return err
-		}
-		job, err := s.jobOfAttempt(t, sub.RowID, row, at)
-		if err != nil {
-			return err
-		}
-		if access.IsAuditType(job.EventType) {
-			if err := authorizeRedelivery(t, by, sub); err != nil {
-				return err
-			}
-		}
-		if err := requireWebhooks(t, organization); err != nil {
-			return err
-		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
-			return err
-		}
-		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
-		if err := s.insertRedelivery(t, job, sub.Ordered); err != nil {
-			return err
-		}
-		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": hostOf(sub.URL), "event_id": job.EventID})
-	})
-}
-
-// jobOfAttempt returns a job with the event of an attempt. Faults: NotFound.
-func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhook.Job, err error) {
-	if err := t.Get(&job, `
-		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
-		FROM deliveries d JOIN events e ON e.id = d.event_id
-		WHERE d.id = ?1 >> 8 AND d.subscription_id = ?3 AND (
-			EXISTS (SELECT 1 FROM attempts a WHERE a.id = ?1 AND a.attempted_at = ?2)
-			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
-		return job, sqlite.Missing(err, "attempt")
-	}
-	job.EventID = s.ids.ID(access.EventID, job.Event, job.EventAt)
-	return job, nil
-}
-
-// insertRedelivery inserts a pending delivery for a job. For an ordered subscription, it is outside the order: somebody wants this
-// event now, and its failures must not stop the others.
-func (s *Store) insertRedelivery(t *tx, job webhook.Job, ordered bool) error {
-	s.lastDelivery++
-	job.Delivery = s.lastDelivery
-	if _, err := t.Exec(`
-		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
-		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
-		return err
-	}
-	t.countStored(job.Organization, storedPerDelivery)
-	s.announceDeliveries(t, []webhook.Job{job})
-	return nil
 }
