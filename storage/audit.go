@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // auditTarget is the object of an audit event.
 type auditTarget struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
+	Type string
+	ID   string
 
 	subscription int64 // row id if the target is a subscription, otherwise 0
 }
@@ -33,7 +34,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if q, err := t.quota(organization); err != nil {
 		return err
 	} else if q.Closed {
-		by, details = auditOfClosed(by, eventType, details)
+		by, details = audit.OfClosed(by, eventType, details)
 	}
 	if details == nil {
 		details = map[string]any{}
@@ -52,7 +53,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		return err
 	}
 	t.countStored(organization, storedPerAuditLine+len(text))
-	data, err := json.Marshal(publishedData{newAuditActor(by), about, text})
+	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
@@ -64,26 +65,19 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// publishedData is the data of the event that publishes an audit event.
-type publishedData struct {
-	Actor   auditActor      `json:"actor"`
-	Target  auditTarget     `json:"target"`
-	Details json.RawMessage `json:"details"`
-}
-
-// auditActor is the actor as subscribers see it. The IP address is only in the log.
-type auditActor struct {
-	Type string  `json:"type"`
-	ID   *string `json:"id"` // null for the system
-	Name string  `json:"name"`
-}
-
-func newAuditActor(by access.Actor) auditActor {
-	a := auditActor{Type: by.Type, Name: by.Name}
-	if by.ID != "" {
-		a.ID = &by.ID
+// present returns an actor as the log may show it: a request may have begun before its user was erased.
+func (t *tx) present(by access.Actor) (access.Actor, error) {
+	if by.Type != "user" || by.Authority.User == 0 {
+		return by, nil
 	}
-	return a
+	var erased bool
+	if err := t.GetBeside(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
+		return by, fmt.Errorf("read actor: %w", err)
+	}
+	if erased {
+		by.Name, by.IP = access.ErasedUserName, ""
+	}
+	return by, nil
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -63,10 +64,27 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 	})
 }
 
-// DeleteEventBatch deletes a batch of the events after a row from before a time. It returns the last row that it read.
-func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (eventProgress, error) { return s.deleteEventBatch(t, after, before) })
-	return done.after, err
+// DeleteEvents deletes the events from before a time, as retention does, and returns how many transactions looked for some. Every
+// transaction that deletes a pending delivery fails with refusal, if that is not nil.
+func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (transactions int, err error) {
+	o := s.retentionOptions(0)
+	o.KeepEvents = time.Hour
+	o.TrustedTime = func() (int64, bool) { return before + o.KeepEvents.Milliseconds(), true }
+	held, expired := o.Held, o.Expired
+	o.Held = func(t *sqlite.Tx) (bool, error) {
+		transactions++
+		return held(t)
+	}
+	o.Expired = func(t *sqlite.Tx, subscription int64) (bool, error) {
+		expected, err := expired(t, subscription)
+		return expected, errors.Join(err, refusal)
+	}
+	cleaner := retention.New(o)
+	for last := -1; last < transactions && err == nil; { // DeleteOld may need several calls
+		last = transactions
+		err = cleaner.DeleteOld(ctx)
+	}
+	return transactions, err
 }
 
 // Wants returns how many subscriptions the cache has by event type.
@@ -274,12 +292,6 @@ func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, err
 // StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
-}
-
-// ExpireEvents deletes a batch of the events from before a time, in a transaction.
-func (s *Store) ExpireEvents(t *Tx, before int64) error {
-	_, err := s.deleteEventBatch(t, 0, before)
-	return err
 }
 
 // PublishEventIn publishes any event in a transaction.

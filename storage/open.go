@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -48,15 +49,12 @@ func newStore(o Options) (*Store, error) {
 		tx:         newTx(),
 		pending:    pending.NewCount(),
 		policy:     o.Policy,
-		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
+		keepEvents: o.KeepEvents,
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
-		sweeps:     newSweeps(),
-		toClean:    make(chan struct{}, 1),
 	}
 	s.mayRecover.Store(true)
-	s.toClean <- struct{}{}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
 	}
@@ -144,9 +142,10 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	s.Survey = s.newSurvey()
 	s.History = history.New(history.Options{
 		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
-		Hold: s.Hold, KeepEvents: s.retention.events, TrustedTime: s.trustedTime,
+		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.trustedTime,
 	})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
+	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
 	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
@@ -179,11 +178,11 @@ func (s *Store) directoryHooks() directory.Hooks {
 				s.announceChange(s.with(t))
 			}
 		},
-		UserErased: func(t *sqlite.Tx, was access.User) error { return s.userErased(s.with(t), was) },
+		UserErased: func(t *sqlite.Tx, was access.User) error { return s.cleaner.UserErased(t, was) },
 		OrganizationClosed: func(t *sqlite.Tx) {
 			s.with(t).quotas.forget()
 			s.announceChange(s.with(t))
-			s.cleanAfter(t)
+			s.cleaner.CleanAfter(t)
 		},
 		CountSubscriptions: func(t *sqlite.Tx, organization int64) (int64, int64, error) {
 			return s.countSubscriptionsOf(s.with(t), organization)

@@ -137,7 +137,7 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 				WHERE d.subscription_id = ?2 AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (?9, ?10)
 				ORDER BY d.due_at, d.id LIMIT ?11) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(s.retention.events, p.now, after.At, after.Row, replayEvents)...)
+		p.args(s.keepEvents, p.now, after.At, after.Row, replayEvents)...)
 	return c, err
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.retention.events }
+func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 
 // Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
 // created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
@@ -240,7 +240,7 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Rang
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
-		p.args(s.retention.events, p.now, rows.After, rows.Last, replayEvents)...)
+		p.args(s.keepEvents, p.now, rows.After, rows.Last, replayEvents)...)
 	return c, time.Since(began), err
 }
 
@@ -285,7 +285,7 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		SELECT json_group_array(id) AS rows, `+replayCounts+`
 		FROM (
 			SELECT e.id, `+replayReason+` AS reason FROM json_each(?9) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.retention.events, t.Now(), c.Rows)...); err != nil {
+			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.keepEvents, t.Now(), c.Rows)...); err != nil {
 		return made, err
 	}
 	n := checked.Total()

@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -79,12 +80,11 @@ type Store struct {
 	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
 	observer      Observer
-	retention     retention // used by upkeep only
-	sweeps        sweeps    // used by upkeep only
+	keepEvents    time.Duration
+	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock         wallClock
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
-	toClean       chan struct{} // has a value if a user may be erased, or an organization closed; see clean
 }
 
 // Created reports whether Open created the file.

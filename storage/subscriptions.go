@@ -127,6 +127,18 @@ func (s *Store) LiveSubscriptions(ctx context.Context, organization int64) (n in
 	return n, err
 }
 
+// countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
+func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
+	var rows []int64
+	if err := t.List(&rows, "SELECT id FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL", organization); err != nil {
+		return 0, 0, err
+	}
+	for _, row := range rows {
+		pending += s.pending.Of(row)
+	}
+	return int64(len(rows)), pending, nil
+}
+
 // UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,
 // from any status. is_active false disables it. An empty change does nothing. A subscription that stops
 // receiving audit events loses the pending ones.

@@ -20,7 +20,7 @@ type tx struct {
 	healthEvents  healthEventLimit
 	quotas        quotas
 	sending       map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
-	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see dropResponses
+	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see retention.Hooks
 	places        []place                   // that this transaction took
 	newRows       newRows                   // to write before the next statement
 	created       *createdDeliveries        // to announce together after the commit; nil if there are none

@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"context"
@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // After a user was erased or an organization closed, their data is removed from the history in the background. The row of the user
 // or organization is the mark: until it has cleaned_at, every start begins again, and repeating a step changes nothing.
 
-// cleanAfter wakes clean after the commit.
-func (s *Store) cleanAfter(t *sqlite.Tx) {
+// CleanAfter wakes Clean after the commit of a transaction that erases a user or closes an organization.
+func (c *Cleaner) CleanAfter(t *sqlite.Tx) {
 	t.OnCommit(func() {
 		select {
-		case s.toClean <- struct{}{}:
+		case c.toClean <- struct{}{}:
 		default:
 		}
 	})
@@ -30,73 +31,64 @@ const (
 // cleaningsPerPass is how many users or organizations one pass cleans.
 const cleaningsPerPass = 20
 
-// clean removes the data of erased users and closed organizations until ctx ends. It has its own goroutine, because it may read all
+// Clean removes the data of erased users and closed organizations until ctx ends. It has its own goroutine, because it may read all
 // events, and the rest of upkeep must not wait.
-func (s *Store) clean(ctx context.Context) {
+func (c *Cleaner) Clean(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.toClean:
+		case <-c.toClean:
 		}
 		for complete := false; !complete; {
 			var err error
-			if complete, err = s.cleanMarked(ctx); ctx.Err() != nil {
+			if complete, err = c.cleanMarked(ctx); ctx.Err() != nil {
 				return
 			}
 			switch {
 			case err != nil:
-				s.log.Error("cannot remove the data of an erased user or a closed organization", "error", err)
-				_ = s.rest(ctx, cleanRetry) // the loop ends with ctx
+				c.o.Logger.Error("cannot remove the data of an erased user or a closed organization", "error", err)
+				_ = scan.Pause(ctx, cleanRetry) // the loop ends with ctx
 			case !complete:
-				_ = s.rest(ctx, cleanAgain)
+				_ = scan.Pause(ctx, cleanAgain)
 			}
 		}
 	}
 }
 
 // cleanMarked cleans some erased users and closed organizations. complete is true if there are none.
-func (s *Store) cleanMarked(ctx context.Context) (complete bool, err error) {
-	organizations, err := s.OrganizationsToClean(ctx, cleaningsPerPass)
+func (c *Cleaner) cleanMarked(ctx context.Context) (complete bool, err error) {
+	organizations, err := c.o.Directory.OrganizationsToClean(ctx, cleaningsPerPass)
 	if err != nil {
 		return false, fmt.Errorf("list closed organizations: %w", err)
 	}
 	busy, failed := false, error(nil) // one that fails does not delay the others
 	for _, o := range organizations {
-		cleaned, err := s.cleanOrganization(ctx, o.RowID)
+		cleaned, err := c.cleanOrganization(ctx, o.RowID)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("organization %s: %w", o.ID, err))
 			continue
 		}
 		if busy = busy || !cleaned; cleaned {
-			s.log.Info("the closure of an organization is complete", "organization", o.ID)
+			c.o.Logger.Info("the closure of an organization is complete", "organization", o.ID)
 		}
 	}
-	users, err := s.UsersToClean(ctx, cleaningsPerPass)
+	users, err := c.o.Directory.UsersToClean(ctx, cleaningsPerPass)
 	if err != nil {
 		return false, errors.Join(failed, fmt.Errorf("list erased users: %w", err))
 	}
-	if err := s.cleanUsers(ctx, users); err != nil {
+	if err := c.cleanUsers(ctx, users); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("erased users: %w", err))
 	}
 	return failed == nil && !busy && len(organizations) < cleaningsPerPass && len(users) < cleaningsPerPass, failed
 }
 
 // pauses returns a function that waits as long as the work since its last call took, so that other writers get their turn.
-func (s *Store) pauses(ctx context.Context) func() error {
+func (c *Cleaner) pauses(ctx context.Context) func() error {
 	began := time.Now()
 	return func() error {
-		err := s.rest(ctx, time.Since(began))
+		err := scan.Pause(ctx, time.Since(began))
 		began = time.Now()
 		return err
 	}
-}
-
-// rest waits. It returns the error of ctx if that ends.
-func (s *Store) rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }

@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -14,49 +15,37 @@ import (
 // A closed organization keeps only rows without personal data: its own row, its keys and tokens without names, its subscriptions
 // without URLs, its counts, and its audit log without details. Its events are deleted with their deliveries and attempts.
 
-// countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
-func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
-	var rows []int64
-	if err := t.List(&rows, "SELECT id FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL", organization); err != nil {
-		return 0, 0, err
-	}
-	for _, row := range rows {
-		pending += s.pending.Of(row)
-	}
-	return int64(len(rows)), pending, nil
-}
-
 // cleanOrganization removes the data of a closed organization. complete is false if attempts are in progress, whose records stay
 // until they end.
-func (s *Store) cleanOrganization(ctx context.Context, organization int64) (complete bool, err error) {
-	pause := s.pauses(ctx)
-	if err := s.EndOrganization(ctx, organization, pause); err != nil {
+func (c *Cleaner) cleanOrganization(ctx context.Context, organization int64) (complete bool, err error) {
+	pause := c.pauses(ctx)
+	if err := c.o.Directory.EndOrganization(ctx, organization, pause); err != nil {
 		return false, err
 	}
-	if err := s.removeSubscriptions(ctx, organization, pause); err != nil {
+	if err := c.removeSubscriptions(ctx, organization, pause); err != nil {
 		return false, fmt.Errorf("subscriptions: %w", err)
 	}
-	if err := s.deleteEventsOf(ctx, organization, pause); err != nil {
+	if err := c.deleteEventsOf(ctx, organization, pause); err != nil {
 		return false, fmt.Errorf("events: %w", err)
 	}
-	if err := s.cleanAuditOf(ctx, organization, pause); err != nil {
+	if err := c.cleanAuditOf(ctx, organization, pause); err != nil {
 		return false, fmt.Errorf("audit events: %w", err)
 	}
 	var left bool
-	if err := s.get(ctx, &left, "SELECT EXISTS (SELECT 1 FROM events WHERE organization_id = ?)", organization); err != nil || left {
+	if err := c.o.Reads.Get(ctx, &left, "SELECT EXISTS (SELECT 1 FROM events WHERE organization_id = ?)", organization); err != nil || left {
 		return false, err
 	}
-	return true, s.OrganizationCleaned(ctx, organization)
+	return true, c.o.Directory.OrganizationCleaned(ctx, organization)
 }
 
 // subscriptionBatch limits the subscriptions that one transaction removes.
 const subscriptionBatch = 50
 
 // removeSubscriptions removes the subscriptions of a closed organization, and what its owner wrote about each.
-func (s *Store) removeSubscriptions(ctx context.Context, organization int64, pause func() error) error {
+func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64, pause func() error) error {
 	for after := int64(0); ; {
-		last, err := returning(ctx, s.workFor(organization).rows(subscriptionBatch), func(t *tx) (int64, error) {
-			return s.removeSubscriptionBatch(t, organization, after)
+		last, err := returning(ctx, c, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
+			return c.removeSubscriptionBatch(t, organization, after)
 		})
 		if err != nil || last == 0 {
 			return err
@@ -69,7 +58,7 @@ func (s *Store) removeSubscriptions(ctx context.Context, organization int64, pau
 }
 
 // removeSubscriptionBatch removes the next subscriptions after a row, and returns the last row; 0 if there was none.
-func (s *Store) removeSubscriptionBatch(t *tx, organization, after int64) (last int64, err error) {
+func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int64) (last int64, err error) {
 	var subscriptions []struct {
 		RowID   int64 `db:"id"`
 		Deleted bool  `db:"deleted"`
@@ -82,14 +71,14 @@ func (s *Store) removeSubscriptionBatch(t *tx, organization, after int64) (last 
 	}
 	for _, sub := range subscriptions {
 		if !sub.Deleted {
-			if err := s.removeSubscription(t, sub.RowID, sub.Health); err != nil {
+			if err := c.o.RemoveSubscription(t, sub.RowID, sub.Health); err != nil {
 				return 0, err
 			}
 		}
 		if _, err := t.Exec(`
 			UPDATE subscriptions SET url = '', description = '', event_types = '', secret = x'', previous_secret = NULL, recover_since = NULL,
 				last_error = CASE last_error WHEN '' THEN '' ELSE ? END
-			WHERE id = ?`, erasedText, sub.RowID); err != nil {
+			WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
 			return 0, err
 		}
 		last = sub.RowID
@@ -99,15 +88,15 @@ func (s *Store) removeSubscriptionBatch(t *tx, organization, after int64) (last 
 
 // deleteEventsOf deletes the events of a closed organization with their deliveries and attempts, except those with an attempt in
 // progress.
-func (s *Store) deleteEventsOf(ctx context.Context, organization int64, pause func() error) error {
+func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64, pause func() error) error {
 	for done := (eventProgress{more: true}); ; {
 		var err error
-		if done, err = returning(ctx, s.workFor(organization).rows(eventBatch+deliveryBatch), func(t *tx) (eventProgress, error) {
-			return s.deleteEventBatchOf(t, organization, done.after)
+		if done, err = returning(ctx, c, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+			return c.deleteEventBatchOf(t, organization, done.after)
 		}); err != nil || !done.more {
 			return err
 		}
-		if err := s.vacuum(ctx); err != nil {
+		if err := c.vacuum(ctx); err != nil {
 			return fmt.Errorf("give back pages: %w", err)
 		}
 		if err := pause(); err != nil {
@@ -117,7 +106,7 @@ func (s *Store) deleteEventsOf(ctx context.Context, organization int64, pause fu
 }
 
 // deleteEventBatchOf deletes the next events of an organization after a row.
-func (s *Store) deleteEventBatchOf(t *tx, organization, after int64) (eventProgress, error) {
+func (c *Cleaner) deleteEventBatchOf(t *sqlite.Tx, organization, after int64) (eventProgress, error) {
 	var rows []int64
 	if err := t.List(&rows, "SELECT id FROM events INDEXED BY events_by_organization WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?",
 		organization, after, eventBatch); err != nil || len(rows) == 0 {
@@ -134,7 +123,7 @@ func (s *Store) deleteEventBatchOf(t *tx, organization, after int64) (eventProgr
 		FROM json_each(?) j CROSS JOIN events e ON e.id = j.value`, sqlite.RowList(slices.Values(rows))); err != nil {
 		return eventProgress{}, err
 	}
-	complete, err := s.deleteEvents(t, events)
+	complete, err := c.deleteEvents(t, events)
 	if err != nil || !complete {
 		return eventProgress{after, true}, err
 	}
@@ -142,9 +131,9 @@ func (s *Store) deleteEventBatchOf(t *tx, organization, after int64) (eventProgr
 }
 
 // cleanAuditOf removes from the audit log of a closed organization what people wrote, and their names and addresses.
-func (s *Store) cleanAuditOf(ctx context.Context, organization int64, pause func() error) error {
+func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64, pause func() error) error {
 	for after := int64(0); ; {
-		last, err := returning(ctx, s.workFor(organization).rows(auditBatch), func(t *tx) (last int64, err error) {
+		last, err := returning(ctx, c, sqlite.Work{Payer: organization, Cost: auditBatch}, func(t *sqlite.Tx) (last int64, err error) {
 			if err := t.Get(&last, `
 				SELECT coalesce(max(id), 0) FROM (
 					SELECT id FROM audit_events INDEXED BY audit_events_by_organization WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?)`,
@@ -155,7 +144,7 @@ func (s *Store) cleanAuditOf(ctx context.Context, organization int64, pause func
 				UPDATE audit_events INDEXED BY audit_events_by_organization SET
 					actor_name = CASE actor_type WHEN 'system' THEN actor_name ELSE ?4 END, ip = '', details = '{}'
 				WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND type <> ?5`,
-				organization, after, last, erasedText, access.OrganizationClosed)
+				organization, after, last, audit.ErasedText, access.OrganizationClosed)
 			return last, err
 		})
 		if err != nil || last == 0 {
@@ -166,16 +155,4 @@ func (s *Store) cleanAuditOf(ctx context.Context, organization int64, pause func
 			return err
 		}
 	}
-}
-
-// auditOfClosed returns an audit event as the log of a closed organization may have it.
-func auditOfClosed(by access.Actor, eventType string, details map[string]any) (access.Actor, map[string]any) {
-	if eventType == access.OrganizationClosed {
-		return by, details
-	}
-	if by.Type != "system" {
-		by.Name = erasedText
-	}
-	by.IP = ""
-	return by, nil
 }

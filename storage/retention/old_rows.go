@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"context"
@@ -30,15 +30,13 @@ const (
 	expiredLogInterval = time.Hour
 )
 
-// retention deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions,
-// however old they are. Idempotency keys live as long as their events.
-type retention struct {
-	events, audit  time.Duration // how long to keep them; 0 means forever
-	after          int64         // the last event that this pass has read
-	auditAfter     int64         // the last audit event that this pass has read
-	oldEventsAfter int64         // the event before an old one that sweep found; 0 if there is none
-	oldAuditAfter  int64         // the audit event before an old one that sweep found; 0 if there is none
-	next           time.Time     // time of the next pass
+// oldRows is how far the deletion by age got.
+type oldRows struct {
+	after          int64     // the last event that this pass has read
+	auditAfter     int64     // the last audit event that this pass has read
+	oldEventsAfter int64     // the event before an old one that sweep found; 0 if there is none
+	oldAuditAfter  int64     // the audit event before an old one that sweep found; 0 if there is none
+	next           time.Time // time of the next pass
 
 	expired   atomic.Int64 // pending deliveries deleted since the last log line; the writer adds them
 	expiredAt time.Time    // of the last log line
@@ -47,21 +45,30 @@ type retention struct {
 	minutesNext  time.Time  // time of the next pass over the minutes
 }
 
+// countOwner is whose attempts are counted together; see table attempt_minutes.
+type countOwner struct {
+	Organization int64 `db:"organization_id"`
+	Subscription int64 `db:"subscription_id"`
+}
+
 // beforeOwners comes before all owners of counts. A pass over the minutes begins there.
 var beforeOwners = countOwner{Subscription: -1}
 
-// deleteOld deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
+// DeleteOld deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions, however old they
+// are. Idempotency keys live as long as their events.
+//
+// It deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
 // stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
-func (s *Store) deleteOld(ctx context.Context) error {
-	defer s.logExpired()
-	r := &s.retention
+func (c *Cleaner) DeleteOld(ctx context.Context) error {
+	defer c.logExpired()
+	r := &c.old
 	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
 		began := time.Now()
-		now, trusted := s.trustedTime()
+		now, trusted := c.o.TrustedTime()
 		if !trusted {
 			return nil
 		}
-		more, err := s.deleteOldBatch(ctx, now)
+		more, err := c.deleteOldBatch(ctx, now)
 		if err != nil {
 			return err
 		}
@@ -69,7 +76,7 @@ func (s *Store) deleteOld(ctx context.Context) error {
 			r.next = time.Now().Add(retentionInterval)
 			return nil
 		}
-		if err := s.vacuum(ctx); err != nil {
+		if err := c.vacuum(ctx); err != nil {
 			return fmt.Errorf("give back pages: %w", err)
 		}
 		select {
@@ -83,23 +90,23 @@ func (s *Store) deleteOld(ctx context.Context) error {
 
 // nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
 // on. The next part starts there.
-func (r *retention) nextRange() bool {
+func (r *oldRows) nextRange() bool {
 	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
 	r.oldEventsAfter, r.oldAuditAfter = 0, 0
 	return r.after > 0 || r.auditAfter > 0
 }
 
 // deleteOldBatch deletes one batch of everything that is too old. more is false if nothing old is left.
-func (s *Store) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
-	events, err := s.deleteOldEvents(ctx, now)
+func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
+	events, err := c.deleteOldEvents(ctx, now)
 	if err != nil {
 		return false, fmt.Errorf("delete old events: %w", err)
 	}
-	lines, err := s.deleteOldAudit(ctx, now)
+	lines, err := c.deleteOldAudit(ctx, now)
 	if err != nil {
 		return false, fmt.Errorf("delete old audit events: %w", err)
 	}
-	minutes, err := s.deleteOldCounts(ctx, now)
+	minutes, err := c.deleteOldCounts(ctx, now)
 	if err != nil {
 		return false, fmt.Errorf("delete old counts: %w", err)
 	}
@@ -116,18 +123,18 @@ type oldEvent struct {
 // sweep looks behind them.
 //
 // While the queue is held, it deletes nothing, so that an operator can examine what was restored.
-func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
-	if s.retention.events == 0 {
+func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
+	if c.o.KeepEvents == 0 {
 		return false, nil
 	}
-	after := s.retention.after
-	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (eventProgress, error) {
-		return s.deleteEventBatch(t, after, now-s.retention.events.Milliseconds())
+	after := c.old.after
+	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds())
 	})
 	if err != nil {
 		return false, err
 	}
-	s.retention.after = done.after
+	c.old.after = done.after
 	return done.more, nil
 }
 
@@ -138,8 +145,8 @@ type eventProgress struct {
 }
 
 // deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
-func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, error) {
-	if hold, err := t.hold(); err != nil || hold != nil {
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProgress, error) {
+	if held, err := c.o.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
 	last, err := lastOldEvent(t, after, before)
@@ -156,7 +163,7 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 		return eventProgress{after: after}, nil
 	}
 	done := eventProgress{old[len(old)-1].ID, true}
-	complete, err := s.deleteEvents(t, old)
+	complete, err := c.deleteEvents(t, old)
 	if !complete {
 		done.after = after // the next batch deletes the other deliveries, and then the events
 	}
@@ -165,9 +172,9 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 
 // deleteEvents deletes those of the events that do not wait. If they have too many deliveries for one transaction, it deletes some
 // of these, and complete is false.
-func (s *Store) deleteEvents(t *tx, events []oldEvent) (complete bool, err error) {
+func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, err error) {
 	events = slices.DeleteFunc(events, func(e oldEvent) bool { return e.Waiting })
-	deliveries, err := s.deleteDeliveries(t, events)
+	deliveries, err := c.deleteDeliveries(t, events)
 	if err != nil || deliveries == deliveryBatch {
 		return false, err
 	}
@@ -176,7 +183,7 @@ func (s *Store) deleteEvents(t *tx, events []oldEvent) (complete bool, err error
 }
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
-func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
+func lastOldEvent(t *sqlite.Tx, after, before int64) (last int64, err error) {
 	events := []int64{}
 	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
 	if err := t.List(&events, `
@@ -190,7 +197,7 @@ func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 // lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads
 // every delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single event has
 // more.
-func lastWithFewDeliveries(t *tx, events []int64) (last int64, err error) {
+func lastWithFewDeliveries(t *sqlite.Tx, events []int64) (last int64, err error) {
 	left := deliveryBatch
 	for _, event := range events {
 		var deliveries int
@@ -220,7 +227,7 @@ func eventRows(events []oldEvent) iter.Seq[int64] {
 
 // deleteDeliveries deletes up to deliveryBatch deliveries of the events, with their attempts, and returns how many. The
 // deliveries of one event have consecutive numbers, so a few ranges contain them all.
-func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
+func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []oldEvent) (int, error) {
 	var deliveries []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
@@ -234,8 +241,12 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == 0 { // an event with an attempt in progress is not deleted
-			if err := s.expire(t, d.Subscription); err != nil {
+			expected, err := c.o.Expired(t, d.Subscription)
+			if err != nil {
 				return 0, err
+			}
+			if expected {
+				t.OnCommit(func() { c.old.expired.Add(1) })
 			}
 		}
 	}
@@ -257,41 +268,25 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 	return len(deliveries), nil
 }
 
-// expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
-// counted: nobody expects it.
-func (s *Store) expire(t *tx, subscription int64) error {
-	t.OnCommit(func() { s.pending.Add(subscription, -1) })
-	sub, err := t.cachedSubscription(subscription)
-	if err != nil || sub.Deleted {
-		return err
-	}
-	t.countExpired(sub.Organization, subscription)
-	t.OnCommit(func() {
-		s.observer.Expired(1)
-		s.retention.expired.Add(1)
-	})
-	return nil
-}
-
 // logExpired tells how many deliveries have expired since the last line, at most once in expiredLogInterval.
-func (s *Store) logExpired() {
-	if !s.retention.expiredAt.IsZero() && time.Since(s.retention.expiredAt) < expiredLogInterval {
+func (c *Cleaner) logExpired() {
+	if !c.old.expiredAt.IsZero() && time.Since(c.old.expiredAt) < expiredLogInterval {
 		return
 	}
-	if n := s.retention.expired.Swap(0); n > 0 {
-		s.retention.expiredAt = time.Now()
-		s.log.Warn("deleted deliveries that waited longer than storage.retention_events for a disabled or paused subscription, or for a plan with webhooks",
-			"deliveries", n, "retention", s.retention.events.String())
+	if n := c.old.expired.Swap(0); n > 0 {
+		c.old.expiredAt = time.Now()
+		c.o.Logger.Warn("deleted deliveries that waited longer than storage.retention_events for a disabled or paused subscription, or for a plan with webhooks",
+			"deliveries", n, "retention", c.o.KeepEvents.String())
 	}
 }
 
 // deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.
-func (s *Store) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
-	if s.retention.audit == 0 {
+func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
+	if c.o.KeepAudit == 0 {
 		return false, nil
 	}
-	after, before := s.retention.auditAfter, now-s.retention.audit.Milliseconds()
-	n, err := returning(ctx, s, func(t *tx) (int64, error) {
+	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
+	n, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (int64, error) {
 		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
@@ -302,13 +297,13 @@ func (s *Store) deleteOldAudit(ctx context.Context, now int64) (more bool, err e
 
 // deleteOldCounts deletes the counts that are as old as deleted events, of a few owners. more is false after the last
 // owner.
-func (s *Store) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
-	r := &s.retention
-	if r.events == 0 || time.Now().Before(r.minutesNext) {
+func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
+	r := &c.old
+	if c.o.KeepEvents == 0 || time.Now().Before(r.minutesNext) {
 		return false, nil
 	}
-	after, before := r.minutesAfter, (now-r.events.Milliseconds())/minute
-	done, err := returning(ctx, s, func(t *tx) (countProgress, error) { return s.deleteCountBatch(t, after, before) })
+	after, before := r.minutesAfter, (now-c.o.KeepEvents.Milliseconds())/time.Minute.Milliseconds()
+	done, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}
@@ -325,7 +320,7 @@ type countProgress struct {
 }
 
 // deleteCountBatch deletes a batch of counts of the owners after the given one, from minutes before the given one.
-func (s *Store) deleteCountBatch(t *tx, after countOwner, before int64) (countProgress, error) {
+func (c *Cleaner) deleteCountBatch(t *sqlite.Tx, after countOwner, before int64) (countProgress, error) {
 	left := int64(countBatch)
 	for range countOwners {
 		var owner countOwner
@@ -356,8 +351,8 @@ func (s *Store) deleteCountBatch(t *tx, after countOwner, before int64) (countPr
 }
 
 // vacuum returns a few free pages to the file system.
-func (s *Store) vacuum(ctx context.Context) error {
-	return s.change(ctx, func(t *tx) error {
+func (c *Cleaner) vacuum(ctx context.Context) error {
+	return c.change(ctx, func(t *sqlite.Tx) error {
 		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 		return err
 	})
