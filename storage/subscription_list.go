@@ -15,10 +15,10 @@ func (s *Store) SubscriptionPage(ctx context.Context, organization int64, f webh
 	list := scan.List[webhook.Subscription]{
 		Logs: s.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: subscriptionColumns, Joins: subscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '' OR s.status = ?5)",
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{f.Status},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{textArray(f.Statuses)},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := s.Hold()
