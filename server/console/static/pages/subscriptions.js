@@ -2,7 +2,7 @@
 import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
+import { Badge, Tags, subscriptionStatus } from '../ui/badge.js';
 import { Filters, Choice, rangeStart } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
@@ -30,7 +30,7 @@ export function Subscriptions() {
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
     everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
-    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
     !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
@@ -72,12 +72,6 @@ function Address({ subscription: { url, description } }) {
     <span class="cut" title=${url}><bdi><span class="strong">${host}</span><span class="quiet">${path}</span></bdi></span>
     ${description && html`<span class="cut small quiet" title=${description}><bdi>${description}</bdi></span>`}
   </span>`;
-}
-
-function Types({ types }) {
-  if (types.length === 0) return html`<span class="quiet">All</span>`;
-  return html`<span class="tags" title=${types.join(', ')}>
-    <${Tag}>${types[0]}<//>${types.length > 1 && html`<span class="quiet small nowrap">+${types.length - 1}</span>`}</span>`;
 }
 
 const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
