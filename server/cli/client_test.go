@@ -82,6 +82,8 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
 		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
 			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
+		{"several statuses, from one flag or several, are one parameter", aToken, "subscriptions list --status failing,healthy --status disabled", nil,
+			"GET /api/v1/webhooks/subscriptions/?limit=50&status=failing%2Chealthy%2Cdisabled Bearer " + aToken},
 		{"a list of all organizations asks for them in the query", aToken, "events list --organization all --type order.*", nil,
 			"GET /api/v1/events/?limit=50&organization=all&type=order.%2A Bearer " + aToken},
 		{"a prefix of a key is sent as lists show it", aToken, "keys list --prefix svc_AbCdEf", nil,
