@@ -46,9 +46,12 @@ export function Shell({ children }) {
 function OfferedLink() {
   const { offeredLink, home } = useSession();
   if (!offeredLink) return null;
-  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(offeredLink)} onClose=${() => session.set({ offeredLink: null })}>
-    <p>You are signed in as <strong><bdi>${home.user.name}</bdi></strong>. The link ends this session and signs you in as somebody else. Use it only if you asked for it.</p><//>`;
+  const { link, who } = offeredLink;
+  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(link)} onClose=${() => session.set({ offeredLink: null })}>
+    <p>You are signed in as <${Who} who=${home} />. The link ends this session and signs you in as <${Who} who=${who} />. Use it only if you asked for it.</p><//>`;
 }
+
+const Who = ({ who: { user, organization } }) => html`<strong class="strong"><bdi>${user.kind === 'service' ? organization.name : user.name}</bdi></strong>`;
 
 // Away says that the server does not answer. What was typed stays; the page goes on by itself.
 function Away() {

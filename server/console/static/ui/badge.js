@@ -47,6 +47,12 @@ export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span cl
   ${values.length > most && html`<span class="quiet small nowrap">+${values.length - most}</span>`}
   ${values.length === 0 && html`<span class="quiet">${none}</span>`}</span>`;
 
+// Address shows the host of a URL and its path. The scheme says nothing, because it is https.
+export function Address({ url }) {
+  const { host, pathname, search } = new URL(url);
+  return html`<bdi><span class="strong">${host}</span><span class="quiet">${pathname === '/' && !search ? '' : pathname + search}</span></bdi>`;
+}
+
 // Count is a number that needs attention.
 export const Count = ({ value, label }) =>
   value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span><span class="hidden-label">${value} ${label}</span></span>`;
