@@ -2,7 +2,7 @@
 import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge } from '../ui/badge.js';
+import { Badge, Tags } from '../ui/badge.js';
 import { Icon } from '../ui/icon.js';
 import { Filters, Choice, TextFilter } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
@@ -16,7 +16,7 @@ import { can, isOperator, useSession } from '../session.js';
 import { settings } from '../settings.js';
 import { prefixOf } from '../shell/search.js';
 import { paths } from '../paths.js';
-import { ShortScope } from './key/scope.js';
+import { words } from './key/scope.js';
 
 export function Keys() {
   const [query] = useQuery();
@@ -30,9 +30,9 @@ export function Keys() {
 
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
-      <span class="mono small quiet nowrap">${k.key_prefix}</span></span>` },
+      <span class="mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} wrap /></span></span>` },
     showsStatus && { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
-    { head: 'Permissions', size: 'l', wide: true, cell: (k) => html`<${ShortScope} scope=${k.scope} />` },
+    { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
     { head: 'Expires', size: 's', wide: true, cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },

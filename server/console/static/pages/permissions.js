@@ -3,7 +3,7 @@ import { html, useState } from '../ui/html.js';
 import { Page, Facts, Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
-import { Tag } from '../ui/badge.js';
+import { Tag, Tags } from '../ui/badge.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
 import { Empty, ErrorBar, Skeleton } from '../ui/state.js';
@@ -12,7 +12,6 @@ import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
-import { Tags } from './roles.js';
 
 const origin = (p) => (p.built_in ? 'Built in' : p.internal ? 'Internal' : 'Your product');
 

@@ -3,7 +3,7 @@ import { html, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
-import { Tag } from '../ui/badge.js';
+import { Tag, Tags } from '../ui/badge.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckGroup, useForm } from '../ui/form.js';
 import { Bar, Empty, ErrorBar, Skeleton } from '../ui/state.js';
@@ -29,12 +29,6 @@ export function Roles() {
     ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} /><//>`}
   <//>`;
 }
-
-// Tags shows the first of many values, and how many more there are.
-export const Tags = ({ values, most = 3 }) => html`<span class="tags" title=${values.join(', ')}>
-  ${values.slice(0, most).map((v) => html`<${Tag} key=${v}>${v}<//>`)}
-  ${values.length > most && html`<span class="quiet small nowrap">+${values.length - most}</span>`}
-  ${values.length === 0 && html`<span class="quiet">None</span>`}</span>`;
 
 export function Role({ name }) {
   const { data: role, error, reload } = useLoad((signal) => api.get(`/roles/${encodeURIComponent(name)}/`, { signal }), [name]);

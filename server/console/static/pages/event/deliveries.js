@@ -1,7 +1,7 @@
 // What became of the event at each subscription: verdict, reason, mend, and the attempts with their answers.
 import { html } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
-import { Badge } from '../../ui/badge.js';
+import { Address, Badge } from '../../ui/badge.js';
 import { Code } from '../../ui/code.js';
 import { Empty, ErrorBar, Skeleton } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
@@ -74,9 +74,8 @@ function Verdict({ verdict }) {
 function Host({ reason: r, known }) {
   if (!can('webhooks:read')) return html`<bdi class="grow cut strong">${r.url_host}</bdi>`;
   const subscription = known.get(r.subscription_id);
-  const { pathname, search } = subscription ? new URL(subscription.url) : {};
   return html`<a class="grow cut" href=${href(paths.subscription(r.subscription_id))} title=${subscription?.url ?? r.subscription_id}>
-    <bdi><span class="strong">${r.url_host}</span>${subscription && html`<span class="quiet">${pathname === '/' ? '' : pathname}${search}</span>`}</bdi></a>`;
+    ${subscription ? html`<${Address} url=${subscription.url} />` : html`<bdi class="strong">${r.url_host}</bdi>`}</a>`;
 }
 
 // Attempts are the requests to one subscription with the event, newest first. Each opens with its answer. That of the last one is

@@ -16,7 +16,7 @@ import { Recover } from '../subscription/recover.js';
 
 // The dialog of each action, the text of its button, and the permission that it needs.
 const mends = {
-  recover: ['Recover…', 'webhooks:write', ({ reason, ...rest }) => html`<${Recover} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
+  recover: ['Recover subscription…', 'webhooks:write', ({ reason, ...rest }) => html`<${Recover} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
   reactivate: ['Resume…', 'webhooks:write', Reactivate],
   release_queue: ['Release the queue…', 'platform:write', Release],
   redeliver: ['Send again…', 'webhooks:write', Redeliver],

@@ -17,13 +17,6 @@ function byResource(keys) {
   return [...groups];
 }
 
-// ShortScope fits into a row of a list; the title has all.
-export function ShortScope({ scope }) {
-  const keys = words(scope);
-  return html`<span class="tags" title=${keys.join('\n')}>
-    <${Tag}>${keys[0]}<//>${keys.length > 1 && html`<span class="quiet small nowrap">+${keys.length - 1}</span>`}</span>`;
-}
-
 export const Scope = ({ scope }) => html`<span class="tags wrap">${byResource(words(scope)).flatMap(([, keys]) =>
   keys.map((key) => html`<${Tag} key=${key}>${key}<//>`))}</span>`;
 
