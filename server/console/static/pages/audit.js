@@ -14,7 +14,7 @@ import { Entry } from './audit/entry.js';
 import { Sentence, kinds } from './audit/words.js';
 
 const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
-const actors = { portal: 'portal', api_key: 'API key', system: 'at the server' };
+const actors = { api_key: 'API key', system: 'at the server' };
 
 export function Audit() {
   const [query] = useQuery();
@@ -65,5 +65,5 @@ function ActorFilter({ rows = [] }) {
   return html`<${Choice} name="actor" label="Who" options=${[...known]} />`;
 }
 
-const NoneLike = () => html`<${Empty} title="No entry matches the filters" text="The log is long, so a search may need several pages.">
+const NoneLike = () => html`<${Empty} title="No entry matches the filters" text="Without filters, the list has all entries that are kept.">
   <${LinkButton} href=${href(paths.audit)}>Clear filters<//><//>`;
