@@ -62,10 +62,15 @@ function takeLink() {
 // is done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 async function follow(link) {
   const alive = signedInBefore.get() && await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
-  const who = alive && await api.post('/session/', { link, dry_run: true }, { signIn: false, organization: '' }).catch(() => null);
-  if (!who || isSame(who, alive)) return useLink(link);
-  await enter(alive);
-  session.set({ offeredLink: { link, who } });
+  if (!alive) return useLink(link);
+  try {
+    const who = await api.post('/session/', { link, dry_run: true }, { signIn: false, organization: '' });
+    if (isSame(who, alive)) return useLink(link);
+    await enter(alive);
+    session.set({ offeredLink: { link, who } });
+  } catch (refused) {
+    await enter(alive, refused);
+  }
 }
 
 const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;

@@ -51,9 +51,12 @@ export function Field({ form, name, label, hint, optional, children }) {
   return html`<div class="field">
     <label for=${id}>${label}${optional && html` <span class="quiet">optional</span>`}</label>
     ${children({ id, name, 'aria-describedby': about, 'aria-invalid': error ? 'true' : undefined })}
-    ${error ? html`<p class="field-error" id=${id + 'e'}><bdi>${error}</bdi></p>` : hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
+    ${error ? html`<${FieldError} error=${error} id=${id + 'e'} />` : hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
   </div>`;
 }
+
+// FieldError is the error of a field, or of several that have none of their own to describe.
+export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}><bdi>${error}</bdi></p>`;
 
 export const bind = (form, name) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
 
