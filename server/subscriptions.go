@@ -129,9 +129,12 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 }
 
 func (h subscriptions) list(x *exchange) error {
-	status := x.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
+	var statuses []webhook.Status
+	for _, s := range x.query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
+		statuses = append(statuses, webhook.Status(s))
+	}
 	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Status: webhook.Status(status), Before: before, Limit: limit})
+		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Before: before, Limit: limit})
 		return page.Subscriptions, page.Next, err
 	}
 	return searchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })

@@ -229,7 +229,11 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 
 // Subscriptions returns the subscriptions of one page.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	page, err := s.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Before: before, Limit: limit, Status: status})
+	f := webhook.SubscriptionFilter{Before: before, Limit: limit}
+	if status != "" {
+		f.Statuses = []webhook.Status{status}
+	}
+	page, err := s.SubscriptionPage(ctx, organization, f)
 	return page.Subscriptions, err
 }
 

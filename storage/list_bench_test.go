@@ -52,10 +52,10 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 			})
 		}
 	}
-	for _, status := range []webhook.Status{"", webhook.Failing} {
-		b.Run("subscriptions "+string(status), func(b *testing.B) {
+	for _, statuses := range [][]webhook.Status{nil, {webhook.Failing}, {webhook.Failing, webhook.Disabled}} {
+		b.Run(fmt.Sprint("subscriptions ", statuses), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.SubscriptionPage(b.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Status: status, Limit: 51}); err != nil {
+				if _, err := store.SubscriptionPage(b.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Statuses: statuses, Limit: 51}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -140,9 +140,9 @@ func TestListsOfAllOrganizations(t *testing.T) {
 			return x.listedEvents(t, organization, f)
 		}
 	}
-	for _, status := range []webhook.Status{"", webhook.Healthy, webhook.Failing, webhook.Disabled} {
-		lists["subscriptions "+string(status)] = func(organization int64, limit int) []string {
-			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Status: status, Limit: limit})
+	for _, statuses := range [][]webhook.Status{nil, {webhook.Healthy}, {webhook.Failing}, {webhook.Disabled}, {webhook.Failing, webhook.Disabled}} {
+		lists[fmt.Sprint("subscriptions ", statuses)] = func(organization int64, limit int) []string {
+			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Statuses: statuses, Limit: limit})
 		}
 	}
 	for name, f := range map[string]access.KeyFilter{
@@ -154,7 +154,10 @@ func TestListsOfAllOrganizations(t *testing.T) {
 			return x.listedKeys(t, organization, f)
 		}
 	}
-	for name, f := range map[string]access.AuditFilter{"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actor: owners[2].User.ID}} {
+	for name, f := range map[string]access.AuditFilter{
+		"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actor: owners[2].User.ID},
+		"audit events about one of two": {Targets: append(must[[]string](t)(x.AuditTargets(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
+	} {
 		lists[name] = func(organization int64, limit int) []string {
 			f.Limit = limit
 			return x.listedAudit(t, organization, f)
@@ -181,8 +184,10 @@ func TestListsOfAllOrganizations(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{
-		"events of a type": 15, "events of a prefix": 30, "events with an idempotency key": 3, "events with a key and another type": 0, "subscriptions failing": 3,
-		"subscriptions disabled": 3, "subscriptions ": 12, "active keys": 9, "revoked keys": 6, "keys with a prefix": 1, "audit events of a type": 6,
+		"events of a type": 15, "events of a prefix": 30, "events with an idempotency key": 3, "events with a key and another type": 0,
+		"subscriptions [failing]": 3, "subscriptions [disabled]": 3, "subscriptions [failing disabled]": 6, "subscriptions []": 12,
+		"active keys": 9, "revoked keys": 6, "keys with a prefix": 1, "audit events of a type": 6,
+		"audit events about one of two": 1,
 	} {
 		if got := len(wholes[name]); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)

@@ -82,6 +82,8 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
 		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
 			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
+		{"several statuses, from one flag or several, are one parameter", aToken, "subscriptions list --status failing,healthy --status disabled", nil,
+			"GET /api/v1/webhooks/subscriptions/?limit=50&status=failing%2Chealthy%2Cdisabled Bearer " + aToken},
 		{"a list of all organizations asks for them in the query", aToken, "events list --organization all --type order.*", nil,
 			"GET /api/v1/events/?limit=50&organization=all&type=order.%2A Bearer " + aToken},
 		{"a prefix of a key is sent as lists show it", aToken, "keys list --prefix svc_AbCdEf", nil,
@@ -203,6 +205,20 @@ func TestSecretsOfAnAnswer(t *testing.T) {
 				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+func TestAPortalLinkSaysWhatToDoWithIt(t *testing.T) {
+	t.Parallel()
+	const url, until = "https://keys.example.com/console/#link=ksl_secret", "2030-01-31T12:00:00.000Z"
+	s := newStub(t, says(201, jsonType, `{"url":"`+url+`","expires_at":"`+until+`"}`))
+	for flag, want := range map[string][2]string{
+		"":        {"url         " + url + "\nexpires_at  " + until + "\n", "\nOpen the url in a browser, or send it to the customer. It works once, until " + until + ". It is not shown again.\n"},
+		"--quiet": {url + "\n", ""},
+	} {
+		if code, stdout, stderr := s.ask(t, aToken, "organizations portal-link acme-17 "+flag); code != cli.ExitOK || stdout != want[0] || stderr != want[1] {
+			t.Errorf("%q: code %d, output %q, errors %q", flag, code, stdout, stderr)
+		}
 	}
 }
 

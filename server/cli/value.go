@@ -137,6 +137,22 @@ func oneOf(choices ...string) valueType {
 	}}
 }
 
+// anyOf is one or more of a few words, separated as in words. The API gets them separated by commas.
+func anyOf(choices ...string) valueType {
+	return valueType{name: "list", repeatable: true, choices: choices, parse: func(text string) (any, error) {
+		list, err := words.parse(text)
+		if err != nil {
+			return nil, err
+		}
+		chosen := list.([]string)
+		isUnknown := func(word string) bool { return !slices.Contains(choices, word) }
+		if len(chosen) == 0 || slices.ContainsFunc(chosen, isUnknown) {
+			return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(choices, ", "))
+		}
+		return strings.Join(chosen, ","), nil
+	}}
+}
+
 const mustBeDuration = "must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w"
 
 // longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.

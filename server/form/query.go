@@ -110,6 +110,24 @@ func (q *Query) Choice(name, otherwise string, values ...string) string {
 	return value
 }
 
+// Choices returns a parameter that must have one or more of the values, separated by commas.
+func (q *Query) Choices(name string, values ...string) (chosen []string) {
+	text, present := q.values[name]
+	if !present {
+		return nil
+	}
+	for value := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(values, value) {
+			q.Refuse(name, "must be one or more of "+strings.Join(values, ", ")+", separated by commas")
+			return nil
+		}
+		if !slices.Contains(chosen, value) {
+			chosen = append(chosen, value)
+		}
+	}
+	return chosen
+}
+
 // Matching returns a parameter that must be valid. If it is missing, the result is empty.
 func (q *Query) Matching(name, must string, valid func(string) bool) string {
 	value, present := q.values[name]

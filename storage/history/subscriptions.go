@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -49,10 +50,10 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	list := scan.List[webhook.Subscription]{
 		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '' OR s.status = ?5)",
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{f.Status},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{textArray(f.Statuses)},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.hold()
@@ -60,4 +61,13 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 		h.Complete(&page.Subscriptions[i], hold)
 	}
 	return page, err
+}
+
+// textArray returns texts as a JSON array, for json_each.
+func textArray[T ~string](texts []T) string {
+	if len(texts) == 0 {
+		return "[]"
+	}
+	array, _ := json.Marshal(texts) // strings always encode
+	return string(array)
 }

@@ -5,9 +5,9 @@ import "strings"
 // SubscriptionFilter selects subscriptions, newest first. A zero field selects all. Before is the row id at which the page
 // begins.
 type SubscriptionFilter struct {
-	Before int64
-	Limit  int
-	Status Status
+	Before   int64
+	Limit    int
+	Statuses []Status // any of them
 }
 
 // SubscriptionPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page
