@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -139,10 +139,6 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
 				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingSearched)
 	}
-	types, err := json.Marshal(access.AuditTypes())
-	if err != nil {
-		return err
-	}
 	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
@@ -150,7 +146,7 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 		UNION ALL
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
-		sub.RowID, string(types))
+		sub.RowID, sqlite.TextList(access.AuditTypes()))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}

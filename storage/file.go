@@ -15,6 +15,26 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
+// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
+// do.
+var (
+	ErrInUse         = sqlite.ErrInUse
+	ErrNewerSchema   = sqlite.ErrNewerSchema
+	ErrSchema        = sqlite.ErrSchema
+	ErrForeignFile   = sqlite.ErrForeignFile
+	ErrDamaged       = sqlite.ErrDamaged
+	ErrExists        = sqlite.ErrExists
+	ErrBackupRunning = sqlite.ErrBackupRunning
+	ErrNoSpace       = sqlite.ErrNoSpace
+	ErrStopped       = sqlite.ErrStopped
+	ErrFailed        = sqlite.ErrFailed
+
+	ErrKey        = encryption.ErrKey
+	ErrKeyMissing = encryption.ErrKeyMissing
+	ErrLost       = encryption.ErrLost
+	ErrNoDatabase = errors.New("there is no database") // the file does not exist or is empty
+)
+
 // State describes the file at a path.
 type State = sqlite.State
 
@@ -83,9 +103,6 @@ type RekeyOptions struct {
 
 // Rekeyed is the result of Rekey.
 type Rekeyed = encryption.Changed
-
-// ErrNoDatabase means that the file does not exist or is empty.
-var ErrNoDatabase = errors.New("there is no database")
 
 // Rekey replaces the encryption key; see encryption.Change. If the file has an owner, it returns ErrInUse.
 func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {

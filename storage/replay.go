@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -138,9 +138,7 @@ func patternLists(patterns []string) (exact, prefix string) {
 			types = append(types, p)
 		}
 	}
-	a, _ := json.Marshal(types) // strings always encode
-	b, _ := json.Marshal(beginnings)
-	return string(a), string(b)
+	return sqlite.TextList(types), sqlite.TextList(beginnings)
 }
 
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test

@@ -52,12 +52,6 @@ type ErasedUsers []string
 // Contains reports whether the user was erased.
 func (u ErasedUsers) Contains(id string) bool { return slices.Contains(u, id) }
 
-// List returns the ids as a JSON array.
-func (u ErasedUsers) List() string {
-	text, _ := json.Marshal([]string(u)) // strings always encode
-	return string(text)
-}
-
 // CleanDetails returns the details of an audit event without the personal data of these users. byErased means that one of them is the
 // actor.
 func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased bool, about Target) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // AuditPage lists the audit log of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
@@ -22,7 +23,7 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 	page.Events, page.Next, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type+f.Actor != "" || len(f.Targets) > 0 || f.Since != 0 || f.Until != 0,
-		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), textArray(f.Targets)},
+		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), sqlite.TextList(f.Targets)},
 	})
 	for i, e := range page.Events {
 		page.Events[i].ID = h.ids.ID(access.AuditEventID, e.RowID, e.At)

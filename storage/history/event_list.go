@@ -3,12 +3,12 @@ package history
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -60,8 +60,7 @@ func HiddenTypes(withoutAudit bool) string {
 	if !withoutAudit {
 		return "[]"
 	}
-	list, _ := json.Marshal(access.AuditTypes()) // strings always encode
-	return string(list)
+	return sqlite.TextList(access.AuditTypes())
 }
 
 // eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.

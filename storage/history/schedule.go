@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -21,15 +20,11 @@ func (h *History) Schedules(ctx context.Context, organization int64, ids []strin
 	found := make(map[string]webhook.Schedule, len(ids))
 	hold := h.hold()
 	for some := range slices.Chunk(ids, schedulesPerRead) {
-		list, err := json.Marshal(some)
-		if err != nil {
-			return nil, err
-		}
 		var schedules []webhook.Schedule
 		if err := h.reads.List(ctx, &schedules, `
 			SELECT `+SubscriptionColumns+`, `+firstDueColumn+`
 			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+SubscriptionJoins+`
-			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, string(list), organization); err != nil {
+			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, sqlite.TextList(some), organization); err != nil {
 			return nil, err
 		}
 		for _, schedule := range schedules {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -73,10 +72,6 @@ func (h *History) seriesSlice(ctx context.Context, organization, subscription in
 // exist; deleted subscriptions exist until retention deletes their counts. Times are as in Series, and until is a whole number of
 // steps after since. Faults: Unavailable if too many reads of the organization's logs are running.
 func (h *History) SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error) {
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return nil, err
-	}
 	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
@@ -85,7 +80,7 @@ func (h *History) SubscriptionSeries(ctx context.Context, organization int64, id
 	var found []numberedID
 	if err := h.logs.List(ctx, &found, `
 		SELECT s.id, s.public_id FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value
-		WHERE s.organization_id = ?`, string(list), organization); err != nil {
+		WHERE s.organization_id = ?`, sqlite.TextList(ids), organization); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b numberedID) int { return cmp.Compare(slices.Index(ids, a.ID), slices.Index(ids, b.ID)) })

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -53,7 +52,7 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{textArray(f.Statuses)},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses)},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.hold()
@@ -61,13 +60,4 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 		h.Complete(&page.Subscriptions[i], hold)
 	}
 	return page, err
-}
-
-// textArray returns texts as a JSON array, for json_each.
-func textArray[T ~string](texts []T) string {
-	if len(texts) == 0 {
-		return "[]"
-	}
-	array, _ := json.Marshal(texts) // strings always encode
-	return string(array)
 }

@@ -92,7 +92,7 @@ func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers
 			SELECT a.id, a.type, a.actor_type, a.actor_id, a.target_type, a.target_id, a.details FROM audit_events a
 			WHERE a.id > ?1 AND a.id <= ?2
 			  AND EXISTS (SELECT 1 FROM json_each(?3) j WHERE j.value IN (a.actor_id, a.target_id) OR instr(a.details, j.value))`,
-			after, last, erased.List()); err != nil {
+			after, last, sqlite.TextList(erased)); err != nil {
 			return err
 		}
 		for batch := range slices.Chunk(lines, cleanBatch) {
@@ -161,10 +161,7 @@ type publishedAudit struct {
 // cleanPublished removes personal data from the events that publish audit events. It replaces their bodies as a whole, so later
 // attempts send the new body with a new signature.
 func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
-	types, err := json.Marshal(access.AuditTypes())
-	if err != nil {
-		return err
-	}
+	types := sqlite.TextList(access.AuditTypes())
 	ends := sliceEnds(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)", eventSlice)
 	for after, last := range ends.all() {
 		var events []publishedAudit
@@ -173,7 +170,7 @@ func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, 
 			FROM events e CROSS JOIN organizations o ON o.id = e.organization_id
 			WHERE e.id > ?1 AND e.id <= ?2 AND e.type IN (SELECT value FROM json_each(?3))
 			  AND EXISTS (SELECT 1 FROM json_each(?4) j WHERE instr(e.body, CAST(j.value AS BLOB)))`,
-			after, last, string(types), erased.List()); err != nil {
+			after, last, types, sqlite.TextList(erased)); err != nil {
 			return err
 		}
 		for batch := range slices.Chunk(events, cleanBatch) {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"encoding/json"
 	"iter"
 	"strconv"
 )
@@ -30,4 +31,13 @@ func RowCounts(counts map[int64]int64) string {
 		b = strconv.AppendInt(b, n, 10)
 	}
 	return string(append(b, '}'))
+}
+
+// TextList writes texts as a JSON array, for json_each.
+func TextList[T ~string](texts []T) string {
+	if len(texts) == 0 {
+		return "[]"
+	}
+	list, _ := json.Marshal(texts) // strings always encode
+	return string(list)
 }
