@@ -1,5 +1,6 @@
-// Package storage owns the data of Keyhook: the tables, and every rule that must be true inside one transaction. It does
-// not know HTTP and never sends anything. Below it, package sqlite is the engine, and package directory says who may do what.
+// Package storage owns the write path of events, deliveries and attempts, the subscriptions that receive them, and every rule that
+// must be true inside one transaction. It puts its sub-packages together: the engine, who may do what, what is pending, what was
+// sent, and what is deleted. It does not know HTTP and never sends anything.
 package storage
 
 import (

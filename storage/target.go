@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -48,7 +49,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))
-	if target.Headers, err = (sealedHeaders{row.HeaderNames, row.Headers}).open(s.keyRing, row.ID); err != nil {
+	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(s.keyRing, row.ID); err != nil {
 		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
 		s.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
 		return target, nil

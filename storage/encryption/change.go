@@ -180,7 +180,7 @@ func (r sealedRow) sealWith(t *sqlite.Tx, ring *seal.Ring, result *Changed) erro
 	if err != nil || len(r.Headers) == 0 {
 		return err
 	}
-	readable, err = r.seal(t, ring, r.Headers, HeadersOwner(r.ID), "UPDATE subscription_headers SET sealed = ? WHERE subscription_id = ?", &result.Headers)
+	readable, err = r.seal(t, ring, r.Headers, headersOwner(r.ID), "UPDATE subscription_headers SET sealed = ? WHERE subscription_id = ?", &result.Headers)
 	if !readable {
 		result.UnreadableHeaders = append(result.UnreadableHeaders, r.ID)
 	}
@@ -197,7 +197,3 @@ func (r sealedRow) seal(t *sqlite.Tx, ring *seal.Ring, sealed []byte, owner, upd
 	_, err = t.Exec(update, ring.Seal(plain, owner), r.Row)
 	return true, err
 }
-
-// HeadersOwner is the associated data of sealed headers: the subscription, and that the text is its headers. So nobody who can
-// write the file can make a header out of a signing secret.
-func HeadersOwner(subscription string) string { return subscription + ".headers" }
