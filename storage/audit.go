@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -31,7 +32,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return err
 	}
-	if q, err := t.quota(organization); err != nil {
+	if q, err := t.quotas.Of(t.Tx, organization); err != nil {
 		return err
 	} else if q.Closed {
 		by, details = audit.OfClosed(by, eventType, details)
@@ -52,7 +53,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
 		return err
 	}
-	t.countStored(organization, storedPerAuditLine+len(text))
+	t.quotas.Count(t.Tx, organization, quota.PerAuditLine+len(text))
 	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)

@@ -285,7 +285,7 @@ func (s *Store) Pend(subscription, n int64) { s.pending.Add(subscription, n) }
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
-		q, err := t.quota(organization)
+		q, err := t.quotas.Of(t.Tx, organization)
 		if err != nil {
 			return 0, err
 		}

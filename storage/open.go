@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -166,21 +167,21 @@ func (s *Store) directoryHooks() directory.Hooks {
 			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
 		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
-			if err := requireStorage(s.with(t), organization, storedPerChange+bytes); err != nil {
+			if err := s.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
 				return err
 			}
-			s.with(t).countStored(organization, bytes)
+			s.with(t).quotas.Count(t, organization, bytes)
 			return nil
 		},
 		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
-			s.with(t).quotas.forget()
+			s.with(t).quotas.Forget()
 			if webhooks {
 				s.announceChange(s.with(t))
 			}
 		},
 		UserErased: func(t *sqlite.Tx, was access.User) error { return s.cleaner.UserErased(t, was) },
 		OrganizationClosed: func(t *sqlite.Tx) {
-			s.with(t).quotas.forget()
+			s.with(t).quotas.Forget()
 			s.announceChange(s.with(t))
 			s.cleaner.CleanAfter(t)
 		},

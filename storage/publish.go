@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -79,7 +80,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 		}
 	}
 	t.delayDeliveries(jobs)
-	t.countStored(organization, len(jobs)*storedPerDelivery)
+	t.quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
 	s.announceDeliveries(t, jobs)
 	return webhook.Published{
 		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), held.Valid),
@@ -90,7 +91,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 // there are no receivers.
 func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64, err error) {
 	if held.Valid = len(receivers) > 0; !held.Valid {
-		q, err := t.quota(organization)
+		q, err := t.quotas.Of(t.Tx, organization)
 		if err != nil {
 			return held, err
 		}
@@ -116,7 +117,7 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	id = s.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
 	t.delayEvent(organization, e, row, about, held, body)
-	t.countStored(organization, storedSize(e, 0))
+	t.quotas.Count(t.Tx, organization, quota.Size(e, 0))
 	return row, id, body
 }
 

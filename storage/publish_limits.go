@@ -3,6 +3,7 @@ package storage
 import (
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -43,7 +44,7 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	if err != nil {
 		return err
 	}
-	q, err := t.quota(organization)
+	q, err := t.quotas.Of(t.Tx, organization)
 	if err == nil && q.Closed {
 		err = directory.ErrClosed
 	}
@@ -62,12 +63,12 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		if deliveries += len(subscriptions); deliveries > maxDeliveries {
 			return tooManyDeliveries(i, deliveries, len(events))
 		}
-		bytes += storedSize(e, len(subscriptions))
+		bytes += quota.Size(e, len(subscriptions))
 	}
 	if bytes == 0 {
 		return nil
 	}
-	return requireStorage(t, organization, bytes)
+	return t.quotas.Require(t.Tx, organization, bytes)
 }
 
 // tooManyDeliveries says how many deliveries the first events of n need, up to the i-th.

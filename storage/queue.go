@@ -8,8 +8,6 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/directory"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -171,18 +169,3 @@ const (
 	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
-
-// requireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
-func requireWebhooks(t *tx, organization int64) error {
-	q, err := t.quota(organization)
-	switch {
-	case err != nil:
-		return err
-	case q.Closed:
-		return directory.ErrClosed
-	case !q.Webhooks:
-		return fault.New(fault.Forbidden, "plan_capability_required",
-			"The organization's plan does not include webhooks; an operator can change the plan.")
-	}
-	return nil
-}

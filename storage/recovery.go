@@ -59,7 +59,7 @@ func (s *Store) prepareRecovery(ctx context.Context, organization int64, id stri
 			return sub, err
 		}
 		p.now = t.Now()
-		return sub, requireWebhooks(t, organization)
+		return sub, t.quotas.RequireWebhooks(t.Tx, organization)
 	})
 	if err != nil {
 		return r, p, err

@@ -6,6 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -33,10 +34,10 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 				return err
 			}
 		}
-		if err := requireWebhooks(t, organization); err != nil {
+		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return err
 		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
+		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return err
 		}
 		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
@@ -71,7 +72,7 @@ func (s *Store) insertRedelivery(t *tx, job webhook.Job, ordered bool) error {
 		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
 		return err
 	}
-	t.countStored(job.Organization, storedPerDelivery)
+	t.quotas.Count(t.Tx, job.Organization, quota.PerDelivery)
 	s.announceDeliveries(t, []webhook.Job{job})
 	return nil
 }

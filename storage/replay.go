@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/timeline"
@@ -106,7 +107,7 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
-		return o, requireWebhooks(t, organization)
+		return o, t.quotas.RequireWebhooks(t.Tx, organization)
 	})
 	if err != nil {
 		return replayQuery{}, err
@@ -272,10 +273,10 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
-	if err := requireWebhooks(t, p.organization); err != nil {
+	if err := t.quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
 		return made, err
 	}
-	if err := requireStorage(t, p.organization, int(c.Total())*storedPerDelivery); err != nil {
+	if err := t.quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery); err != nil {
 		return made, err
 	}
 	var checked chunk
@@ -297,7 +298,7 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	s.lastDelivery += n
-	t.countStored(p.organization, int(n)*storedPerDelivery)
+	t.quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
 	t.OnCommit(func() { s.pending.Add(p.subscription, n) })
 	s.announceChange(t, p.subscription)
 	return checked.Replayed, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -32,13 +33,13 @@ func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription,
 	if err != nil {
 		return err
 	}
-	if err := requireStorage(t, organization, storedPerChange+len(sealed)); err != nil {
+	if err := t.quotas.Require(t.Tx, organization, quota.PerChange+len(sealed)); err != nil {
 		return err
 	}
 	if err := requireHeaderBytes(t, organization, sub.RowID, len(sealed)); err != nil {
 		return err
 	}
-	t.countStored(organization, len(sealed))
+	t.quotas.Count(t.Tx, organization, len(sealed))
 	_, err = t.Exec(`
 		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,

@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -50,7 +51,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		c.EventTypes = &webhook.Types{}
 	}
 	created, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
-		if err := requireWebhooks(t, organization); err != nil {
+		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
 		if err := authorizeCreate(t, by, &c); err != nil {
@@ -59,7 +60,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
+		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
 		if err := s.checkNew(t, organization, c); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -18,7 +19,7 @@ type tx struct {
 	cache         subscriptionCache
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	healthEvents  healthEventLimit
-	quotas        quotas
+	quotas        *quota.Quotas
 	sending       map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
 	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see retention.Hooks
 	places        []place                   // that this transaction took
@@ -31,7 +32,7 @@ func newTx() *tx {
 		organizations: map[int64]string{},
 		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
 		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
-		quotas:        newQuotas(),
+		quotas:        quota.New(),
 		sending:       map[int64]sendingDelivery{},
 		unwanted:      map[int64]struct{}{},
 	}
@@ -53,7 +54,7 @@ func (t *tx) rolledBack() {
 	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	t.cache.invalidate()
 	clear(t.attemptCounts)
-	t.quotas.forgetAll()
+	t.quotas.Reset()
 	clear(t.sending)
 	t.newRows.forget()
 	t.created = nil
@@ -64,7 +65,7 @@ func (t *tx) writeCounts() error {
 	if err := t.writeAttemptCounts(); err != nil {
 		return err
 	}
-	return t.writeStored()
+	return t.quotas.Write(t.Tx)
 }
 
 // organizationID returns the public id of an organization.
@@ -83,7 +84,7 @@ func (t *tx) organizationID(row int64) (string, error) {
 // forgetOrganization forgets an organization that the transaction deletes.
 func (t *tx) forgetOrganization(row int64) {
 	delete(t.organizations, row)
-	t.quotas.remove(row)
+	t.quotas.Remove(row)
 }
 
 // changeBeforeRun runs fn in a transaction of its own. Run must not have been called.

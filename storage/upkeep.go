@@ -44,8 +44,8 @@ func (s *Store) upkeep(ctx context.Context) {
 		if time.Since(cleanedAt) >= cleanInterval {
 			cleanedAt = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
-			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
+			s.try(ctx, s.cleaner.DropStorageDays, "cannot delete the stored bytes of past days")
+			s.try(ctx, s.cleaner.DropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(usageSavedAt) >= usageInterval {
 			usageSavedAt = time.Now()
