@@ -60,6 +60,10 @@ func TestPortal(t *testing.T) {
 	t.Run("signs in once, as the service account limited to the role", func(t *testing.T) {
 		secret := f.portalLink(t, home, `{"role":"member","expires_in":600,"return_url":"https://shop.example/settings?tab=1"}`)
 		b := newBrowser(t, f.url)
+		dry := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`","dry_run":true}`).want(t, http.StatusOK, "")
+		if !strings.Contains(dry.body, `"organization":{"id":"`+home+`"`) || !strings.Contains(dry.body, `"kind":"service"`) || len(b.cookies(t)) > 0 {
+			t.Errorf("a dry run returns %s and %v", dry.body, b.cookies(t))
+		}
 		created := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, http.StatusCreated, "")
 		var body struct {
 			Kind         string

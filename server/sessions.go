@@ -51,11 +51,15 @@ func (h sessions) create(x *exchange) error {
 	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
 		return err
 	}
-	if err := h.present(x); err != nil {
+	isDry, err := h.present(x)
+	if err != nil {
 		return err
 	}
 	if err := h.auth.admit(x); err != nil {
 		return err
+	}
+	if isDry {
+		return h.whoami.read(x)
 	}
 	minted := access.MintSession()
 	session, err := h.start(x, minted)
@@ -71,29 +75,31 @@ func (h sessions) create(x *exchange) error {
 	return x.created("/api/v1/session/", body)
 }
 
-// present reads the credential in the body: a token or a link.
-func (h sessions) present(x *exchange) error {
+// present reads the credential in the body: a token or a link. isDry asks only who would be signed in.
+func (h sessions) present(x *exchange) (isDry bool, err error) {
 	f, err := x.form()
 	if err != nil {
-		return err
+		return false, err
 	}
+	dry := f.Bool("dry_run")
+	isDry = dry != nil && *dry
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
 		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")
 	}
 	if err := f.Err(); err != nil {
-		return err
+		return false, err
 	}
 	x.Address, x.Last = x.client, access.CheckRateLimit
 	if link != nil {
 		x.Presented = credential.ParseLink(*link)
-		return nil
+		return isDry, nil
 	}
 	x.Presented = h.auth.reader.ReadToken(*token)
 	if x.Unreadable != nil {
 		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
-	return nil
+	return isDry, nil
 }
 
 // start starts the session of the credential that was presented.

@@ -25,6 +25,9 @@ export const paths = {
   system: '/system/',
 };
 
+// needsAttention is the filter ?status= of subscriptions that fail, or that failures have disabled.
+export const needsAttention = 'failing,disabled';
+
 const enc = encodeURIComponent;
 
 // pathOf returns [path, query] of a result of /search/.

@@ -10,7 +10,7 @@ import { createStore, useStore } from './ui/store.js';
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
 // me: who acts, in the organization of the page. home: the same person in the own organization. Both are bodies of whoami.
 // refusedLink: the error of a sign-in link, or of a sign-in with the identity provider, while an earlier session goes on.
-// offeredLink: the secret of a one-time link that would end the session of somebody who is signed in.
+// offeredLink: { link, who } of a one-time link that would sign in somebody else than who is signed in.
 // ended: the session has ended while a page is open; what was typed stays.
 export const session = createStore({ status: 'starting', me: null, home: null, portal: null, ended: false, error: null, refusedLink: null, offeredLink: null });
 
@@ -58,14 +58,22 @@ function takeLink() {
   return link;
 }
 
-// follow signs in with a one-time link. It asks first if somebody is signed in: anybody can send a link of their own, and what is
-// done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
+// follow signs in with a one-time link. It asks first if somebody else is signed in: anybody can send a link of their own, and what
+// is done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 async function follow(link) {
   const alive = signedInBefore.get() && await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
-  if (!alive || alive.portal) return useLink(link);
-  await enter(alive);
-  session.set({ offeredLink: link });
+  if (!alive) return useLink(link);
+  try {
+    const who = await api.post('/session/', { link, dry_run: true }, { signIn: false, organization: '' });
+    if (isSame(who, alive)) return useLink(link);
+    await enter(alive);
+    session.set({ offeredLink: { link, who } });
+  } catch (refused) {
+    await enter(alive, refused);
+  }
 }
+
+const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;
 
 // signedInBefore remembers that somebody has signed in with this browser. A browser that stores nothing asks no question.
 const signedInBefore = {
@@ -139,10 +147,9 @@ export async function resume() {
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
   const before = session.get().home;
-  const same = before && before.user.id === home.user.id && before.organization.id === home.organization.id;
   signedInBefore.set();
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
-  if (!same) session.set({ me: null });
+  if (!before || !isSame(before, home)) session.set({ me: null });
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];

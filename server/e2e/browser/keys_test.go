@@ -35,6 +35,8 @@ func TestNewAPIKey(t *testing.T) {
 		p.fill("Name 1", "team")
 		p.click("button", "Create API key")
 		p.expect("At most 2,048 are allowed.")
+		p.gone("of 2,048 bytes") // the hint, which says the same
+		p.gone("Requests are refused from")
 		p.look("key-new-errors")
 		p.fill("Value 1", "orders")
 		p.choose("Expires", "In 90 days")

@@ -53,6 +53,7 @@ func TestOverview(t *testing.T) {
 		p.signIn(operatorToken)
 		p.visit("/console/")
 		p.in("list", "Problems").expect("Acme")
+		p.in("navigation", "Pages").expect("2 need attention in all organizations") // Acme's other one is healthy again
 		p.in("list", "Problems").expect("<script>alert")
 		w.receiver.answer("failing", http.StatusNoContent, "")
 		p.in("listitem", "/failing").click("button", "Recover…")
@@ -125,6 +126,7 @@ func TestSearch(t *testing.T) {
 
 		p.press("/")
 		p.fill("Search", "127.0.0.1")
+		p.in("listbox", "Results").expect("failing · " + w.acme.failing)
 		p.press("ArrowDown")
 		p.press("ArrowUp")
 		p.look("search")

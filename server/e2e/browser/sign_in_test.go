@@ -49,21 +49,34 @@ func TestSignIn(t *testing.T) {
 		p := open(t, s.base)
 		p.signIn(regexp.MustCompile(`kat_\w+`).FindString(s.printed()))
 		p.visit("/console/")
-		offer := func() {
+		var ids [2]string
+		for i, name := range []string{"Other", "Third"} {
+			ids[i] = s.create(t, "/api/v1/organizations/", object{"name": name, "plan": "enterprise"})
+		}
+		offer := func(id, role string) {
 			var portal struct{ URL string }
-			s.must(t, "POST", "/api/v1/organizations/"+s.create(t, "/api/v1/organizations/", object{"name": "Other", "plan": "enterprise"})+"/portal-links/", object{}, &portal)
+			s.must(t, "POST", "/api/v1/organizations/"+id+"/portal-links/", object{"role": role}, &portal)
 			p.visit(strings.TrimPrefix(portal.URL, s.base))
 		}
-		offer()
+		offer(ids[0], "owner")
+		p.in("dialog", "").expect("You are signed in as admin. The link ends this session and signs you in as Other.")
 		p.click("button", "Cancel")
 		p.reload()
 		p.expectElement("button", "admin")
-		offer()
+		offer(ids[0], "owner")
 		p.click("button", "Use the link")
 		p.expectElement("button", "Other")
-		offer() // the application sends its customer again: no question
+		offer(ids[0], "member") // the application sends its customer again: no question
 		p.goneElement("dialog", "Sign in with this link?")
+		p.goneElement("link", "New subscription")
+		offer(ids[1], "owner")
+		p.in("dialog", "").expect("You are signed in as Other. The link ends this session and signs you in as Third.")
+		p.look("sign-in-offered")
+		p.click("button", "Cancel")
 		p.expectElement("button", "Other")
+		offer(ids[1], "owner")
+		p.click("button", "Use the link")
+		p.expectElement("button", "Third")
 	})
 	t.Run("an access token signs in, and a wrong one does not", func(t *testing.T) {
 		token := regexp.MustCompile(`kat_\w+`).FindString(s.printed())
@@ -103,6 +116,10 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 	t.Run("is refused for an unknown person, and the page says what to do", func(t *testing.T) {
 		p := arrive(t)
 		p.look("sign-in-oidc")
+		if n := evaluate[int](p, `document.querySelectorAll(".button.primary").length`); n != 1 {
+			t.Errorf("%d buttons look like the next step, not 1", n)
+		}
+		p.gone("The first start of Keyhook")
 		p.click("link", button)
 		p.click("link", "Continue")
 		p.expect("this server has no such user")

@@ -110,7 +110,7 @@ func TestCreatingASubscription(t *testing.T) {
 	p.click("button", "I have saved it")
 	p.gone(secret)
 	p.click("link", "Open subscription")
-	p.expectElement("heading", strings.TrimPrefix(r.base, "http://"))
+	p.expectElement("heading", strings.TrimPrefix(r.base, "http://")+"/hook")
 	p.expect("webhook_test")
 }
 
@@ -121,6 +121,11 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p := open(t, w.base)
 	p.signIn(a.token)
 	p.visit("/console/subscriptions/")
+	p.choose("Status", "Needs attention")
+	p.expectPath("/console/subscriptions/?status=failing%2Cdisabled")
+	p.in("table", "Subscriptions").expect("/disabled")
+	p.gone("/healthy")
+	p.gone("/paused") // a person paused it
 	p.click("link", "/failing")
 	p.expect("Failing: 5 failures in a row")
 	p.expect("The receiver answered 503, failing since")
@@ -148,6 +153,9 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.expectPath(console(a.failing) + "?attempt=" + attempt)
 	panel := p.in("region", "Attempt")
 	panel.expect("Keyhook gave up")
+	if room := evaluate[float64](p, `document.querySelector(".filters").getBoundingClientRect().top - document.querySelector(".head").getBoundingClientRect().bottom`); room < 0 {
+		t.Errorf("the head covers %.0f px of the filters", -room)
+	}
 	panel.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
 	panel.expect("X-Service-Signature: ***")
 	panel.expect(`"invoice": 1`)
@@ -313,7 +321,7 @@ func TestWhoMayOnlyReadSubscriptions(t *testing.T) {
 	p.expect("It needs the permission webhooks:write")
 	p.visit(console(w.acme.failing) + "?attempt=" + w.attempt(w.acme, w.acme.failing))
 	p.expect("Your role does not show the body. It needs the permission events:read.")
-	for _, button := range []string{"Send test", "Pause", "More", "Recover…", "Send again"} {
+	for _, button := range []string{"Send test", "Pause", "More", "Recover…", "Recover subscription…", "Send again"} {
 		p.goneElement("button", button)
 	}
 	p.click("link", "Settings")

@@ -91,7 +91,8 @@ function endOf({ expires_at, at }) {
 
 function endText(values) {
   const end = endOf(values);
-  return end ? `Requests are refused from ${exactTime(end)} on.` : values.expires_at ? null : 'The key works until it is revoked.';
+  if (end) return Date.parse(end) > Date.now() && `Requests are refused from ${exactTime(end)} on.`;
+  return !values.expires_at && 'The key works until it is revoked.';
 }
 
 const filled = (rows) => rows.filter(([key, value]) => key || value);

@@ -3,16 +3,15 @@ import { html, useState } from '../ui/html.js';
 import { Page, Facts, Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
-import { Tag } from '../ui/badge.js';
+import { Tag, Tags } from '../ui/badge.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
-import { Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
-import { Tags } from './roles.js';
 
 const origin = (p) => (p.built_in ? 'Built in' : p.internal ? 'Internal' : 'Your product');
 
@@ -54,8 +53,7 @@ export function Permission({ permission: key }) {
   return html`<${Page} title=${key} crumbs=${[['Permissions', href(paths.permissions)]]}
     aside=${found && html`<span class="quiet">${origin(found)}</span>`}
     actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission…<//>`}>
-    <${ErrorBar} error=${error} retry=${reload} />
-    ${!found && !error && html`<${Skeleton} rows=${4} />`}
+    ${(error || !found) && html`<${Loading} error=${error} retry=${reload} rows=${4} />`}
     ${found && (can('platform:write') ? html`<${Description} key=${found.description} permission=${found} reload=${reload} />`
       : html`<${Facts} items=${[['Allows to', found.description]]} />`)}
     ${found && html`<${Section} title="Roles that have it">

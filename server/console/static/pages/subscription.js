@@ -1,9 +1,9 @@
 // One subscription: its health with what to do, its attempts, and its settings.
 import { html, cx, useState } from '../ui/html.js';
 import { Page, Facts } from '../ui/page.js';
-import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
+import { Badge, Tags, subscriptionStatus } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, ErrorBar, Skeleton, Loading } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
@@ -34,7 +34,7 @@ export function Subscription({ id }) {
   if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
   if (!subscription) {
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
-      ${error ? html`<${ErrorBar} error=${error} title="This subscription cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+      <${Loading} error=${error} title="This subscription cannot be shown" retry=${reload} /><//>`;
   }
   const changed = () => { setSent((n) => n + 1); return reload(); };
   const actions = {
@@ -53,7 +53,7 @@ export function Subscription({ id }) {
   };
   const Open = dialogs[dialog];
   const open = Boolean(query.attempt) && query.tab !== 'settings';
-  return html`<${Page} title=${hostOf(subscription)} crumbs=${crumbs()} aside=${html`<${Badge} status=${subscriptionStatus(subscription)} />`}
+  return html`<${Page} title=${titleOf(subscription)} crumbs=${crumbs()} aside=${html`<${Badge} status=${subscriptionStatus(subscription)} />`}
     actions=${can('webhooks:write') && html`<${Actions} ...${{ subscription, actions, setRefused }} />`}>
     <${ErrorBar} error=${refused} />
     <div class=${open ? 'stack gap detail-open' : 'stack gap'}>
@@ -90,7 +90,12 @@ function Deleted({ id, error }) {
 }
 
 const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
-const hostOf = ({ url }) => new URL(url).host;
+
+// titleOf tells subscriptions of one host apart, if the path is short.
+function titleOf({ url }) {
+  const { host, pathname } = new URL(url);
+  return pathname !== '/' && pathname.length <= 40 ? host + pathname : host;
+}
 
 function Actions({ subscription: { is_active, pending_deliveries }, actions, setRefused }) {
   return html`
@@ -111,8 +116,7 @@ const About = ({ subscription: s }) => html`
   <${Facts} across items=${[
     ['Address', html`<${Id} value=${s.url} />`],
     ['Id', html`<${Id} value=${s.id} />`],
-    ['Event types', s.event_types.length ? html`<span class="tags wrap">${s.event_types.slice(0, 4).map((t) => html`<${Tag} key=${t}>${t}<//>`)}${
-      s.event_types.length > 4 && html`<span class="quiet small">+${s.event_types.length - 4}</span>`}</span>` : 'All'],
+    ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
     ['Waiting', number(s.pending_deliveries)],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;

@@ -2,35 +2,38 @@
 import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge, Tag, subscriptionStatus } from '../ui/badge.js';
-import { Filters, Choice, rangeStart } from '../ui/filters.js';
+import { Address, Badge, Tags, subscriptionStatus } from '../ui/badge.js';
+import { Filters, Choice, rangeStart, Everywhere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
-import { Code } from '../ui/code.js';
 import { Empty } from '../ui/state.js';
 import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
+import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
-import { href, place, useQuery } from '../router.js';
+import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator, useSession } from '../session.js';
-import { settings } from '../settings.js';
-import { paths } from '../paths.js';
+import { needsAttention, paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
 import { wordsOf } from './subscription/mend.js';
+
+const statuses = [[needsAttention, 'Needs attention'], ['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']];
 
 export function Subscriptions() {
   const { me } = useSession();
   const [query] = useQuery();
   const everywhere = query.in === 'all' && isOperator();
   const list = useList('/webhooks/subscriptions/', { status: query.status, organization: everywhere ? 'all' : '' }, { poll: 5000 });
+  if (query.status === needsAttention) list.rows = list.rows?.filter((s) => subscriptionStatus(s) !== 'paused'); // a person paused them
   const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
-    { head: 'Address', main: true, cell: (s) => html`<${Address} subscription=${s} />` },
+    { head: 'Address', main: true, cell: (s) => html`<span class="two-lines"><span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+      ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
     everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
-    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Types} types=${s.event_types} />` },
+    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
     !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
@@ -41,11 +44,11 @@ export function Subscriptions() {
     actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
     ${!me.plan.webhooks && html`<${NoWebhooks} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
-      <${Choice} name="status" label="Status" options=${[['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']]} />
-      ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
+      <${Choice} name="status" label="Status" options=${statuses} />
+      <${Everywhere} name="in" />
     <//>`}
     <${Table} label="Subscriptions" list=${sorted(list)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || everywhere ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
+      empty=${query.status || everywhere ? html`<${NoneLike} title=${noneLike(query.status)} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -64,22 +67,6 @@ function useSeries(rows = []) {
   return new Map((data?.data ?? []).map((s) => [s.subscription_id, s]));
 }
 
-// Address shows host and path; the scheme says nothing, because it is https.
-function Address({ subscription: { url, description } }) {
-  const { host, pathname, search } = new URL(url);
-  const path = pathname === '/' && !search ? '' : pathname + search;
-  return html`<span class="two-lines">
-    <span class="cut" title=${url}><bdi><span class="strong">${host}</span><span class="quiet">${path}</span></bdi></span>
-    ${description && html`<span class="cut small quiet" title=${description}><bdi>${description}</bdi></span>`}
-  </span>`;
-}
-
-function Types({ types }) {
-  if (types.length === 0) return html`<span class="quiet">All</span>`;
-  return html`<span class="tags" title=${types.join(', ')}>
-    <${Tag}>${types[0]}<//>${types.length > 1 && html`<span class="quiet small nowrap">+${types.length - 1}</span>`}</span>`;
-}
-
 const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
 
 function LastResult({ subscription }) {
@@ -91,15 +78,12 @@ function LastResult({ subscription }) {
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }
 
-const NoneLike = ({ status }) => html`<${Empty} title=${status ? `No subscription is ${status}` : 'No organization has a subscription'} text="The list shows the others without this filter.">
-  <${LinkButton} href=${href(paths.subscriptions)}>Clear filters<//><//>`;
+function noneLike(status) {
+  if (status === needsAttention) return 'No subscription needs attention';
+  return status ? `No subscription is ${status}` : 'No organization has a subscription';
+}
 
 const First = () => html`<${Empty} title="No subscription yet"
   text="A subscription sends the events of this organization to an HTTPS address, signed, and again until they arrive.">
   ${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}
-  <${Code} label="The same with curl" text=${curl()} /><//>`;
-
-const curl = () => `curl ${location.origin}${settings.base}/api/v1/webhooks/subscriptions/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
-  -H "X-Organization-Id: ${place.get().org}" \\`}
-  -d '{"url": "https://example.com/webhooks", "event_types": []}'`;
+  <${Curl} path="/webhooks/subscriptions/" body='{"url": "https://example.com/webhooks", "event_types": []}' /><//>`;

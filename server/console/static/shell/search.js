@@ -48,6 +48,10 @@ function open(result) {
   navigate(path, elsewhere ? { ...query, org: result.organization_id === own ? '' : result.organization_id } : query);
 }
 
+// detailOf leaves out what the title says already. Subscriptions of one host differ in their ids only.
+const detailOf = ({ type, id, title, detail }) =>
+  (detail.startsWith(title + ', ') ? detail.slice(title.length + 2) : detail) + (type === 'subscription' ? ` · ${id}` : '');
+
 const None = ({ text }) => html`<span class="stack tight"><span>Nothing is found for <bdi class="strong">${text}</bdi>.</span>
   <span class="small">Search for an id, an external id, an idempotency key, the visible beginning of a key (svc_…), or the beginning of a name, an e-mail address
   or a host.${!isOperator() && ' Only this organization is searched.'}</span></span>`;
@@ -56,5 +60,5 @@ export const Search = () => html`<${Combobox} id="search" label="Search" placeho
   find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
-    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><bdi>${r.detail}</bdi></span></span>
+    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><bdi>${detailOf(r)}</bdi></span></span>
     ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

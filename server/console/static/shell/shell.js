@@ -46,9 +46,12 @@ export function Shell({ children }) {
 function OfferedLink() {
   const { offeredLink, home } = useSession();
   if (!offeredLink) return null;
-  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(offeredLink)} onClose=${() => session.set({ offeredLink: null })}>
-    <p>You are signed in as <strong><bdi>${home.user.name}</bdi></strong>. The link ends this session and signs you in as somebody else. Use it only if you asked for it.</p><//>`;
+  const { link, who } = offeredLink;
+  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(link)} onClose=${() => session.set({ offeredLink: null })}>
+    <p>You are signed in as <${Who} who=${home} />. The link ends this session and signs you in as <${Who} who=${who} />. Use it only if you asked for it.</p><//>`;
 }
+
+const Who = ({ who: { user, organization } }) => html`<strong class="strong"><bdi>${user.kind === 'service' ? organization.name : user.name}</bdi></strong>`;
 
 // Away says that the server does not answer. What was typed stays; the page goes on by itself.
 function Away() {
@@ -67,7 +70,8 @@ function RefusedLink() {
 
 function SideBar({ open, path }) {
   const { home, portal } = useSession();
-  const attention = useAttention();
+  const { org } = useStore(place);
+  const counts = { '/subscriptions/': useAttention(''), '/': useAttention(isOperator() && !org && 'all') };
   const shown = pages.filter((row) => row.nav && can(row.needs) && (row.nav[0] !== 'Operator' || isOperator()));
   const groups = [...new Set(shown.map((row) => row.nav[0]))];
   const current = shown.filter((row) => path === row.path || (row.path !== '/' && path.startsWith(row.path))).sort((a, b) => b.path.length - a.path.length)[0];
@@ -79,16 +83,17 @@ function SideBar({ open, path }) {
       ${group && html`<h2 class="side-title">${group}</h2>`}
       ${shown.filter((row) => row.nav[0] === group).map((row) => html`<a key=${row.path} class="side-link" href=${href(row.path)}
         aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${row.title}</span>
-        ${row.path === '/subscriptions/' && html`<${Count} value=${attention} label="need attention" />`}</a>`)}
+        <${Count} value=${counts[row.path]} label=${row.path === '/' ? 'need attention in all organizations' : 'need attention'} /></a>`)}
     </div>`)}
   </nav>`;
 }
 
-// useAttention is the number of subscriptions that are failing or disabled. A person paused some of them, so they are left out.
-function useAttention() {
+// useAttention is the number of subscriptions that are failing or disabled, in the organization of the page or in all; false: none
+// is asked for. A person paused some of them, so they are left out.
+function useAttention(organization) {
   const { me } = useSession();
-  const readable = Boolean(me) && can('webhooks:read');
-  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal }), [me?.organization.id, readable], 30_000);
+  const readable = organization !== false && Boolean(me) && can('webhooks:read');
+  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal, query: { organization } }), [me?.organization.id, readable], 30_000);
   return data ? data.statuses.failing + data.statuses.disabled - data.statuses.paused : 0;
 }
 

@@ -20,7 +20,7 @@ export function SignIn() {
       <h1>Sign in</h1>
       ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
       <${Ways} />
-      <p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>
+      ${!settings.oidc && error?.code !== 'invalid_link' && html`<p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>`}
     </div>
   </main>`;
 }
@@ -61,7 +61,7 @@ function Ways({ again = false }) {
   return html`
     ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary" target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
       <p class="or small quiet"><span>or</span></p>`}
-    <${Form} form=${form} submit="Sign in">
+    <${Form} form=${form} submit="Sign in" kind=${settings.oidc ? '' : 'primary'}>
       <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus=${!settings.oidc} />
     <//>`;
 }

@@ -41,6 +41,22 @@ export function subscriptionStatus({ status, is_active, blocked_by }) {
 // Tag is a short word in a frame, such as an event type or a permission.
 export const Tag = ({ children, tone }) => html`<span class=${cx('tag', tone)}><bdi>${children}</bdi></span>`;
 
+// Tags shows the first of many values, and how many more there are. none is the text for no value.
+export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span class=${cx('tags', wrap && 'wrap')} title=${values.join('\n')}>
+  ${values.slice(0, most).map((v) => html`<${Tag} key=${v}>${v}<//>`)}
+  ${values.length > most && html`<span class="quiet small nowrap">+${values.length - most}</span>`}
+  ${values.length === 0 && html`<span class="quiet">${none}</span>`}</span>`;
+
+// TwoLines is the main cell of a row: a name, and less important below it.
+export const TwoLines = ({ title, children }) => html`<span class="two-lines"><span class="cut strong" title=${title}><bdi>${title}</bdi></span>
+  ${children && html`<span class="cut small quiet">${children}</span>`}</span>`;
+
+// Address shows the host of a URL and its path. The scheme says nothing, because it is https.
+export function Address({ url }) {
+  const { host, pathname, search } = new URL(url);
+  return html`<bdi><span class="strong">${host}</span><span class="quiet">${pathname === '/' && !search ? '' : pathname + search}</span></bdi>`;
+}
+
 // Count is a number that needs attention.
 export const Count = ({ value, label }) =>
   value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span><span class="hidden-label">${value} ${label}</span></span>`;

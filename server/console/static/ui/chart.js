@@ -4,7 +4,7 @@
 //   html`<${Chart} stats=${stats.data} />`
 //
 // It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
-import { html, useLayoutEffect, useMemo, useRef, useState } from './html.js';
+import { html, cx, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { countTicks, durationStep, timeTicks, periodText } from './scale.js';
 import { count, duration, exactTime } from './time.js';
 
@@ -43,7 +43,7 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
     setPointed(Math.min(Math.max(next, 0), last));
   };
   return html`<figure class="chart">
-    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)} counts=${point || stats.totals} />`
+    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)} counts=${point || stats.totals} isAll=${!point && aside} />`
       : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
       onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
@@ -56,10 +56,11 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
   </figure>`;
 }
 
-const Values = ({ at, counts }) => html`<span class="chart-key succeeded">${count(counts.succeeded, 'succeeded', 'succeeded')}</span>
+// Values are the numbers of a step, or of all if the choice of the period says what they are of.
+const Values = ({ at, counts, isAll }) => html`<span class="chart-key succeeded">${count(counts.succeeded, 'succeeded', 'succeeded')}</span>
   <span class="chart-key failed">${count(counts.failed, 'failed', 'failed')}</span>
   <span class="chart-key p95">p95 ${duration(counts.duration_ms?.p95)}</span>
-  <span class="quiet">${at}</span>`;
+  <span class=${cx('quiet chart-at', isAll && 'wide')}>${at}</span>`;
 
 function lastText({ since, until }) {
   const days = Math.round((Date.parse(until) - Date.parse(since)) / 864e5);
@@ -97,7 +98,7 @@ function Drawing({ stats: { data, since, until }, width, height }) {
   }
   if (line && !line.includes('L')) line += 'm-3 0h6'; // a line of one point is a dash
   const from = Date.parse(since), all = Date.parse(until) - from;
-  const times = timeTicks(from, from + all, plot / 80).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
+  const times = timeTicks(from, from + all, plot / 64).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
   return html`<svg width=${width} height=${height} aria-hidden="true">
     ${Array.from({ length: counts.n + 1 }, (_, i) => {
       const y = Math.round(floor - i / counts.n * inner) + 0.5;

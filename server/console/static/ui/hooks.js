@@ -70,7 +70,7 @@ export function useRepeat(act, ms, deps = []) {
 }
 
 // useList loads a list of the API by pages. With poll, it loads the first page again every so many milliseconds: known rows
-// change in place. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
+// change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
 // what identifies a row.
 export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
   const key = path + JSON.stringify([query, options.organization]);
@@ -96,7 +96,7 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
       const added = page.data.filter((r) => !known.has(id(r)));
       const hold = added.length > 0 && (scrollY > 80 || document.activeElement?.closest('tbody'));
       setArrived(hold ? added : []);
-      setMore((m) => ({ ...m, rows: [...(hold ? [] : added), ...m.rows.map((r) => now.get(id(r)) ?? r)] }));
+      setMore((m) => ({ ...m, rows: [...(hold ? [] : added), ...m.rows.filter((r) => page.has_more || now.has(id(r))).map((r) => now.get(id(r)) ?? r)] }));
       return undefined;
     } catch (error) {
       return error;

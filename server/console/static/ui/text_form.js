@@ -20,8 +20,8 @@ export function useForm(initial, send) {
   return { values, set, setValues, names: names.current, errorOf, submit: action.run, busy: action.busy, error: action.error };
 }
 
-// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled.
-export function Form({ form, submit, cancel, danger, disabled, children }) {
+// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled. kind is that of the button.
+export function Form({ form, submit, kind = 'primary', cancel, disabled, children }) {
   const element = useRef(null);
   const close = useContext(Closing);
   useEffect(() => { element.current.querySelector('[aria-invalid="true"]')?.focus(); }, [form.error]);
@@ -36,25 +36,27 @@ export function Form({ form, submit, cancel, danger, disabled, children }) {
     ${!allShown && html`<${ErrorBar} error=${form.error} />`}
     <div class="row">
       ${close && html`<button type="button" class="button" onClick=${close}>Cancel</button>`}
-      <${SubmitButton} busy=${form.busy} disabled=${disabled} kind=${danger ? 'danger' : 'primary'}>${submit}<//>
+      <${SubmitButton} busy=${form.busy} disabled=${disabled} kind=${kind}>${submit}<//>
       ${cancel && html`<a class="button" href=${cancel}>Cancel</a>`}
     </div>
   </form>`;
 }
 
-// Field is the frame of an input. children is a function that gets the attributes of the input.
+// Field is the frame of an input. An error takes the place of the hint. children is a function that gets the attributes of the input.
 export function Field({ form, name, label, hint, optional, children }) {
   const id = useId();
   form?.names.add(name);
   const error = form?.errorOf(name);
-  const about = cx(hint && id + 'h', error && id + 'e') || undefined;
+  const about = error ? id + 'e' : hint ? id + 'h' : undefined;
   return html`<div class="field">
     <label for=${id}>${label}${optional && html` <span class="quiet">optional</span>`}</label>
     ${children({ id, name, 'aria-describedby': about, 'aria-invalid': error ? 'true' : undefined })}
-    ${error && html`<p class="field-error" id=${id + 'e'}><bdi>${error}</bdi></p>`}
-    ${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
+    ${error ? html`<${FieldError} error=${error} id=${id + 'e'} />` : hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
   </div>`;
 }
+
+// FieldError is the error of a field, or of several that have none of their own to describe.
+export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}><bdi>${error}</bdi></p>`;
 
 export const bind = (form, name) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
 

@@ -3,6 +3,7 @@ import { html } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
 import { Countdown, WithTimes, count } from '../../ui/time.js';
 import { isAuditEntry } from '../audit/words.js';
+import { wordsOf } from '../subscription/mend.js';
 import { outcomes, verdicts } from './verdicts.js';
 
 export function Summary({ event, reasons }) {
@@ -34,7 +35,7 @@ function deliveredTo(n, all) {
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
 function Clause({ verdict, list, isOnly }) {
   const n = list.length, { waits, many } = verdicts[verdict];
-  if (verdict === 'exhausted') return isOnly ? `Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}` : `${n} failed, and Keyhook gave up`;
+  if (verdict === 'exhausted') return isOnly ? html`Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}${lastError(list[0])}` : `${n} failed, and Keyhook gave up`;
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;
@@ -43,6 +44,12 @@ function Clause({ verdict, list, isOnly }) {
   const isFirst = list.every((o) => o.attempts === 0);
   const noun = isFirst ? 'its first attempt' : 'a retry';
   return html`${who} ${n === 1 ? 'waits' : 'wait'} for ${n === 1 ? noun : isFirst ? 'the first attempts' : 'retries'}${next && html`, ${n > 1 && 'the first '}<${Countdown} value=${next} />`}`;
+}
+
+// lastError is a sentence about the last error of a delivery, without its dot: ". The receiver answered 503".
+function lastError({ detail }) {
+  const error = detail.match(/ failed at \S+: (.+?)\.(?: The subscription |$)/)?.[1];
+  return error && html`. <bdi>${wordsOf(error)}</bdi>`;
 }
 
 function toneOf(rest, delivered) {

@@ -1,5 +1,6 @@
 // The permissions of an API key: shown, and picked by resource.
 import { html, useState } from '../../ui/html.js';
+import { FieldError } from '../../ui/form.js';
 import { Icon } from '../../ui/icon.js';
 import { Tag } from '../../ui/badge.js';
 import { count } from '../../ui/time.js';
@@ -15,13 +16,6 @@ function byResource(keys) {
   const rank = (key) => resourceOf(key) + ({ read: ' 0', write: ' 1' }[actionOf(key)] ?? actionOf(key));
   for (const key of [...keys].sort((a, b) => (rank(a) < rank(b) ? -1 : 1))) groups.set(resourceOf(key), [...groups.get(resourceOf(key)) ?? [], key]);
   return [...groups];
-}
-
-// ShortScope fits into a row of a list; the title has all.
-export function ShortScope({ scope }) {
-  const keys = words(scope);
-  return html`<span class="tags" title=${keys.join('\n')}>
-    <${Tag}>${keys[0]}<//>${keys.length > 1 && html`<span class="quiet small nowrap">+${keys.length - 1}</span>`}</span>`;
 }
 
 export const Scope = ({ scope }) => html`<span class="tags wrap">${byResource(words(scope)).flatMap(([, keys]) =>
@@ -56,7 +50,7 @@ export function ScopeField({ form, held, about }) {
       })}
       ${shown.length === 0 && html`<p class="quiet small scope-row">${text ? 'You hold no permission like this.' : 'You hold no permission that a key could get.'}</p>`}
     </div>
-    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <${FieldError} error=${error} />
   </fieldset>`;
 }
 

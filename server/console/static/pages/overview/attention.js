@@ -3,12 +3,12 @@ import { html, useState } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Bar } from '../../ui/state.js';
 import { Icon } from '../../ui/icon.js';
-import { Badge, subscriptionStatus } from '../../ui/badge.js';
+import { Address, Badge, subscriptionStatus } from '../../ui/badge.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Time, count, number } from '../../ui/time.js';
 import { href } from '../../router.js';
 import { can, canSwitch, isOperator, session, useSession } from '../../session.js';
-import { paths } from '../../paths.js';
+import { needsAttention, paths } from '../../paths.js';
 import { wordsOf } from '../subscription/mend.js';
 import { Recover } from '../subscription/recover.js';
 
@@ -26,23 +26,21 @@ export function Attention({ state, all, reload }) {
     ${bars}
     <ul class="problems" aria-label="Problems" data-rows>${problems.slice(0, shown).map((s) => html`<${Problem} key=${s.id} subscription=${s} all=${all} recover=${() => setRecovering(s)} />`)}</ul>
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
-    ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} statuses=${statuses} all=${all} />`}
+    ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
     ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined} onDone=${reload} onClose=${() => setRecovering(null)} />`}
   <//>`;
 }
 
 // Others leads to the subscriptions that are not in the list.
-const Others = ({ n, statuses: { failing, disabled, paused }, all }) => html`<p class="row small"><span class="quiet">${count(n, 'more subscription needs', 'more subscriptions need')} attention.</span>
-  ${[['failing', failing], ['disabled', disabled - paused]].map(([status, total]) => total > 0
-    && html`<a key=${status} href=${href(paths.subscriptions, { status, in: all ? 'all' : '' })}>Show all ${status}</a>`)}</p>`;
+const Others = ({ n, total, all }) => html`<p class="row small"><span class="quiet">${count(n, 'more subscription needs', 'more subscriptions need')} attention.</span>
+  <a href=${href(paths.subscriptions, { status: needsAttention, in: all ? 'all' : '' })}>Show all ${number(total)}</a></p>`;
 
 const actingIn = ({ organization_id }) => (organization_id === session.get().home.organization.id ? '' : organization_id);
 
 function Problem({ subscription: s, all, recover }) {
-  const { host, pathname } = new URL(s.url);
   const acts = !all || actingIn(s) === '' || canSwitch();
   const address = html`${all && html`<strong class="cut"><bdi>${s.organization_name}</bdi></strong>`}
-    <span class="cut"><bdi><span class="strong">${host}</span><span class="quiet">${pathname === '/' ? '' : pathname}</span></bdi></span>`;
+    <span class="cut"><${Address} url=${s.url} /></span>`;
   return html`<li>
     <${Badge} status=${subscriptionStatus(s)} />
     <div class="grow">

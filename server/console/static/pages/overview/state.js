@@ -2,8 +2,9 @@
 import { api } from '../../api.js';
 import { usePoll } from '../../ui/hooks.js';
 import { can, isOperator, session } from '../../session.js';
+import { needsAttention } from '../../paths.js';
 
-const most = 50; // problems of a status in the list
+const most = 50; // problems in the list
 
 // useOverview reads the backlog, the subscriptions with a problem, the first steps, and for operators the state of the instance.
 // data is undefined until all of them are there.
@@ -37,21 +38,18 @@ async function readInstance(signal) {
 
 // readProblems returns the subscriptions that failed: the most waiting deliveries first, and at equal numbers the disabled ones.
 async function readProblems({ failing, disabled, paused }, query, signal) {
-  const [bad, worse] = await Promise.all([
-    failing > 0 ? list('failing', query, signal) : [],
-    disabled > paused ? list('disabled', query, signal) : [],
-  ]);
-  const problems = [...worse, ...bad].sort((a, b) => b.pending_deliveries - a.pending_deliveries);
+  const problems = failing + disabled > paused ? await list(query, signal) : [];
+  problems.sort((a, b) => b.pending_deliveries - a.pending_deliveries || (a.status < b.status ? -1 : 1));
   if (query.organization === 'all') await name(problems, signal);
   return problems;
 }
 
-// list reads subscriptions of a status, up to a few pages: a page may be empty although more follow.
-async function list(status, query, signal) {
+// list reads up to a few pages: one may have only paused subscriptions, and more follow.
+async function list(query, signal) {
   const rows = [];
   let cursor = null;
   for (let page = 0; page < 5 && rows.length < most; page++) {
-    const { data, next_cursor, has_more } = await api.get('/webhooks/subscriptions/', { signal, query: { ...query, status, cursor, limit: most } });
+    const { data, next_cursor, has_more } = await api.get('/webhooks/subscriptions/', { signal, query: { ...query, status: needsAttention, cursor, limit: most } });
     rows.push(...data.filter((s) => s.blocked_by !== 'paused'));
     if (!has_more) break;
     cursor = next_cursor;

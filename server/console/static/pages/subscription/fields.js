@@ -1,6 +1,6 @@
 // The fields of a subscription, for the form that creates one and the form that changes one.
 import { html } from '../../ui/html.js';
-import { AreaField, CheckField, TextField } from '../../ui/form.js';
+import { AreaField, CheckField, FieldError, TextField } from '../../ui/form.js';
 import { TokensField } from '../../ui/tokens.js';
 import { Icon } from '../../ui/icon.js';
 import { useLoad } from '../../ui/hooks.js';
@@ -68,7 +68,7 @@ function HeadersField({ form }) {
       <button type="button" class="plain" aria-label=${`Remove header ${row.name || i + 1}`} onClick=${() => form.set('headers', rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
     </div>`)}
     ${rows.length < 10 && html`<div><button type="button" class="button" onClick=${() => form.set('headers', [...rows, { name: '', value: '' }])}><${Icon} name="plus" /><span>Add header</span></button></div>`}
-    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <${FieldError} error=${error} />
     <p class="hint">Every delivery has them, for example to authenticate at the receiver. Keyhook encrypts the values and never shows them again.</p>
   </fieldset>`;
 }

@@ -32,7 +32,7 @@ export function Rotate({ subscription, onDone, onClose }) {
   }
   return html`<${Dialog} title="Rotate the signing secret" onClose=${onClose}>
     <p>Keyhook makes a new secret. During the overlap, the old one also signs, so that the receiver can change without a failure.</p>
-    <${Form} form=${form} submit=${isOverlap ? 'End the overlap and rotate' : 'Rotate secret'} danger=${isOverlap} disabled=${isOverlap && word !== 'rotate'}>
+    <${Form} form=${form} submit=${isOverlap ? 'End the overlap and rotate' : 'Rotate secret'} kind=${isOverlap ? 'danger' : 'primary'} disabled=${isOverlap && word !== 'rotate'}>
       <${SelectField} form=${form} name="overlap_seconds" label="Overlap" options=${overlaps} />
       <details class="more-options"><summary>Use a secret of your own</summary>
         <${TextField} form=${form} name="secret" label="Secret" mono optional hint="24 to 256 characters, such as whsec_ and base64." /></details>
