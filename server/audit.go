@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -13,6 +14,8 @@ import (
 type auditStore interface {
 	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
+	// AuditTargets returns what a text may name: an id, a name or an external id.
+	AuditTargets(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
 	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
 }
 
@@ -54,9 +57,14 @@ func newAuditBody(e access.AuditEvent) auditBody {
 }
 
 func (h audit) list(x *exchange) error {
-	filter := readAuditFilter(&x.query)
-	list := func(ctx context.Context, organization, before int64, limit int) ([]access.AuditEvent, int64, error) {
+	filter, target := readAuditFilter(&x.query)
+	list := func(ctx context.Context, organization, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
 		filter.Before, filter.Limit = before, limit
+		if target != "" {
+			if filter.Targets, err = h.store.AuditTargets(ctx, organization, target, x.Principal.Can(access.PlatformRead)); err != nil {
+				return nil, 0, err
+			}
+		}
 		page, err := h.store.AuditPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
@@ -80,14 +88,15 @@ func (h audit) read(x *exchange) error {
 	return x.ok(newAuditBody(event))
 }
 
-// readAuditFilter reads the filters of the list.
-func readAuditFilter(q *form.Query) (f access.AuditFilter) {
+// readAuditFilter reads the filters of the list. The store has to look up the target.
+func readAuditFilter(q *form.Query) (f access.AuditFilter, target string) {
 	isActor := func(s string) bool {
 		return s == "system" || userID.Valid(s) || keyID.Valid(s) || access.SessionID.Valid(s)
 	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
 	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)
-	f.Target = q.Matching("target", "must be the id or the name of what was changed", func(s string) bool { return s != "" && len(s) <= access.MaxExternalID })
+	isTarget := func(s string) bool { return s != "" && utf8.RuneCountInString(s) <= access.MaxExternalID }
+	target = q.Matching("target", "must be the id, the name or the external id of what was changed", isTarget)
 	f.Since, f.Until = q.Period()
-	return f
+	return f, target
 }

@@ -13,6 +13,21 @@ func isConsole(path string) bool {
 	return path+"/" == console.Path || strings.HasPrefix(path, console.Path) && !strings.HasPrefix(path, console.Path+"oidc/")
 }
 
+// isRoot reports whether a request asks for the address of the server, without a page.
+func isRoot(path string) bool { return path == "" || path == "/" }
+
+// consoleRedirect returns the handler that sends a browser from the address of the server to the console; nil if there is no
+// console.
+func (h *handlers) consoleRedirect() func(*exchange) error {
+	if h.console == nil {
+		return nil
+	}
+	return func(x *exchange) error {
+		x.redirect(x.base + console.Path)
+		return nil
+	}
+}
+
 // newConsole reads the files of the console. It returns nil without a console. base is the path before every path that a page shows.
 func newConsole(o Options, base string) (*console.Site, error) {
 	if o.Console == nil {

@@ -83,11 +83,30 @@ func TestConsole(t *testing.T) {
 	})
 }
 
+func TestTheAddressOfTheServerLeadsToTheConsole(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]string{"": "/console/", "https://example.com/keyhook/": "/keyhook/console/"} {
+		f := start(t, func(o *server.Options) { o.BaseURL = base })
+		for _, line := range []string{"GET /", "HEAD /", "GET /?utm_source=mail"} {
+			got := f.do(t, call{line, "", "", nil}).want(t, 303, "")
+			if got.Header.Get("Location") != want || got.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("base %q, %s: headers %v", base, line, got.Header)
+			}
+		}
+		f.do(t, call{"GET //", "", "", nil}).want(t, 404, "not_found")
+		if got := f.do(t, call{"POST /", "", "", nil}).want(t, 405, "method_not_allowed"); got.Header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("Allow: %q", got.Header.Get("Allow"))
+		}
+	}
+}
+
 func TestConsoleOptions(t *testing.T) {
 	t.Parallel()
 	t.Run("without a console, its paths are missing", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) { o.Console = nil })
+		f.do(t, call{"GET /", "", "", nil}).want(t, 404, "not_found")
+		f.do(t, call{"POST /", "", "", nil}).want(t, 404, "not_found")
 		f.do(t, call{"GET /console/", "", "", nil}).want(t, 404, "not_found")
 		f.do(t, call{"GET /console/subscriptions/", "", "", nil}).want(t, 404, "not_found")
 	})

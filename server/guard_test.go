@@ -24,6 +24,7 @@ var withoutPermission = map[string]string{
 	"GET /openapi.json/":          "as openapi.yaml",
 	"GET /docs/":                  "the documents say nothing of this instance",
 	"GET /docs/{name}/":           "as /docs/",
+	"GET /":                       "it only leads to the console",
 	"GET /console/":               "the console signs people in, and its files say nothing of this instance but its name",
 	"GET /console/oidc/start/":    "people sign in there",
 	"GET /console/oidc/callback/": "people sign in there",
@@ -95,7 +96,7 @@ func TestEveryRoute(t *testing.T) {
 						switch {
 						case r.Method == http.MethodPost:
 							status, code = http.StatusBadRequest, "body_required"
-						case strings.HasPrefix(r.Pattern, "/console/oidc/"):
+						case r.Pattern == "/", strings.HasPrefix(r.Pattern, "/console/oidc/"):
 							status = http.StatusSeeOther
 						}
 						f.do(t, call{request, "", "", nil}).want(t, status, code)

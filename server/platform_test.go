@@ -180,6 +180,29 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", query, got, want)
 		}
 	}
+	f.do(t, call{"PATCH /api/v1/organizations/" + owner.Organization.ID + "/", operator, `{"external_id":"customer-42"}`, nil}).want(t, 200, "")
+	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"external_id":"kündin"}`, nil}).want(t, 200, "")
+	f.do(t, call{"POST /api/v1/webhooks/subscriptions/", as, `{"url":"https://example.com/","external_id":"orders"}`, nil}).want(t, 201, "")
+	for _, tt := range []struct {
+		as, query string
+		want      int
+	}{
+		{as, "target=orders", 1},
+		{as, "target=orders&type=api_key_created", 0},
+		{as, "target=unknown", 0},
+		{as, "target=growth", 0},
+		{as, "target=customer-42", 2},
+		{as, "target=" + owner.User.ID, 1},
+		{as, "target=k%C3%BCndin", 0}, // a customer does not learn the external ids of users
+		{operator, "organization=all&target=customer-42&type=organization_updated", 1},
+		{operator, "organization=all&target=k%C3%BCndin&type=user_updated", 1},
+		{operator, "organization=all&target=orders", 0},
+		{operator, "target=orders", 0},
+	} {
+		if got := len(f.list(t, tt.as, "/api/v1/audit-events/?"+tt.query).Data); got != tt.want {
+			t.Errorf("%s: %d events, want %d", tt.query, got, tt.want)
+		}
+	}
 	for query, want := range map[string]bool{"": true, "?audit_events=true": true, "?audit_events=false": false} {
 		if got := len(f.list(t, as, "/api/v1/events/"+query).Data) > 0; got != want {
 			t.Errorf("the list of events%s has audit events: %t", query, got)

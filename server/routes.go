@@ -32,6 +32,7 @@ func (h *handlers) table() []route {
 		get("/docs/{name}/", h.documents.read).to(open),
 
 		// The console: the page, and every path below it.
+		get("/", h.consoleRedirect()).matching(isRoot).to(open),
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
 		get("/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
 		get(callbackPath, h.signIns.finish()).to(open),

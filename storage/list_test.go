@@ -154,7 +154,10 @@ func TestListsOfAllOrganizations(t *testing.T) {
 			return x.listedKeys(t, organization, f)
 		}
 	}
-	for name, f := range map[string]access.AuditFilter{"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actor: owners[2].User.ID}} {
+	for name, f := range map[string]access.AuditFilter{
+		"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actor: owners[2].User.ID},
+		"audit events about one of two": {Targets: append(must[[]string](t)(x.AuditTargets(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
+	} {
 		lists[name] = func(organization int64, limit int) []string {
 			f.Limit = limit
 			return x.listedAudit(t, organization, f)
@@ -182,7 +185,9 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"events of a type": 15, "events of a prefix": 30, "events with an idempotency key": 3, "events with a key and another type": 0,
-		"subscriptions [failing]": 3, "subscriptions [disabled]": 3, "subscriptions [failing disabled]": 6, "subscriptions []": 12, "active keys": 9, "revoked keys": 6, "keys with a prefix": 1, "audit events of a type": 6,
+		"subscriptions [failing]": 3, "subscriptions [disabled]": 3, "subscriptions [failing disabled]": 6, "subscriptions []": 12,
+		"active keys": 9, "revoked keys": 6, "keys with a prefix": 1, "audit events of a type": 6,
+		"audit events about one of two": 1,
 	} {
 		if got := len(wholes[name]); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)

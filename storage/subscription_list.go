@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -19,7 +18,7 @@ func (s *Store) SubscriptionPage(ctx context.Context, organization int64, f webh
 		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{statusList(f.Statuses)},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{textArray(f.Statuses)},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := s.Hold()
@@ -27,15 +26,6 @@ func (s *Store) SubscriptionPage(ctx context.Context, organization int64, f webh
 		s.completeSubscription(&page.Subscriptions[i], hold)
 	}
 	return page, err
-}
-
-// statusList returns statuses as a JSON array.
-func statusList(statuses []webhook.Status) string {
-	if len(statuses) == 0 {
-		return "[]"
-	}
-	list, _ := json.Marshal(statuses) // strings always encode
-	return string(list)
 }
 
 // subscriptionCount counts the subscriptions by status, because counting 100,000 rows at each scrape takes too long. It is

@@ -208,6 +208,20 @@ func TestSecretsOfAnAnswer(t *testing.T) {
 	}
 }
 
+func TestAPortalLinkSaysWhatToDoWithIt(t *testing.T) {
+	t.Parallel()
+	const url, until = "https://keys.example.com/console/#link=ksl_secret", "2030-01-31T12:00:00.000Z"
+	s := newStub(t, says(201, jsonType, `{"url":"`+url+`","expires_at":"`+until+`"}`))
+	for flag, want := range map[string][2]string{
+		"":        {"url         " + url + "\nexpires_at  " + until + "\n", "\nOpen the url in a browser, or send it to the customer. It works once, until " + until + ". It is not shown again.\n"},
+		"--quiet": {url + "\n", ""},
+	} {
+		if code, stdout, stderr := s.ask(t, aToken, "organizations portal-link acme-17 "+flag); code != cli.ExitOK || stdout != want[0] || stderr != want[1] {
+			t.Errorf("%q: code %d, output %q, errors %q", flag, code, stdout, stderr)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const problemType = "application/problem+json"

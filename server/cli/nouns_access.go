@@ -132,7 +132,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		long: "The customer sees only this organization, and can do what the role allows. Your own back end can create such links for a\n" +
 			"button of your product.",
 		example: "portal-link acme-17\nportal-link acme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
-		method:  "POST", path: pathOrganizations + "{}/portal-links/", arguments: []argument{organizationArgument}, id: "url", secret: "url",
+		method:  "POST", path: pathOrganizations + "{}/portal-links/", arguments: []argument{organizationArgument}, id: "url", note: noteLink,
 		body: []field{
 			{member: "role", usage: "what the customer can do: owner, member, or your own role (default owner)", value: roleName},
 			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationBetween(access.MinPortalLife, access.MaxPortalLife)},
@@ -223,3 +223,8 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		arguments: []argument{userArgument, {name: "TOKEN", value: idOf(tokenID)}}, done: "Changed user %s: revoked access token %s.",
 	},
 }}
+
+// noteLink says what to do with a portal link.
+func noteLink(found object, _ []string, _ string) string {
+	return "Open the url in a browser, or send it to the customer. It works once, until " + found.text("expires_at") + ". It is not shown again."
+}

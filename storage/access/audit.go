@@ -124,13 +124,13 @@ type AuditEvent struct {
 
 // AuditFilter selects audit events. A zero field selects all. Before is the row id at which the page begins, newest first.
 type AuditFilter struct {
-	Before int64
-	Limit  int
-	Type   string
-	Actor  string // a public id, or "system"
-	Target string // the public id or the name of what was changed
-	Since  int64  // inclusive
-	Until  int64  // exclusive
+	Before  int64
+	Limit   int
+	Type    string
+	Actor   string   // a public id, or "system"
+	Targets []string // any of them: the public ids or the names of what was changed, see AuditTargets
+	Since   int64    // inclusive
+	Until   int64    // exclusive
 }
 
 // AuditPage is a part of the log, newest first. If Next is not 0, the search reached its limit of rows before the page was

@@ -13,7 +13,7 @@ import { Entry } from './audit/entry.js';
 import { Sentence, kinds } from './audit/words.js';
 
 const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
-const actors = { portal: 'portal', api_key: 'API key', system: 'at the server' };
+const actors = { api_key: 'API key', system: 'at the server' };
 
 export function Audit() {
   const [query] = useQuery();
@@ -45,7 +45,7 @@ export function Audit() {
       <div class=${cx('split', selected && 'open')}>
         <${Table} label="Audit log" list=${list} columns=${columns} selected=${selected}
           href=${(e) => href(place.get().path, { ...query, id: e.id })}
-          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} title="No entry matches the filters" text="The log is long, so a search may need several pages." />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
+          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} title="No entry matches the filters" text="Without filters, the list has all entries that are kept." />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
         ${selected && html`<${Entry} key=${selected} id=${selected} row=${list.rows?.find((e) => e.id === selected)} />`}
       </div>
     </div>

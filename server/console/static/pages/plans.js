@@ -92,9 +92,9 @@ export function Changes({ from, to, subscriptions, keys }) {
   const less = changed.some(([field]) => field.startsWith('max_') && to[field] !== null && (from[field] === null || to[field] < from[field]));
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
   return html`<table class="table changes">
-      <thead><tr><th scope="col">Limit</th><th scope="col" class="size-m">Now</th><th scope="col" class="size-m">Then</th></tr></thead>
+      <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>
       <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><td>${label}</td>
-        <td class="size-m quiet">${show(from[field])}</td><td class="size-m strong">${show(to[field])}</td></tr>`)}</tbody></table>
+        <td class="size-s quiet">${show(from[field])}</td><td class="size-s strong">${show(to[field])}</td></tr>`)}</tbody></table>
     ${from.webhooks && !to.webhooks && html`<p><strong class="strong">${subscriptions >= 0 ? count(subscriptions, 'subscription stops', 'subscriptions stop') : 'All subscriptions stop'}.</strong>
       ${' '}What waits stays, and is sent when the plan has webhooks again.</p>`}
     ${from.api_keys && !to.api_keys && html`<p><strong class="strong">${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>
