@@ -127,11 +127,22 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
-		cli.Welcome(out, c.Storage.Path, a.url, token, server.SignInURL(a.url, link))
+		cli.Welcome(out, c.Storage.Path, a.url, token, a.consoleURL(link))
 	}
 	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	defer a.log.Info("stopped")
 	return a.run(ctx, listener, local, scrapes)
+}
+
+// consoleURL returns the URL that opens the console and signs in with the link, if there is one. It is empty without a console.
+func (a *appliance) consoleURL(link access.Credential) string {
+	switch {
+	case !a.settings.Console.Enabled:
+		return ""
+	case a.settings.Bootstrap.Token.IsZero():
+		return server.SignInURL(a.url, link)
+	}
+	return a.url + console.Path
 }
 
 // openStore opens the file. It returns the first operator's token and a link that signs in as it, which the server prints; both are

@@ -274,3 +274,33 @@ func TestConfigInitWithoutAFile(t *testing.T) {
 		t.Errorf("file %q, error %v", text, err)
 	}
 }
+
+func TestWelcome(t *testing.T) {
+	t.Parallel()
+	const url, token, link = "http://127.0.0.1:8080", "kat_x", "http://127.0.0.1:8080/console/#link=ksl_x"
+	for _, tt := range []struct {
+		name, token, console string
+		shows, hides         []string
+	}{
+		{"has a token and a link", token, link, []string{"  token    kat_x ", "\nConsole: " + link + "\n", "Bearer kat_x' " + url + "/api/v1/whoami/\n"}, nil},
+		{"has no link without a console", token, "", []string{"  token    kat_x "}, []string{"onsole", "link"}},
+		{"has no secret if the token is a setting", "", url + "/console/", []string{"  console  " + url + "/console/\n", "bootstrap.token\n"}, []string{"Bearer", "link"}},
+		{"has neither", "", "", []string{"bootstrap.token\n"}, []string{"onsole", "Bearer"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			cli.Welcome(&out, "keyhook.db", url, tt.token, tt.console)
+			for _, text := range append(tt.shows, "address  "+url+"\n") {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("no %q in:%s", text, out.String())
+				}
+			}
+			for _, text := range tt.hides {
+				if strings.Contains(out.String(), text) {
+					t.Errorf("%q in:%s", text, out.String())
+				}
+			}
+		})
+	}
+}

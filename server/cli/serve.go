@@ -87,31 +87,33 @@ func reason(err error) error {
 }
 
 // Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows
-// it, and Welcome prints no secret. link signs in to the console once.
-func Welcome(out io.Writer, database, url, token, link string) {
+// it, and Welcome prints no secret. console opens the console, and signs in once if there is a token; it is empty without a console.
+func Welcome(out io.Writer, database, url, token, console string) {
 	fmt.Fprintf(out, `
 Welcome to Keyhook. The database is %s. It has the organization "Default" and the operator "admin".
 
   address  %s
 `, database, url)
 	if token == "" {
-		fmt.Fprintf(out, "  console  %s/console/\n  token    the setting bootstrap.token\n\n", strings.TrimSuffix(url, "/"))
+		if console != "" {
+			fmt.Fprintf(out, "  console  %s\n", console)
+		}
+		fmt.Fprint(out, "  token    the setting bootstrap.token\n\n")
 		return
 	}
-	fmt.Fprintf(out, `  token    %[1]s  (valid for 24 hours; only its hash is stored)
+	fmt.Fprintf(out, "  token    %s  (valid for 24 hours; only its hash is stored)\n\n", token)
+	if console != "" {
+		fmt.Fprintf(out, "Console: %s\n(The link works once, within 24 hours.)\n\n", console)
+	}
+	fmt.Fprintf(out, `Try it:
 
-Console: %[3]s
-(The link works once, within 24 hours.)
+  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/
 
-Try it:
-
-  curl -H 'Authorization: Bearer %[1]s' %[2]s/api/v1/whoami/
-
-Create a token that does not expire, on this machine:
+Create a token that does not expire. Run this command on this machine, in the directory of the database:
 
   keyhook token create --name NAME
 
-`, token, url, link)
+`, token, url)
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.
