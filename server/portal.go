@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/console"
@@ -59,11 +58,5 @@ func (h portals) create(x *exchange) error {
 		return err
 	}
 	x.noStore()
-	return x.write(http.StatusCreated, "application/json", portalLinkBody{SignInURL(h.url, wanted.Credential), timestamp(link.ExpiresAt)})
-}
-
-// SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no
-// program that looks at the links in an e-mail uses it up.
-func SignInURL(base string, secret access.Credential) string {
-	return strings.TrimSuffix(base, "/") + console.Path + "#link=" + secret.Reveal()
+	return x.write(http.StatusCreated, "application/json", portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), timestamp(link.ExpiresAt)})
 }

@@ -61,10 +61,19 @@ func (h signIns) begin() func(*exchange) error {
 		if err != nil {
 			return h.explain(x, err)
 		}
-		h.auth.cookies.SetSignIn(x, x.request, sealed, signInLife)
+		h.auth.cookies.SetSignIn(x, x.request, stateOf(redirect), sealed, signInLife)
 		x.redirect(redirect)
 		return nil
 	}
+}
+
+// stateOf returns the state of the sign-in that a URL of the identity provider begins. The browser brings it back.
+func stateOf(redirect string) string {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("state")
 }
 
 // finish returns the handler to which the identity provider sends the browser back. It starts the session.
@@ -80,7 +89,7 @@ func (h signIns) finish() func(*exchange) error {
 		if err != nil {
 			return h.explain(x, err)
 		}
-		h.auth.cookies.ClearSignIn(x, x.request)
+		h.auth.cookies.ClearSignIn(x, x.request, x.request.URL.Query().Get("state"))
 		if !isConsolePage(to) {
 			to = console.Path
 		}
@@ -93,7 +102,7 @@ func (h signIns) finish() func(*exchange) error {
 // refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h signIns) ask(x *exchange) (who access.Identity, to string, err error) {
 	x.Address = x.client
-	sealed := h.auth.cookies.SignIn(x.request)
+	sealed := h.auth.cookies.SignIn(x.request, x.request.URL.Query().Get("state"))
 	if sealed != "" {
 		if err := h.auth.mayFail(x); err != nil {
 			return who, "", err
@@ -134,7 +143,7 @@ func (h signIns) explain(x *exchange, err error) error {
 	if x.cause == nil {
 		x.cause = f
 	}
-	h.auth.cookies.ClearSignIn(x, x.request)
+	h.auth.cookies.ClearSignIn(x, x.request, x.request.URL.Query().Get("state"))
 	x.redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {x.id}}.Encode())
 	return nil
 }

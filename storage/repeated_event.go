@@ -24,13 +24,8 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	if len(repeated) == 0 {
 		return nil
 	}
-	end, err := s.logs.Take(ctx, organization)
-	if err != nil {
+	if err := s.CountDeliveries(ctx, organization, repeated); err != nil {
 		return err
-	}
-	defer end()
-	if err := s.CompleteEvents(ctx, repeated); err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
 	}
 	for i := range published {
 		if published[i].Replayed {

@@ -31,7 +31,8 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 	if err != nil {
 		return page, err
 	}
-	return page, h.CompleteEvents(ctx, page.Events)
+	err = h.completeEvents(ctx, organization, &page)
+	return page, err
 }
 
 // listedEvents is the condition for the events that a filter selects. Its parameters are Query.Args.

@@ -1,11 +1,15 @@
-// The end of an organization or of a user: the dialog that says what ends, and how far the removal of the data is.
+// The end of things: deleting one that nothing needs, and ending an organization or a user, whose data is removed later.
 import { html, useState } from '../ui/html.js';
 import { Facts } from '../ui/page.js';
 import { Confirm } from '../ui/dialog.js';
 import { Bar, Loading } from '../ui/state.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
+import { navigate } from '../router.js';
 import { can } from '../session.js';
+
+// Deletion asks, deletes what is at a path of the API, and goes to a page. The other properties are those of Confirm.
+export const Deletion = ({ path, to, ...rest }) => html`<${Confirm} danger ...${rest} onConfirm=${async () => { await api.delete(path); navigate(to); }} />`;
 
 // End asks with the numbers of the dry run. items(ends) are facts; children say what it is for. typed is what one types.
 export function End({ path, title, action, typed, items, reload, onClose, children }) {

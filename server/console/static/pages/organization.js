@@ -5,16 +5,16 @@ import { Badge } from '../ui/badge.js';
 import { Id } from '../ui/copy.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Menu } from '../ui/menu.js';
-import { Confirm, Dialog } from '../ui/dialog.js';
+import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
 import { ErrorBar, Loading } from '../ui/state.js';
 import { Time, number, count } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, navigate } from '../router.js';
+import { href } from '../router.js';
 import { can, actsEverywhere, session } from '../session.js';
 import { paths } from '../paths.js';
-import { End, Ended } from './ending.js';
+import { End, Ended, Deletion } from './ending.js';
 import { Changes, limits } from './plans.js';
 import { Members } from './members.js';
 import { PortalLink } from './portal_link.js';
@@ -142,11 +142,7 @@ const Closed = ({ organization }) => html`<${Ended} path=${closing(organization)
   removing="Its credentials are refused, and its data is being removed." removed="All of its data is removed. Its id stays, for the audit log." />`;
 
 function Remove({ organization, name, onClose }) {
-  const remove = async () => {
-    await api.delete(`/organizations/${organization.id}/`);
-    navigate(paths.organizations);
-  };
-  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" danger typed=${typedFor(organization)} onConfirm=${remove} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" typed=${typedFor(organization)} path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
     <p>Only an organization without members, credentials, subscriptions and events can be deleted. Its audit log moves to your organization.</p>
     <p>Otherwise nothing happens. For a customer that leaves, close the organization instead.</p><//>`;
 }

@@ -13,6 +13,7 @@ import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { Deletion } from './ending.js';
 
 const yes = (on) => (on ? 'Yes' : 'No');
 const most = (fallback) => (n) => (n === null ? fallback : number(n));
@@ -60,8 +61,7 @@ export function Plan({ name }) {
     ${(error || !plan) && html`<${Loading} error=${error} retry=${reload} />`}
     ${plan && (writes ? html`<${EditPlan} key=${JSON.stringify(plan)} plan=${plan} reload=${reload} />`
       : html`<${Facts} items=${limits.map(([field, label, show]) => [label, show(plan[field])])} />`)}
-    ${deleting && html`<${Confirm} title=${`Delete the plan ${name}?`} action="Delete plan" danger onClose=${() => setDeleting(false)}
-      onConfirm=${async () => { await api.delete(`/plans/${encodeURIComponent(name)}/`); navigate(paths.plans); }}>
+    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
       <p>Only a plan that no organization is on can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }

@@ -4,7 +4,7 @@ import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
 import { Tag, Tags, TwoLines } from '../ui/badge.js';
-import { Confirm, Dialog } from '../ui/dialog.js';
+import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckGroup, useForm } from '../ui/form.js';
 import { Bar, Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
@@ -12,6 +12,7 @@ import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { Deletion } from './ending.js';
 
 const builtIn = { operator: 'Everything, in all organizations', owner: 'Everything in one organization', member: 'Reads everything in one organization' };
 
@@ -41,8 +42,7 @@ export function Role({ name }) {
     ${writes && html`<${RoleForm} key=${role.permissions.join()} role=${role} reload=${reload} />`}
     ${role && !writes && html`<ul class="stack tight">${role.permissions.map((key) => html`<li key=${key}>
       <a href=${href(paths.permission(key))}><${Tag}>${key}<//></a></li>`)}</ul>`}
-    ${deleting && html`<${Confirm} title=${`Delete the role ${name}?`} action="Delete role" danger onClose=${() => setDeleting(false)}
-      onConfirm=${async () => { await api.delete(`/roles/${encodeURIComponent(name)}/`); navigate(paths.roles); }}>
+    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
       <p>Only a role that no member has can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }

@@ -12,10 +12,10 @@ import { Empty, Loading } from '../ui/state.js';
 import { Time, count } from '../ui/time.js';
 import { useLoad, useList } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, navigate } from '../router.js';
+import { href } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
-import { End, Ended } from './ending.js';
+import { End, Ended, Deletion } from './ending.js';
 import { UserStatus } from './users.js';
 import { AddToOrganization } from './membership.js';
 import { Tokens } from './tokens.js';
@@ -98,11 +98,7 @@ const Erased = ({ user }) => html`<${Ended} path=${erasing(user)} title="This us
   removing="Copies of the personal data are being removed." removed="No copy of the personal data is left." />`;
 
 function Remove({ user, name, onClose }) {
-  const remove = async () => {
-    await api.delete(`/users/${user.id}/`);
-    navigate(paths.users);
-  };
-  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" danger typed=${typedFor(user)} onConfirm=${remove} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" typed=${typedFor(user)} path=${`/users/${user.id}/`} to=${paths.users} onClose=${onClose}>
     <p>Only a user without memberships, tokens and keys can be deleted; revoked ones count too. Otherwise nothing happens.</p>
     <p>To stop a user, deactivate the user. For a person who leaves, erase the user.</p><//>`;
 }

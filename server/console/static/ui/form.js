@@ -10,20 +10,20 @@ import { toField, fromField } from './time.js';
 
 export { Field, FieldError, Form, TextField, useForm } from './text_form.js';
 
-export const AreaField = ({ form, name, label, hint, optional, rows = 6, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<textarea class="input mono" rows=${rows} spellcheck="false" dir="auto" ...${attributes} ...${rest} ...${bind(form, name)} />`}
+export const AreaField = (props) => html`<${Field} rows=${6} ...${props}>
+  ${(attributes) => html`<textarea class="input mono" spellcheck="false" dir="auto" ...${attributes} ...${bind(props)} />`}
 <//>`;
 
 // SelectField: options are [[value, text]].
-export const SelectField = ({ form, name, label, hint, optional, options, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<select class="input" ...${attributes} ...${rest} ...${bind(form, name)}>
+export const SelectField = ({ options, ...props }) => html`<${Field} ...${props}>
+  ${(attributes) => html`<select class="input" ...${attributes} ...${bind(props)}>
     ${options.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
   </select>`}
 <//>`;
 
 // TimeField is a point in time: the value is an RFC 3339 time, or empty.
-export const TimeField = ({ form, name, label, hint, optional, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<input type="datetime-local" class="input" ...${attributes} ...${rest} value=${toField(form.values[name])}
+export const TimeField = ({ form, name, ...props }) => html`<${Field} form=${form} name=${name} ...${props}>
+  ${(attributes) => html`<input type="datetime-local" class="input" ...${attributes} value=${toField(form.values[name])}
     onChange=${(e) => form.set(name, fromField(e.target.value))} />`}
 <//>`;
 
