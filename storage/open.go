@@ -106,12 +106,12 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// keys finds the keys that may fit the database.
+// keys finds the keys that may fit the database, or creates the key of a new one.
 func (o Options) keys(ctx context.Context, start sqlite.Start) (encryption.Keys, error) {
 	if o.findKeys != nil {
 		return o.findKeys(ctx, o.Path)
 	}
-	return o.source().Find(ctx, start)
+	return o.source().FindOrCreate(ctx, start)
 }
 
 // source says where the encryption key is.

@@ -44,7 +44,7 @@ type Options struct {
 	Logger        *slog.Logger      // nil means slog.Default
 
 	isCopy         bool                                                            // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.Find; Rekey and Restore set it
+	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it
 	upgrades       []sqlite.Step                                                   // nil means schemaUpgrades
 	upgradeReached func(point string)                                              // receives the progress of an upgrade
 	logBounds      sqlite.LogBounds

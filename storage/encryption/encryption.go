@@ -53,22 +53,22 @@ type Source struct {
 	Key  string // the setting encryption.key; if empty, the key is in the key file Path + ".key"
 }
 
-// Find finds the keys that may fit the database. A new database without a key gets one, in a new key file.
+// Find finds the keys that may fit the database, and writes nothing. It returns no keys if neither the database nor a key exists.
 //
 // It returns ErrKey, ErrKeyMissing or ErrLost, with advice on what to do.
 func (s Source) Find(ctx context.Context, start sqlite.Start) (Keys, error) {
-	k, err := s.Look(ctx, start)
-	if err == nil && len(k.keys) == 0 {
-		err = k.create()
+	k, err := s.read(start)
+	if errors.Is(err, ErrKeyMissing) || errors.Is(err, ErrKey) {
+		err = s.advise(err, neededKey(ctx, s.Path))
 	}
 	return k, err
 }
 
-// Look is Find, but it writes nothing. It returns no keys if neither the database nor a key exists.
-func (s Source) Look(ctx context.Context, start sqlite.Start) (Keys, error) {
-	k, err := s.read(start)
-	if errors.Is(err, ErrKeyMissing) || errors.Is(err, ErrKey) {
-		err = s.advise(err, neededKey(ctx, s.Path))
+// FindOrCreate is Find, but a new database without a key gets one, in a new key file.
+func (s Source) FindOrCreate(ctx context.Context, start sqlite.Start) (Keys, error) {
+	k, err := s.Find(ctx, start)
+	if err == nil && len(k.keys) == 0 {
+		err = k.create()
 	}
 	return k, err
 }
