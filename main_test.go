@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
-	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
+	"storage":                      {"storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/history", "storage/pending", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
@@ -56,6 +56,14 @@ var mayImport = map[string][]string{
 	"storage/scan":                 {"storage/sqlite"},
 	"storage/search":               {"storage/publicid", "storage/scan"},
 	"storage/seal":                 {},
+	"storage/delivery":             {},
+	"storage/history":              {"storage/delivery", "storage/directory", "storage/pending", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite", "storage/timeline"},
+	"storage/audit":                {},
+	"storage/quota":                {"storage/directory", "storage/sqlite"},
+	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/scan", "storage/sqlite", "storage/timeline"},
+	"storage/timeline":             {"storage/clock", "storage/scan"},
+	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
+	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
 	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
@@ -65,7 +73,7 @@ var mayImport = map[string][]string{
 var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
-	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
+	"github.com/jmoiron/sqlx":             {"storage", "storage/encryption", "storage/sqlite"},
 	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -26,9 +27,9 @@ func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, e
 // AlertSubject returns what an alert says about a subscription.
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
 	err = s.get(ctx, &subject, `
-		SELECT `+subscriptionColumns+`, o.name AS organization_name
-		FROM subscriptions s`+subscriptionJoins+` WHERE s.id = ?`, row)
-	s.completeSubscription(&subject.Subscription, s.Hold())
+		SELECT `+history.SubscriptionColumns+`, o.name AS organization_name
+		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
+	s.Complete(&subject.Subscription, s.Hold())
 	return subject, err
 }
 

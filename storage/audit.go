@@ -1,21 +1,20 @@
 package storage
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // auditTarget is the object of an audit event.
 type auditTarget struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
+	Type string
+	ID   string
 
 	subscription int64 // row id if the target is a subscription, otherwise 0
 }
@@ -33,10 +32,10 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return err
 	}
-	if q, err := t.quota(organization); err != nil {
+	if q, err := t.quotas.Of(t.Tx, organization); err != nil {
 		return err
 	} else if q.Closed {
-		by, details = auditOfClosed(by, eventType, details)
+		by, details = audit.OfClosed(by, eventType, details)
 	}
 	if details == nil {
 		details = map[string]any{}
@@ -54,8 +53,8 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
 		return err
 	}
-	t.countStored(organization, storedPerAuditLine+len(text))
-	data, err := json.Marshal(publishedData{newAuditActor(by), about, text})
+	t.quotas.Count(t.Tx, organization, quota.PerAuditLine+len(text))
+	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
@@ -67,82 +66,19 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// publishedData is the data of the event that publishes an audit event.
-type publishedData struct {
-	Actor   auditActor      `json:"actor"`
-	Target  auditTarget     `json:"target"`
-	Details json.RawMessage `json:"details"`
-}
-
-// auditActor is the actor as subscribers see it. The IP address is only in the log.
-type auditActor struct {
-	Type string  `json:"type"`
-	ID   *string `json:"id"` // null for the system
-	Name string  `json:"name"`
-}
-
-func newAuditActor(by access.Actor) auditActor {
-	a := auditActor{Type: by.Type, Name: by.Name}
-	if by.ID != "" {
-		a.ID = &by.ID
+// present returns an actor as the log may show it: a request may have begun before its user was erased.
+func (t *tx) present(by access.Actor) (access.Actor, error) {
+	if by.Type != "user" || by.Authority.User == 0 {
+		return by, nil
 	}
-	return a
-}
-
-// AuditPage lists the audit log of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
-// reads of the organization's logs are running.
-func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.AuditPage, err error) {
-	list := scan.List[access.AuditEvent]{
-		Logs: s.logs, Table: "audit_events a", Index: "audit_events_by_organization",
-		Columns: `
-			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
-			o.public_id AS organization_public_id, o.name AS organization_name`,
-		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
-		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '[]' OR a.target_id IN (SELECT value FROM json_each(?9)))",
+	var erased bool
+	if err := t.GetBeside(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
+		return by, fmt.Errorf("read actor: %w", err)
 	}
-	page.Events, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit,
-		Filtered: f.Type+f.Actor != "" || len(f.Targets) > 0 || f.Since != 0 || f.Until != 0,
-		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), textArray(f.Targets)},
-	})
-	for i, e := range page.Events {
-		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
+	if erased {
+		by.Name, by.IP = access.ErasedUserName, ""
 	}
-	return page, err
-}
-
-// AuditTargets returns what a text may name in the audit log of an organization: a public id or the name of a plan, a role or a
-// permission, or the public id of what has this external id. Everywhere says that the caller may read all organizations and users.
-// Several organizations may use the same external id for their subscriptions, so access.AllOrganizations finds no subscription.
-func (s *Store) AuditTargets(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error) {
-	targets := []string{text}
-	if access.LooksLikeID(text) {
-		return targets, nil
-	}
-	var found []string
-	err := s.list(ctx, &found, `
-		SELECT public_id FROM organizations WHERE external_id = ?1 AND (?3 OR id = ?2)
-		UNION ALL SELECT public_id FROM users WHERE external_id = ?1 AND ?3
-		UNION ALL SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-		WHERE external_id = ?1 AND external_id IS NOT NULL AND organization_id = ?2`, text, organization, everywhere)
-	return append(targets, found...), err
-}
-
-// AuditEvent returns one line of the audit log of an organization. Faults: NotFound; Unavailable if too many reads of the
-// organization's logs are running.
-func (s *Store) AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error) {
-	row, _, ok := s.ids.Row(access.AuditEventID, id)
-	if !ok {
-		return access.AuditEvent{}, fault.Missing("audit event")
-	}
-	page, err := s.AuditPage(ctx, organization, access.AuditFilter{Before: row + 1, Limit: 1})
-	if err != nil {
-		return access.AuditEvent{}, err
-	}
-	if len(page.Events) == 0 || page.Events[0].ID != id {
-		return access.AuditEvent{}, fault.Missing("audit event")
-	}
-	return page.Events[0], nil
+	return by, nil
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

@@ -1,13 +1,15 @@
 package storage
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -29,7 +31,7 @@ func wantsAudit(types webhook.Types) bool {
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
-	return hiddenTypes(!receivesAudit(sub))
+	return history.HiddenTypes(!receivesAudit(sub))
 }
 
 // authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks
@@ -137,23 +139,19 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
 				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingSearched)
 	}
-	types, err := json.Marshal(access.AuditTypes())
-	if err != nil {
-		return err
-	}
 	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?2))
+		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(?2))
 		UNION ALL
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
-		sub.RowID, string(types))
+		WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
+		sub.RowID, sqlite.TextList(access.AuditTypes()))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
 	s.announceChange(t, sub.RowID)
-	t.OnCommit(func() { s.pending.add(sub.RowID, -n) })
+	t.OnCommit(func() { s.pending.Add(sub.RowID, -n) })
 	return nil
 }

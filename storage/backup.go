@@ -5,45 +5,12 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
-
-// BackupOptions configure Backup.
-type BackupOptions = sqlite.BackupOptions
-
-// Backup copies a database and describes the contents of the copy; see sqlite.Backup.
-func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
-	var contents backup.Contents
-	o.Copies = copyHooks(&contents)
-	r, err := sqlite.Backup(ctx, o)
-	r.Contents = contents
-	return r, err
-}
-
-// copyHooks returns the checks of a copy. They also set contents.
-func copyHooks(contents *backup.Contents) sqlite.Copies {
-	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
-		if err := db.GetContext(ctx, contents, `
-			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
-			       (SELECT count(*) FROM deliveries WHERE state = `+statePending+`)
-			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+stateSending+` AND state = `+stateSending+`) AS pending`); err != nil {
-			return err
-		}
-		sealed, err := readCanary(ctx, db)
-		if err != nil {
-			return err
-		}
-		contents.KeyID, err = seal.KeyID(sealed)
-		return err
-	}}
-}
 
 // CreateBackup makes a copy in the directory "backups" beside the database. An empty name means a dated one.
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -63,10 +64,27 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 	})
 }
 
-// DeleteEventBatch deletes a batch of the events after a row from before a time. It returns the last row that it read.
-func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (eventProgress, error) { return s.deleteEventBatch(t, after, before) })
-	return done.after, err
+// DeleteEvents deletes the events from before a time, as retention does, and returns how many transactions looked for some. Every
+// transaction that deletes a pending delivery fails with refusal, if that is not nil.
+func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (transactions int, err error) {
+	o := s.retentionOptions(0)
+	o.KeepEvents = time.Hour
+	o.TrustedTime = func() (int64, bool) { return before + o.KeepEvents.Milliseconds(), true }
+	held, expired := o.Held, o.Expired
+	o.Held = func(t *sqlite.Tx) (bool, error) {
+		transactions++
+		return held(t)
+	}
+	o.Expired = func(t *sqlite.Tx, subscription int64) (bool, error) {
+		expected, err := expired(t, subscription)
+		return expected, errors.Join(err, refusal)
+	}
+	cleaner := retention.New(o)
+	for last := -1; last < transactions && err == nil; { // DeleteOld may need several calls
+		last = transactions
+		err = cleaner.DeleteOld(ctx)
+	}
+	return transactions, err
 }
 
 // Wants returns how many subscriptions the cache has by event type.
@@ -262,12 +280,12 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 }
 
 // Pend adds to the pending count of a subscription.
-func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }
+func (s *Store) Pend(subscription, n int64) { s.pending.Add(subscription, n) }
 
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
-		q, err := t.quota(organization)
+		q, err := t.quotas.Of(t.Tx, organization)
 		if err != nil {
 			return 0, err
 		}
@@ -280,25 +298,6 @@ func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
-// OrphanPasses deletes this many subscriptions with pending deliveries. It returns the subscriptions that the next passes handle.
-func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
-	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
-	for row := range subscriptions {
-		p.add(row+1, 1)
-		p.remove(row + 1)
-	}
-	for range passes {
-		visited = append(visited, p.orphaned(most))
-	}
-	return visited
-}
-
-// ExpireEvents deletes a batch of the events from before a time, in a transaction.
-func (s *Store) ExpireEvents(t *Tx, before int64) error {
-	_, err := s.deleteEventBatch(t, 0, before)
-	return err
-}
-
 // PublishEventIn publishes any event in a transaction.
 func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
 	_, err := s.publish(t, organization, "org_x", e, 0)
@@ -309,4 +308,4 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
 
 // ForgetShared makes the next shared read a new one.
-func (s *Store) ForgetShared() { s.summaryOfAll.until = time.Time{} }
+func (s *Store) ForgetShared() { s.Survey = s.newSurvey() }

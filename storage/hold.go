@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -115,8 +114,8 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 		if err != nil || hold == nil {
 			return 0, err
 		}
-		pending := s.pending.total()
-		return pending, s.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": pending})
+		waiting := s.pending.Total()
+		return waiting, s.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": waiting})
 	})
 }
 
@@ -139,7 +138,7 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 		return 0, errNotHeld
 	}
 	var dropped int64
-	for _, subscription := range slices.Sorted(maps.Keys(s.pending.all())) {
+	for _, subscription := range slices.Sorted(maps.Keys(s.pending.All())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
 			if n, err = s.discardBatch(ctx, subscription, *expected); err != nil {
@@ -175,28 +174,4 @@ func (s *Store) discardBatch(ctx context.Context, subscription int64, expected w
 		}
 		return s.dropPending(t, subscription, expected.Last)
 	})
-}
-
-// Queue describes the pending deliveries and the hold. It costs as much as Lanes.
-func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
-	counts := s.pending.all()
-	q := webhook.Queue{Hold: s.Hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
-	for _, n := range counts {
-		q.Deliveries += n
-	}
-	largest := slices.SortedFunc(maps.Keys(counts), func(a, b int64) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	})
-	for _, row := range largest[min(len(largest), webhook.MaxQueued):] {
-		delete(counts, row)
-	}
-	err := s.list(ctx, &q.Largest, `
-		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.name AS organization_name,
-		       s.url, j.value AS pending, coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
-		FROM json_each(?) j
-		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, rowCounts(counts))
-	slices.SortFunc(q.Largest, func(a, b webhook.Queued) int {
-		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
-	})
-	return q, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -31,7 +32,7 @@ var (
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = statements(func(n int) string {
-		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + causeEvent + ", 0)"
+		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + delivery.CauseEvent + ", 0)"
 		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, sequence, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
 	})
 )
@@ -104,7 +105,30 @@ func (r *newRows) forget() {
 // firstState returns the state of a new delivery.
 func firstState(j webhook.Job) webhook.DeliveryState {
 	if j.Begun {
-		return sending
+		return delivery.InProgress
 	}
 	return webhook.Pending
+}
+
+// statementSizes are the numbers of rows that one statement writes or reads, the largest first. A statement costs some
+// microseconds, however few its rows are.
+var statementSizes = [...]int{64, 16, 4, 1}
+
+// rowsAtOnce returns how many of n rows the next statement handles.
+func rowsAtOnce(n int) int {
+	for _, size := range statementSizes {
+		if size <= n {
+			return size
+		}
+	}
+	return 0
+}
+
+// statements returns the texts of a statement for each of statementSizes.
+func statements(text func(rows int) string) map[int]string {
+	texts := make(map[int]string, len(statementSizes))
+	for _, size := range statementSizes {
+		texts[size] = text(size)
+	}
+	return texts
 }

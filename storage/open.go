@@ -15,6 +15,11 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -43,18 +48,14 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 func newStore(o Options) (*Store, error) {
 	s := &Store{
 		tx:         newTx(),
+		pending:    pending.NewCount(),
 		policy:     o.Policy,
-		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit, minutesAfter: beforeOwners},
+		keepEvents: o.KeepEvents,
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
-		sweeps:     newSweeps(),
-		toClean:    make(chan struct{}, 1),
-
-		summaryOfAll: newSharedRead[webhook.PendingSummary](),
 	}
 	s.mayRecover.Store(true)
-	s.toClean <- struct{}{}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
 	}
@@ -72,18 +73,16 @@ func newStore(o Options) (*Store, error) {
 
 // openFile opens the database and finds its encryption key.
 func (s *Store) openFile(ctx context.Context, o Options) (err error) {
-	var keys encryptionKeys
+	var keys encryption.Keys
 	e := o.engine()
 	e.Logger = s.log
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		if keys, err = o.prepareKeys(ctx, start); err == nil && len(keys.keys) == 0 {
-			err = keys.create()
-		}
+		keys, err = o.keys(ctx, start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		key, err := keys.recognize(ctx, path, db)
+		key, err := keys.Recognize(ctx, path, db)
 		if err == nil {
 			s.key, s.keyRing = key, seal.NewRing(key)
 		}
@@ -93,10 +92,10 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.keyRing = keys.keys[0], seal.NewRing(keys.keys[0])
+		s.key, s.keyRing = keys.First(), seal.NewRing(keys.First())
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
-	e.Made = func() error { return keys.file.finalize() }
+	e.Made = func() error { return keys.Keep() }
 	e.Begin, e.BeforeCommit = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts)
 	e.RolledBack = func() {
 		s.returnPlaces()
@@ -107,16 +106,17 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// engine returns the options of the engine, without hooks.
-func (o Options) engine() sqlite.Options {
-	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.isCopy, LogBounds: o.logBounds,
+// keys finds the keys that may fit the database, or creates the key of a new one.
+func (o Options) keys(ctx context.Context, start sqlite.Start) (encryption.Keys, error) {
+	if o.findKeys != nil {
+		return o.findKeys(ctx, o.Path)
 	}
-	e.Reached = o.upgradeReached
-	if e.Upgrades == nil {
-		e.Upgrades = schemaUpgrades[:]
-	}
-	return e
+	return o.source().FindOrCreate(ctx, start)
+}
+
+// source says where the encryption key is.
+func (o Options) source() encryption.Source {
+	return encryption.Source{Path: o.Path, Key: o.EncryptionKey}
 }
 
 // load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
@@ -128,7 +128,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
+	steps := []func(*tx) error{func(t *tx) error { return s.pending.Load(t.Tx) }, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
 	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
@@ -140,11 +140,24 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.openPools(ctx); err != nil {
 		return err
 	}
+	s.Survey = s.newSurvey()
+	s.History = history.New(history.Options{
+		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
+		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.trustedTime,
+	})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
+	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
 	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil
+}
+
+// newSurvey returns the survey of what is pending.
+func (s *Store) newSurvey() *pending.Survey {
+	return pending.New(pending.Options{
+		Count: s.pending, Reads: s.reads, All: s.surveys, Logs: s.logs, Hold: s.Hold, ReleasedAt: s.releasedAt.Load, Statuses: s.SubscriptionCounts,
+	})
 }
 
 // directoryHooks are what a change of the directory does to the other tables.
@@ -154,23 +167,23 @@ func (s *Store) directoryHooks() directory.Hooks {
 			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
 		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
-			if err := requireStorage(s.with(t), organization, storedPerChange+bytes); err != nil {
+			if err := s.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
 				return err
 			}
-			s.with(t).countStored(organization, bytes)
+			s.with(t).quotas.Count(t, organization, bytes)
 			return nil
 		},
 		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
-			s.with(t).quotas.forget()
+			s.with(t).quotas.Forget()
 			if webhooks {
 				s.announceChange(s.with(t))
 			}
 		},
-		UserErased: func(t *sqlite.Tx, was access.User) error { return s.userErased(s.with(t), was) },
+		UserErased: func(t *sqlite.Tx, was access.User) error { return s.cleaner.UserErased(t, was) },
 		OrganizationClosed: func(t *sqlite.Tx) {
-			s.with(t).quotas.forget()
+			s.with(t).quotas.Forget()
 			s.announceChange(s.with(t))
-			s.cleanAfter(t)
+			s.cleaner.CleanAfter(t)
 		},
 		CountSubscriptions: func(t *sqlite.Tx, organization int64) (int64, int64, error) {
 			return s.countSubscriptionsOf(s.with(t), organization)
@@ -188,7 +201,7 @@ func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		salt, encryption.Canary(s.keyRing)); err != nil {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: t.Now()})
@@ -248,41 +261,3 @@ func writeProbe(t *sqlite.Tx, size int) error {
 	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 	return err
 }
-
-// State describes the file at a path.
-type State = sqlite.State
-
-// The states of a file that Open accepts.
-const (
-	None     = sqlite.None
-	Closed   = sqlite.Closed
-	LeftOpen = sqlite.LeftOpen
-	Outdated = sqlite.Outdated
-)
-
-// Owner returns the process that owns the file at path; see sqlite.Owner.
-func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
-
-// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
-// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
-func Examine(ctx context.Context, o Options) (State, error) {
-	var keys encryptionKeys
-	e := o.engine()
-	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		o.Path = path
-		keys, err = o.prepareKeys(ctx, start)
-		return err
-	}
-	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		_, err := keys.recognize(ctx, path, db)
-		return err
-	}
-	return sqlite.Examine(ctx, e)
-}
-
-// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
-const schemaVersion = 1
-
-// schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade
-// must not change the table instance, because Open reads it before an upgrade.
-var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -21,40 +22,13 @@ import (
 var (
 	// nothingSending reports that no attempt is in progress. Tests are outside the order.
 	nothingSending = `NOT EXISTS (
-		SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + ` AND d.cause <> ` + causeTest + `)`
+		SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + `)`
 	// isNextInOrder reports whether the delivery ?2 may begin.
 	isNextInOrder = `SELECT ` + nothingSending + ` AND coalesce((
-		SELECT own.sequence = 0 OR own.id = (` + firstInOrder("?1") + `) FROM deliveries own WHERE own.id = ?2 AND own.subscription_id = ?1), 0)`
+		SELECT own.sequence = 0 OR own.id = (` + delivery.FirstInOrder("?1") + `) FROM deliveries own WHERE own.id = ?2 AND own.subscription_id = ?1), 0)`
 	// nothingInFront reports whether a new delivery may begin.
-	nothingInFront = `SELECT ` + nothingSending + ` AND NOT EXISTS (` + firstInOrder("?1") + `)`
+	nothingInFront = `SELECT ` + nothingSending + ` AND NOT EXISTS (` + delivery.FirstInOrder("?1") + `)`
 )
-
-// firstInOrder returns SQL that selects the first pending delivery of an ordered subscription, without redeliveries.
-func firstInOrder(subscription string) string {
-	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_ordered
-		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT 1`
-}
-
-// firstDueInOrder returns an SQL expression of the earliest time at which an ordered subscription has something to send.
-func firstDueInOrder(subscription string) string {
-	return `(SELECT min(due_at) FROM (
-		SELECT first.due_at FROM deliveries first WHERE first.id = (` + firstInOrder(subscription) + `)
-		UNION ALL
-		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_ordered
-		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` AND d.sequence = 0))`
-}
-
-// firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
-func firstSent(ordered, subscription string) string {
-	return `iif(` + ordered + `, coalesce((` + firstInOrder(subscription) + `), (` + firstPending(subscription) + `)), (` + firstPending(subscription) + `))`
-}
-
-// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
-var frontColumn = `iif(s.ordered, (
-	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
-	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
-		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
-		WHERE d.subscription_id = s.id AND d.state >= ` + stateSending + ` AND d.cause <> ` + causeTest + ` LIMIT 1), (` + firstInOrder("s.id") + `))), NULL) AS front`
 
 // OrderedJobs returns the next pending deliveries of an ordered subscription. Redeliveries come first, up to limit of them, by
 // their due times. Then the others follow in their order, up to limit. They may be due in the future.
@@ -71,7 +45,7 @@ const orderedJobs = `
 	SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause, d.sequence,
 	       e.type AS event_type, e.created_at AS event_at, e.body
 	FROM deliveries d INDEXED BY deliveries_ordered CROSS JOIN events e ON e.id = d.event_id
-	WHERE d.subscription_id = ?1 AND d.state = ` + statePending
+	WHERE d.subscription_id = ?1 AND d.state = ` + delivery.Pending
 
 const selectOrderedJobs = `
 	SELECT * FROM (` + orderedJobs + ` AND d.sequence = 0 ORDER BY d.due_at LIMIT ?2)
@@ -100,9 +74,9 @@ func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) erro
 	}
 	if _, err := t.Exec(`
 		UPDATE deliveries SET sequence = event_id WHERE sequence IS NULL AND id IN (
-			SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+`
+			SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+delivery.Pending+`
 			UNION ALL
-			SELECT id FROM deliveries INDEXED BY deliveries_sending WHERE subscription_id = ?1 AND state >= `+stateSending+`)`, sub.RowID); err != nil {
+			SELECT id FROM deliveries INDEXED BY deliveries_sending WHERE subscription_id = ?1 AND state >= `+delivery.Sending+`)`, sub.RowID); err != nil {
 		return fmt.Errorf("put deliveries in order: %w", err)
 	}
 	return nil

@@ -3,48 +3,14 @@ package storage
 import (
 	"context"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/directory"
-	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
-// the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
-func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
-	counts := s.pending.all()
-	lanes := []webhook.Lane{}
-	err := s.surveys.List(ctx, &lanes, selectLanes, rowList(maps.Keys(counts)))
-	for i := range lanes {
-		lanes[i].Pending = counts[lanes[i].Subscription]
-	}
-	return lanes, err
-}
-
-var selectLanes = `
-	SELECT * FROM (
-		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id,
-		       iif(s.ordered, ` + firstDueInOrder("j.value") + `, (SELECT first.due_at FROM deliveries first WHERE first.id = (` + firstPending("j.value") + `))) AS due_at
-		FROM json_each(?) j LEFT JOIN subscriptions s ON s.id = j.value)
-	WHERE due_at IS NOT NULL`
-
-// rowList writes row ids as a JSON array, for json_each.
-func rowList(rows iter.Seq[int64]) string {
-	b := []byte{'['}
-	for row := range rows {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, row, 10)
-	}
-	return string(append(b, ']'))
-}
 
 // PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
 // except. They may be due in the future.
@@ -54,8 +20,8 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
-		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
+		WHERE d.subscription_id = ? AND d.state = `+delivery.Pending+` AND d.id NOT IN (SELECT value FROM json_each(?))
+		ORDER BY d.due_at LIMIT ?`, subscription, sqlite.RowList(slices.Values(except)), limit)
 	for i := range jobs {
 		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
@@ -114,8 +80,8 @@ func isNext(t *tx, sub *cachedSubscription, start webhook.Start) (next bool, err
 }
 
 // isNextProbe reports whether the delivery ?2 of the subscription ?1 may be the probe. A test in progress delays it.
-var isNextProbe = `SELECT coalesce((` + firstPending("?1") + `) = ?2, 0) AND NOT EXISTS (
-	SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + `)`
+var isNextProbe = `SELECT coalesce((` + delivery.FirstPending("?1") + `) = ?2, 0) AND NOT EXISTS (
+	SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= ` + delivery.Sending + `)`
 
 // beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait
 // for that attempt. Row ids may be used again, so a delivery may belong to another subscription by now.
@@ -133,11 +99,11 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 		if err := t.ExecList(&begun, beginStatement[n], args...); err != nil {
 			return err
 		}
-		for _, delivery := range begun {
-			i := index[delivery]
-			ids[i] = webhook.AttemptRow(delivery, starts[i].Number)
+		for _, claimed := range begun {
+			i := index[claimed]
+			ids[i] = webhook.AttemptRow(claimed, starts[i].Number)
 			t.rememberSending(sendingDelivery{
-				ID: delivery, Subscription: starts[i].Subscription, Cause: starts[i].Trigger, Attempts: starts[i].Number - 1, BegunAt: t.Now(),
+				ID: claimed, Subscription: starts[i].Subscription, Cause: starts[i].Trigger, Attempts: starts[i].Number - 1, BegunAt: t.Now(),
 			})
 		}
 		allowed = allowed[n:]
@@ -147,8 +113,8 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 
 // beginStatement claims deliveries, found by their row ids. Without the pluses, SQLite would read an index of all pending ones.
 var beginStatement = statements(func(n int) string {
-	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
-		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + statePending + ` AND +attempts = start.column3 RETURNING id`
+	return `UPDATE deliveries SET state = ` + delivery.Sending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
+		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + delivery.Pending + ` AND +attempts = start.column3 RETURNING id`
 })
 
 // UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
@@ -158,8 +124,8 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
 			if _, err := t.Exec(`
-				UPDATE deliveries SET state = CASE state WHEN `+stateSending+` THEN `+statePending+` ELSE `+endOfLast+` END
-				WHERE id = ?1 >> 8 AND state >= `+stateSending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
+				UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
+				WHERE id = ?1 >> 8 AND state >= `+delivery.Sending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
 				return err
 			}
 		}
@@ -179,17 +145,17 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 func (s *Store) interruptAttempts(t *tx) error {
 	interrupted, err := t.Affected(`
 		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		SELECT ` + attemptOfDelivery + `, d.subscription_id, ` + causeOfDelivery + `, ` + outcomeInterrupted + `, '', 0,
+		SELECT ` + delivery.AttemptRow + `, d.subscription_id, ` + delivery.AttemptCause + `, ` + delivery.OutcomeInterrupted + `, '', 0,
 		       'interrupted: the server stopped before the attempt ended', d.due_at
-		FROM deliveries d INDEXED BY deliveries_sending WHERE d.state >= ` + stateSending)
+		FROM deliveries d INDEXED BY deliveries_sending WHERE d.state >= ` + delivery.Sending)
 	if err != nil || interrupted == 0 {
 		return err
 	}
 	if _, err := t.Exec(`
 		UPDATE deliveries INDEXED BY deliveries_sending SET
-			state = CASE WHEN state = `+stateSendingLast+` THEN `+endOfLast+` WHEN attempts + 1 >= ?1 THEN `+stateExhausted+` ELSE `+statePending+` END,
+			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
 			attempts = attempts + 1, due_at = ?2
-		WHERE state >= `+stateSending, s.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
+		WHERE state >= `+delivery.Sending, s.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
 		return err
 	}
 	t.OnCommit(func() { s.observer.Interrupted(int(interrupted)) })
@@ -203,70 +169,3 @@ const (
 	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
-
-// requireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
-func requireWebhooks(t *tx, organization int64) error {
-	q, err := t.quota(organization)
-	switch {
-	case err != nil:
-		return err
-	case q.Closed:
-		return directory.ErrClosed
-	case !q.Webhooks:
-		return fault.New(fault.Forbidden, "plan_capability_required",
-			"The organization's plan does not include webhooks; an operator can change the plan.")
-	}
-	return nil
-}
-
-// The numbers of package webhook in SQL. SQLite uses a partial index only if the statement has the number itself, not a
-// parameter.
-const (
-	statePending     = "0" // webhook.Pending
-	stateDelivered   = "1" // webhook.Delivered
-	stateExhausted   = "2" // webhook.Exhausted
-	stateDropped     = "3" // webhook.Dropped
-	stateSending     = "4" // an attempt is in progress; pending for everybody else
-	stateSendingLast = "5" // an attempt is in progress, and nothing follows it; see endOfLast
-
-	outcomeSending     = "0" // webhook.Sending; not in the table
-	outcomeSucceeded   = "1" // webhook.Succeeded
-	outcomeFailed      = "2" // webhook.Failed
-	outcomeInterrupted = "3" // webhook.Interrupted
-
-	causeEvent = "0" // webhook.ByEvent
-	causeRetry = "1" // webhook.ByRetry
-	causeHand  = "2" // webhook.ByHand
-	causeTest  = "3" // webhook.ByTest
-)
-
-// sending is stateSending as a parameter of statements.
-const sending webhook.DeliveryState = 4
-
-// SQL expressions of a delivery.
-const (
-	// endOfLast is the state after stateSendingLast, if the attempt did not succeed: a test is exhausted, and other
-	// deliveries were dropped.
-	endOfLast = "CASE WHEN cause = " + causeTest + " THEN " + stateExhausted + " ELSE " + stateDropped + " END"
-	// attemptOfDelivery and causeOfDelivery are the row id and the cause of the attempt in progress of a delivery d.
-	attemptOfDelivery = "(d.id << 8 | d.attempts + 1)"
-	causeOfDelivery   = "CASE WHEN d.attempts > 0 THEN " + causeRetry + " ELSE d.cause END"
-)
-
-// firstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
-// is an SQL expression.
-func firstPending(subscription string) string {
-	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` ORDER BY d.due_at LIMIT 1`
-}
-
-// firstDue returns an SQL expression of the earliest due time of a subscription. It is the time of the beginning of an
-// attempt if only attempts are in progress, and NULL if nothing is pending.
-func firstDue(subscription string) string {
-	return `(SELECT min(due_at) FROM (
-		SELECT min(d.due_at) AS due_at FROM deliveries d INDEXED BY deliveries_pending
-		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + `
-		UNION ALL
-		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_sending
-		WHERE d.subscription_id = ` + subscription + ` AND d.state >= ` + stateSending + ` AND d.state = ` + stateSending + `))`
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -51,7 +52,7 @@ type sendingDelivery struct {
 	Cause        webhook.Trigger `db:"cause"` // of the attempt
 	Attempts     int             `db:"attempts"`
 	BegunAt      int64           `db:"due_at"`
-	Last         bool            `db:"last"` // nothing follows the attempt; see stateSendingLast
+	Last         bool            `db:"last"` // nothing follows the attempt; see delivery.SendingLast
 }
 
 // maxSending limits the deliveries in progress that the writer remembers: some megabytes.
@@ -114,8 +115,8 @@ func readSending(t *tx, results []webhook.Result, deliveries []any, found []send
 }
 
 var selectSending = statements(func(n int) string {
-	return `SELECT d.id, d.subscription_id, ` + causeOfDelivery + ` AS cause, d.attempts, d.due_at, d.state = ` + stateSendingLast + ` AS last
-		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + stateSending
+	return `SELECT d.id, d.subscription_id, ` + delivery.AttemptCause + ` AS cause, d.attempts, d.due_at, d.state = ` + delivery.SendingLast + ` AS last
+		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + delivery.Sending
 })
 
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
@@ -136,7 +137,7 @@ func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webh
 		settled.DueAt = t.Now()
 	}
 	if !d.Last && settled.State != webhook.Pending {
-		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
+		t.OnCommit(func() { s.pending.Add(r.Subscription, -1) })
 	}
 	return settled, nil
 }
@@ -203,7 +204,7 @@ func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled
 			delivered = append(delivered, results[i].Delivery)
 			continue
 		}
-		if err := settleTogether(t, 1, "UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+stateSending,
+		if err := settleTogether(t, 1, "UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+delivery.Sending,
 			next.State, next.DueAt, results[i].Delivery); err != nil {
 			return err
 		}
@@ -229,6 +230,6 @@ func settleTogether(t *tx, n int, text string, args ...any) error {
 }
 
 var deliver = statements(func(n int) string {
-	return `UPDATE deliveries SET state = ` + stateDelivered + `, attempts = attempts + 1, due_at = 0
-		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + stateSending
+	return `UPDATE deliveries SET state = ` + delivery.Delivered + `, attempts = attempts + 1, due_at = 0
+		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + delivery.Sending
 })

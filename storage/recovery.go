@@ -2,12 +2,11 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -60,7 +59,7 @@ func (s *Store) prepareRecovery(ctx context.Context, organization int64, id stri
 			return sub, err
 		}
 		p.now = t.Now()
-		return sub, requireWebhooks(t, organization)
+		return sub, t.quotas.RequireWebhooks(t.Tx, organization)
 	})
 	if err != nil {
 		return r, p, err
@@ -126,16 +125,16 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
 		       json_group_array(looked.event_id) FILTER (WHERE looked.found) AS rows, count(*) FILTER (WHERE looked.found) AS exhausted
 		FROM (
-			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+causeTest+` AND `+replayable+`
+			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+delivery.CauseTest+` AND `+replayable+`
 				AND NOT EXISTS (
 					SELECT 1 FROM deliveries d WHERE d.event_id = ended.event_id AND d.subscription_id = ?2
-					AND d.state = `+stateExhausted+` AND d.id > ended.id) AS found
+					AND d.state = `+delivery.Exhausted+` AND d.id > ended.id) AS found
 			FROM (
 				SELECT d.id, d.event_id, d.due_at, d.cause FROM deliveries d INDEXED BY deliveries_exhausted
-				WHERE d.subscription_id = ?2 AND d.state = `+stateExhausted+` AND (d.due_at, d.id) > (?9, ?10)
+				WHERE d.subscription_id = ?2 AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (?9, ?10)
 				ORDER BY d.due_at, d.id LIMIT ?11) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(s.retention.events, p.now, after.At, after.Row, replayEvents)...)
+		p.args(s.keepEvents, p.now, after.At, after.Row, replayEvents)...)
 	return c, err
 }
 
@@ -214,127 +213,3 @@ func (s *Store) recoverMarked(ctx context.Context) (err error) {
 
 // recoveriesPerPass limits how long the rest of upkeep waits.
 const recoveriesPerPass = 10
-
-// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are
-// never sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller
-// can repeat it.
-//
-// Faults: NotFound; Unavailable if the context ends first.
-func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
-	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o discarded, err error) {
-		o.last = s.lastDelivery
-		o.row, err = subscriptionRow(t, organization, id)
-		return o, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	after, more := scan.Position{At: math.MinInt64}, true
-	for more {
-		var waiting []waitingDelivery
-		if waiting, err = s.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
-			break
-		}
-		if more = len(waiting) == dropBatch; more {
-			after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
-		}
-		waiting = slices.DeleteFunc(waiting, func(d waitingDelivery) bool { return d.EventAt >= before })
-		var n int64
-		if n, err = s.discardWaiting(ctx, organization, o.row, waiting); err != nil {
-			break
-		}
-		dropped += n
-	}
-	if err != nil && dropped == 0 {
-		return 0, err
-	}
-	return s.finishDiscard(ctx, by, organization, discarded{id: id, row: o.row, last: o.last, before: before, dropped: dropped, err: err})
-}
-
-// discarded is how far a discard got.
-type discarded struct {
-	id        string // of the subscription
-	row, last int64  // its row, and the newest delivery when the discard began
-	before    int64
-	dropped   int64
-	err       error // why it ended early; nil if it did not
-}
-
-// waitingDelivery is a pending delivery with the time of its event.
-type waitingDelivery struct {
-	ID      int64 `db:"id"`
-	DueAt   int64 `db:"due_at"`
-	EventAt int64 `db:"event_at"`
-}
-
-// nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
-func (s *Store) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
-	end, err := s.replays.Take(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	free, err := s.replays.Slot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	err = s.replays.Pool.List(ctx, &waiting, `
-		SELECT d.id, d.due_at, e.created_at AS event_at
-		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
-		ORDER BY d.due_at, d.id LIMIT ?5`, subscription, after.At, after.Row, last, dropBatch)
-	return waiting, err
-}
-
-// discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record
-// stays, and nothing follows it.
-func (s *Store) discardWaiting(ctx context.Context, organization, subscription int64, waiting []waitingDelivery) (int64, error) {
-	if len(waiting) == 0 {
-		return 0, nil
-	}
-	ids := func(yield func(int64) bool) {
-		for _, d := range waiting {
-			if !yield(d.ID) {
-				return
-			}
-		}
-	}
-	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
-		clear(t.sending) // an attempt may have begun since they were read
-		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+statePending+`, `+stateSending+`)`, rowList(ids))
-		t.OnCommit(func() { s.pending.add(subscription, -n) })
-		return n, err
-	})
-}
-
-// finishDiscard drops the deliveries whose attempts have begun, and writes the audit event. Requests in progress go on. The
-// new epoch makes the dispatcher release attempts that it has not sent yet.
-func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
-	defer cancel()
-	dropped, err := returning(ctx, s.workFor(organization), func(t *tx) (int64, error) {
-		clear(t.sending)
-		n, err := t.Affected(dropDeliveries+`
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND d.id <= ?2 AND e.created_at < ?3)`,
-			d.row, d.last, d.before)
-		if err != nil {
-			return 0, err
-		}
-		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
-			return 0, err
-		}
-		t.OnCommit(func() { s.pending.add(d.row, -n) })
-		s.announceChange(t, d.row)
-		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
-		if d.before != math.MaxInt64 {
-			details["before"] = string(webhook.AppendTime(nil, d.before))
-		}
-		return d.dropped + n, s.audit(t, by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
-	})
-	return dropped, errors.Join(d.err, err)
-}

@@ -145,7 +145,7 @@ type endingContext struct {
 
 func (c endingContext) Err() error {
 	caller, _, _, _ := runtime.Caller(1)
-	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*keyChange).sealSecrets.func2") {
+	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*Change).sealSecrets.func2") {
 		return nil
 	}
 	if *c.after--; *c.after < 0 {

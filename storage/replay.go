@@ -2,19 +2,19 @@ package storage
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -31,7 +31,7 @@ const (
 )
 
 // EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.retention.events }
+func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 
 // Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
 // created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
@@ -83,16 +83,13 @@ type replayQuery struct {
 	id            string // public id of the subscription
 	subscription  int64
 	organization  int64
-	now           int64      // start of the replay
-	since, until  int64      // times of the events
-	ranges        []rowRange // row ids of the events
-	exact, prefix string     // JSON arrays of whole types and of prefixes
+	now           int64            // start of the replay
+	since, until  int64            // times of the events
+	ranges        []timeline.Range // row ids of the events
+	exact, prefix string           // JSON arrays of whole types and of prefixes
 	only          webhook.Only
 	excludedTypes string // JSON array of types that the subscription never receives
 }
-
-// rowRange is a range of event row ids.
-type rowRange struct{ after, last int64 }
 
 // prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
 // from before the subscription was created. Row ids decide that, because the clock may have been wrong.
@@ -100,17 +97,17 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 	type opened struct {
 		sub           webhook.Subscription
 		now, disorder int64
-		rows          rowRange
+		rows          timeline.Range
 	}
 	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.last, o.disorder = t.Now(), s.lastEvent, s.disorder
-		if err := t.Get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
+		o.now, o.rows.Last, o.disorder = t.Now(), s.lastEvent, s.disorder
+		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
-		return o, requireWebhooks(t, organization)
+		return o, t.quotas.RequireWebhooks(t.Tx, organization)
 	})
 	if err != nil {
 		return replayQuery{}, err
@@ -128,28 +125,8 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 		return p, err
 	}
 	defer end()
-	p.ranges, err = s.rowRanges(ctx, s.replays, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = timeline.Find(ctx, s.replays, p.since, p.until, o.rows, o.disorder)
 	return p, err
-}
-
-// rowRanges returns the ranges of all that may have events of a period. Up to the row disorder, every event is read.
-// Later events are in the order of time, within clock.Tolerance. So a binary search finds the period.
-func (s *Store) rowRanges(ctx context.Context, reader *scan.Reader, since, until int64, all rowRange, disorder int64) ([]rowRange, error) {
-	const slack = int64(clock.Tolerance / time.Millisecond)
-	disordered := rowRange{all.after, min(all.last, disorder)}
-	ordered := rowRange{max(all.after, disorder), all.last}
-	first, err := s.firstEventSince(ctx, reader, max(since, slack)-slack, ordered)
-	if err != nil {
-		return nil, err
-	}
-	end := ordered.last + 1
-	if until <= math.MaxInt64-slack {
-		if end, err = s.firstEventSince(ctx, reader, until+slack, ordered); err != nil {
-			return nil, err
-		}
-	}
-	spans := []rowRange{disordered, {first - 1, end - 1}}
-	return slices.DeleteFunc(spans, func(part rowRange) bool { return part.after >= part.last }), nil
 }
 
 // patternLists returns patterns as two JSON arrays: whole types and prefixes. AnyType is the empty prefix.
@@ -162,30 +139,7 @@ func patternLists(patterns []string) (exact, prefix string) {
 			types = append(types, p)
 		}
 	}
-	a, _ := json.Marshal(types) // strings always encode
-	b, _ := json.Marshal(beginnings)
-	return string(a), string(b)
-}
-
-// firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
-// returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history
-// is.
-func (s *Store) firstEventSince(ctx context.Context, reader *scan.Reader, at int64, in rowRange) (int64, error) {
-	low, high := in.after+1, in.last+1 // all rows before low are earlier, and no row from high on is
-	for low < high {
-		middle := low + (high-low)/2
-		var e timedRow
-		err := reader.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
-		switch {
-		case err != nil && !errors.Is(err, sql.ErrNoRows):
-			return 0, fmt.Errorf("look for the first event of a period: %w", err)
-		case err == nil && e.At < at:
-			low = min(e.ID+1, high)
-		default:
-			high = middle
-		}
-	}
-	return low, nil
+	return sqlite.TextList(types), sqlite.TextList(beginnings)
 }
 
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
@@ -197,11 +151,11 @@ var replayable = `
 	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
 	AND e.type NOT IN (SELECT value FROM json_each(?8))
 	AND e.about IS NOT ?2
-	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `))
+	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `))
 	AND (?7 <> 'failed' AND e.type NOT IN (` + healthNews + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
-	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + stateExhausted + `)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + statePending + `, ` + stateDelivered + `, ` + stateSending + `)))`
+	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + delivery.Exhausted + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))`
 
 // replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
 // parameters of replayable.
@@ -244,7 +198,7 @@ func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) er
 }
 
 // walkRange is walkReplay for one range.
-func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do func(chunk) error) error {
+func (s *Store) walkRange(ctx context.Context, p replayQuery, rows timeline.Range, do func(chunk) error) error {
 	for {
 		c, took, err := s.nextChunk(ctx, p, rows)
 		if err != nil {
@@ -261,12 +215,12 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do 
 		if err := scan.Pause(ctx, took); err != nil {
 			return err
 		}
-		rows.after = c.Reached
+		rows.After = c.Reached
 	}
 }
 
 // nextChunk reads the next events of a range, and returns how long that took.
-func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c chunk, took time.Duration, err error) {
+func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Range) (c chunk, took time.Duration, err error) {
 	end, err := s.replays.Take(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
@@ -285,7 +239,7 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c 
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
-		p.args(s.retention.events, p.now, rows.after, rows.last, replayEvents)...)
+		p.args(s.keepEvents, p.now, rows.After, rows.Last, replayEvents)...)
 	return c, time.Since(began), err
 }
 
@@ -319,10 +273,10 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
-	if err := requireWebhooks(t, p.organization); err != nil {
+	if err := t.quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
 		return made, err
 	}
-	if err := requireStorage(t, p.organization, int(c.Total())*storedPerDelivery); err != nil {
+	if err := t.quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery); err != nil {
 		return made, err
 	}
 	var checked chunk
@@ -330,7 +284,7 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		SELECT json_group_array(id) AS rows, `+replayCounts+`
 		FROM (
 			SELECT e.id, `+replayReason+` AS reason FROM json_each(?9) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.retention.events, t.Now(), c.Rows)...); err != nil {
+			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.keepEvents, t.Now(), c.Rows)...); err != nil {
 		return made, err
 	}
 	n := checked.Total()
@@ -339,13 +293,13 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	}
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
-		SELECT ? + key, value, ?, `+statePending+`, `+causeHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
+		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
 		s.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
 		return made, err
 	}
 	s.lastDelivery += n
-	t.countStored(p.organization, int(n)*storedPerDelivery)
-	t.OnCommit(func() { s.pending.add(p.subscription, n) })
+	t.quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
+	t.OnCommit(func() { s.pending.Add(p.subscription, n) })
 	s.announceChange(t, p.subscription)
 	return checked.Replayed, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -22,8 +23,8 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 		Path: o.Path, From: name, Copies: copyHooks(&r.Contents),
 		Accept: func(path, found string) error {
 			from, o.Path = found, path
-			keys, err := findKeyOf(o, from, r.KeyID)
-			o.findKeys = func(Options, sqlite.Start) (encryptionKeys, error) { return encryptionKeys{keys: keys.keys}, nil }
+			keys, err := o.source().ForCopy(from, r.KeyID)
+			o.findKeys = func(context.Context, string) (encryption.Keys, error) { return keys, nil }
 			return err
 		},
 		Arrange: func(ctx context.Context, path string) error {

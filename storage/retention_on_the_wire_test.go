@@ -30,14 +30,14 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 			x := newFixture(t)
 			job, attempt := begin(t, x)
 			future := time.Now().Add(time.Hour).UnixMilli()
-			if _, err := x.DeleteEventBatch(t.Context(), 0, future); err != nil {
+			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); err != nil {
 				t.Errorf("while the attempt is on the wire: %v", err)
 			}
 			x.end(t, job, attempt, true)
-			if _, err := x.DeleteEventBatch(t.Context(), 0, future); err != nil {
+			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {

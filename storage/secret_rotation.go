@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if until > 0 && !r.Force {
 			return sub, overlapInProgress(until)
 		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
+		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
 		if _, err := t.Exec(`
@@ -68,26 +69,4 @@ func overlapUntil(t *tx, subscription int64) (until int64, err error) {
 func overlapInProgress(until int64) error {
 	return fault.New(fault.Conflict, "overlap_in_progress",
 		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
-}
-
-// previousSecretsBatch limits the secrets that one transaction deletes.
-const previousSecretsBatch = 200
-
-// dropPreviousSecrets deletes previous secrets after their overlap, unless the clock is in doubt. It reads before it
-// writes, because usually there are none.
-func (s *Store) dropPreviousSecrets(ctx context.Context) error {
-	now, trusted := s.trustedTime()
-	if !trusted {
-		return nil
-	}
-	var expired bool
-	if err := s.get(ctx, &expired, "SELECT EXISTS (SELECT 1 FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ?)", now); err != nil || !expired {
-		return err
-	}
-	return s.change(ctx, func(t *tx) error {
-		_, err := t.Exec(`
-			UPDATE subscriptions SET previous_secret = NULL, previous_until = 0 WHERE id IN (
-				SELECT id FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ? LIMIT ?)`, now, previousSecretsBatch)
-		return err
-	})
 }

@@ -1,5 +1,6 @@
-// Package storage owns the data of Keyhook: the tables, and every rule that must be true inside one transaction. It does
-// not know HTTP and never sends anything. Below it, package sqlite is the engine, and package directory says who may do what.
+// Package storage owns the write path of events, deliveries and attempts, the subscriptions that receive them, and every rule that
+// must be true inside one transaction. It puts its sub-packages together: the engine, who may do what, what is pending, what was
+// sent, and what is deleted. It does not know HTTP and never sends anything.
 package storage
 
 import (
@@ -10,7 +11,11 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -38,16 +43,18 @@ type Options struct {
 	Observer      Observer          // may be nil
 	Logger        *slog.Logger      // nil means slog.Default
 
-	isCopy         bool                                                        // Restore sets it: the file is a copy, and no server uses it
-	findKeys       func(o Options, start sqlite.Start) (encryptionKeys, error) // nil means findKeys
-	upgrades       []sqlite.Step                                               // nil means schemaUpgrades
-	upgradeReached func(point string)                                          // receives the progress of an upgrade
+	isCopy         bool                                                            // Restore sets it: the file is a copy, and no server uses it
+	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it
+	upgrades       []sqlite.Step                                                   // nil means schemaUpgrades
+	upgradeReached func(point string)                                              // receives the progress of an upgrade
 	logBounds      sqlite.LogBounds
 }
 
 // Store is the open database. Writes wait until Run is called.
 type Store struct {
 	*directory.Directory // who may do what
+	*pending.Survey      // what is pending
+	*history.History     // what was published, sent and changed
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only
@@ -58,7 +65,7 @@ type Store struct {
 	ids     publicid.Maker
 
 	reads   *sqlite.Pool // for requests and deliveries
-	surveys *sqlite.Pool // reads all pending deliveries; no request waits for it
+	surveys *sqlite.Pool // reads all pending deliveries
 	logs    *scan.Reader // filtered lists, which may read many rows
 	replays *scan.Reader // reads of replays, which may take minutes
 
@@ -68,19 +75,17 @@ type Store struct {
 	latestTime   int64 // the latest time of any transaction since the clock was last set back
 	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 
-	pending       pendingCount
+	pending       *pending.Count
 	subscriptions subscriptionCount
-	summaryOfAll  sharedRead[webhook.PendingSummary]
 	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
 	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
 	observer      Observer
-	retention     retention // used by upkeep only
-	sweeps        sweeps    // used by upkeep only
+	keepEvents    time.Duration
+	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock         wallClock
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
-	toClean       chan struct{} // has a value if a user may be erased, or an organization closed; see clean
 }
 
 // Created reports whether Open created the file.
@@ -122,7 +127,7 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
 // Pending returns the number of all pending deliveries.
-func (s *Store) Pending() int64 { return s.pending.total() }
+func (s *Store) Pending() int64 { return s.pending.Total() }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

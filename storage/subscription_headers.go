@@ -2,61 +2,17 @@ package storage
 
 import (
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/redact"
-	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// sealedHeaders are the own headers of a subscription as they are stored.
-type sealedHeaders struct {
-	Names  webhook.HeaderNames `db:"header_names"`
-	Sealed []byte              `db:"headers"` // empty: the subscription has none
-}
-
-// headersOwner is the associated data of sealed headers: the subscription, and that the text is its headers. So nobody who can
-// write the file can make a header out of a signing secret.
-func headersOwner(subscription string) string { return subscription + ".headers" }
-
-// sealHeaders seals the values of headers.
-func sealHeaders(ring *seal.Ring, subscription string, headers []webhook.Header) ([]byte, error) {
-	values := make([]string, len(headers))
-	for i, h := range headers {
-		values[i] = h.Value.Reveal()
-	}
-	text, err := json.Marshal(values)
-	if err != nil {
-		return nil, fmt.Errorf("encode headers: %w", err)
-	}
-	return ring.Seal(text, headersOwner(subscription)), nil
-}
-
-// open returns the headers of a subscription.
-func (h sealedHeaders) open(ring *seal.Ring, subscription string) ([]webhook.Header, error) {
-	if len(h.Sealed) == 0 {
-		return nil, nil
-	}
-	text, err := ring.Open(h.Sealed, headersOwner(subscription))
-	if err != nil {
-		return nil, err
-	}
-	var values []string
-	if err := json.Unmarshal(text, &values); err != nil || len(values) != len(h.Names) {
-		return nil, fmt.Errorf("%w: %d values for %d headers", seal.ErrDamaged, len(values), len(h.Names))
-	}
-	headers := make([]webhook.Header, len(values))
-	for i, value := range values {
-		headers[i] = webhook.Header{Name: h.Names[i], Value: redact.New(value)}
-	}
-	return headers, nil
-}
 
 // setHeaders replaces the own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
 // is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today; Conflict if the headers of all subscriptions
@@ -73,17 +29,17 @@ func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription,
 	for _, h := range headers {
 		sub.HeaderNames = append(sub.HeaderNames, h.Name)
 	}
-	sealed, err := sealHeaders(s.keyRing, sub.ID, headers)
+	sealed, err := encryption.SealHeaders(s.keyRing, sub.ID, headers)
 	if err != nil {
 		return err
 	}
-	if err := requireStorage(t, organization, storedPerChange+len(sealed)); err != nil {
+	if err := t.quotas.Require(t.Tx, organization, quota.PerChange+len(sealed)); err != nil {
 		return err
 	}
 	if err := requireHeaderBytes(t, organization, sub.RowID, len(sealed)); err != nil {
 		return err
 	}
-	t.countStored(organization, len(sealed))
+	t.quotas.Count(t.Tx, organization, len(sealed))
 	_, err = t.Exec(`
 		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
@@ -153,11 +109,11 @@ func (s *Store) keepHeaders(t *tx, sub *webhook.Subscription, headers []webhook.
 	if !slices.ContainsFunc(headers, keeps) {
 		return headers, nil
 	}
-	var row sealedHeaders
+	var row encryption.SealedHeaders
 	if err := t.Get(&row, "SELECT names AS header_names, sealed AS headers FROM subscription_headers WHERE subscription_id = ?", sub.RowID); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
-	stored, err := row.open(s.keyRing, sub.ID)
+	stored, err := row.Open(s.keyRing, sub.ID)
 	problem := "This header has no value to keep; send its value."
 	if err != nil {
 		s.log.Error("the request headers of a subscription cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", sub.ID, "error", err)

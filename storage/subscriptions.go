@@ -3,57 +3,25 @@ package storage
 import (
 	"context"
 	"errors"
-	"math"
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const subscriptionColumns = `
-	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.ordered, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
-	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
-
-// subscriptionJoins are the tables of subscriptionColumns.
-const subscriptionJoins = `
-	CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id`
-
-const subscriptionByID = `
-	SELECT ` + subscriptionColumns + `
-	FROM subscriptions s` + subscriptionJoins + `
-	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
-
-// Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
-func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
-	var sub webhook.Subscription
-	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
-		return sub, sqlite.Missing(err, "subscription")
-	}
-	s.completeSubscription(&sub, s.Hold())
-	return sub, nil
-}
-
-// completeSubscription sets what the table does not have.
-func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
-	sub.PendingDeliveries, sub.QueueHeld = s.pending.of(sub.RowID), hold != nil
-	if s.policy.ProbesDisabled(sub.Health) {
-		sub.ProbedEvery = s.policy.ProbeDisabled
-	}
-}
-
 // subscription is Subscription inside a transaction.
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
-	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
+	if err := t.Get(&sub, history.SubscriptionByID, id, organization); err != nil {
 		return sub, sqlite.Missing(err, "subscription")
 	}
 	hold, err := t.hold()
-	s.completeSubscription(&sub, hold)
+	s.Complete(&sub, hold)
 	return sub, err
 }
 
@@ -83,7 +51,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		c.EventTypes = &webhook.Types{}
 	}
 	created, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
-		if err := requireWebhooks(t, organization); err != nil {
+		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
 		if err := authorizeCreate(t, by, &c); err != nil {
@@ -92,7 +60,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
+		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
 		if err := s.checkNew(t, organization, c); err != nil {
@@ -156,6 +124,18 @@ const countSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscr
 func (s *Store) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
 	err = s.reads.Get(ctx, &n, countSubscriptions, organization)
 	return n, err
+}
+
+// countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
+func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
+	var rows []int64
+	if err := t.List(&rows, "SELECT id FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL", organization); err != nil {
+		return 0, 0, err
+	}
+	for _, row := range rows {
+		pending += s.pending.Of(row)
+	}
+	return int64(len(rows)), pending, nil
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,
@@ -370,99 +350,28 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 		return err
 	}
 	s.countSubscription(t, health, -1)
-	t.OnCommit(func() { s.pending.remove(row) })
+	t.OnCommit(func() { s.pending.Remove(row) })
 	s.announceChange(t, row)
 	return nil
 }
 
-// dropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
-// orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
-// never waits long.
-func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.orphaned(orphansPerPass) {
-		if err := s.change(ctx, func(t *tx) error {
-			_, err := s.dropPending(t, row, math.MaxInt64)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
+// SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
+func (s *Store) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
+	err = s.get(ctx, &id, `
+		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
+	return id, sqlite.Missing(err, "subscription")
 }
 
-// dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
-// attempt is in progress, its record stays, and nothing follows it.
-func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
-	clear(t.sending)
-	n, err := t.Affected(dropDeliveries+`
-		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+` AND id <= ?2
-		UNION ALL
-		SELECT id FROM deliveries INDEXED BY deliveries_sending
-		WHERE subscription_id = ?1 AND state >= `+stateSending+` AND state = `+stateSending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
-	t.OnCommit(func() { s.pending.add(subscription, -n) })
-	return n, err
-}
-
-// dropDeliveries begins an UPDATE that drops the pending deliveries that a subselect returns.
-const dropDeliveries = `
-	UPDATE deliveries SET state = CASE state WHEN ` + stateSending + ` THEN ` + stateSendingLast + ` ELSE ` + stateDropped + ` END WHERE id IN (`
-
-const (
-	// dropBatch limits how long other writes wait for one transaction of upkeep.
-	dropBatch = 500
-	// orphansPerPass limits how long the rest of upkeep waits: each subscription takes a transaction of about 3 ms.
-	orphansPerPass = 100
-)
-
-// Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
-// decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
-func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
-	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
-}
-
-// target is Target with the connection of get.
-func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
-	var row struct {
-		webhook.Subscription
-		Organization  int64  `db:"organization_id"`
-		Sealed        []byte `db:"secret"`
-		Previous      []byte `db:"previous_secret"`
-		PreviousUntil int64  `db:"previous_until"`
-		Headers       []byte `db:"headers"`
-		Deleted       bool   `db:"deleted"`
+// setExternalID sets the external id of a subscription; an empty one removes it. Faults: Conflict if another subscription of the
+// organization has it.
+func setExternalID(t *tx, organization int64, sub *webhook.Subscription, externalID string) error {
+	if externalID == "" {
+		sub.ExternalID = nil
+		return nil
 	}
-	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
-		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted,
-		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
-		FROM subscriptions s`+subscriptionJoins+`
-		WHERE s.id = ?`, subscription); err != nil {
-		return webhook.Target{}, sqlite.Missing(err, "subscription")
-	}
-	target := webhook.Target{
-		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
-		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Health: row.Health,
-		Open: (row.Active() || s.policy.ProbesDisabled(row.Health)) && row.Webhooks && !row.Deleted && s.Hold() == nil,
-	}
-	if row.Deleted {
-		return target, nil // it has no secret
-	}
-	text, err := s.keyRing.Open(row.Sealed, row.ID)
-	if err != nil {
-		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
-		s.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
-		return target, nil
-	}
-	target.Secret = webhook.KnownSecret(string(text))
-	if target.Headers, err = (sealedHeaders{row.HeaderNames, row.Headers}).open(s.keyRing, row.ID); err != nil {
-		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
-		s.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
-		return target, nil
-	}
-	if len(row.Previous) > 0 {
-		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
-			target.Previous = webhook.KnownSecret(string(text))
-		}
-	}
-	return target, nil
+	sub.ExternalID = &externalID
+	return directory.RefuseTaken(t.Tx, "subscription", "external_id", `
+		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, externalID, sub.RowID)
 }

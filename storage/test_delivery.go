@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -41,7 +43,7 @@ type testDelivery struct {
 
 // requireTestAllowed refuses a test without webhooks in the plan, while the queue is held, or beyond the storage quota.
 func requireTestAllowed(t *tx, organization int64) error {
-	if err := requireWebhooks(t, organization); err != nil {
+	if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 		return err
 	}
 	if hold, err := t.hold(); err != nil {
@@ -49,7 +51,7 @@ func requireTestAllowed(t *tx, organization int64) error {
 	} else if hold != nil {
 		return fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
 	}
-	return requireStorage(t, organization, storedPerChange)
+	return t.quotas.Require(t.Tx, organization, quota.PerChange)
 }
 
 // insertTest inserts a test event and its delivery.
@@ -64,10 +66,10 @@ func (s *Store) insertTest(t *tx, organization, subscription int64, subscription
 	s.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, ?, `+stateSendingLast+`, `+causeTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
+		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err
 	}
-	t.countStored(organization, storedPerDelivery)
+	t.quotas.Count(t.Tx, organization, quota.PerDelivery)
 	return webhook.Job{
 		Delivery: s.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
 		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,

@@ -2,7 +2,11 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -15,9 +19,9 @@ type tx struct {
 	cache         subscriptionCache
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	healthEvents  healthEventLimit
-	quotas        quotas
+	quotas        *quota.Quotas
 	sending       map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
-	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see dropResponses
+	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see retention.Hooks
 	places        []place                   // that this transaction took
 	newRows       newRows                   // to write before the next statement
 	created       *createdDeliveries        // to announce together after the commit; nil if there are none
@@ -28,7 +32,7 @@ func newTx() *tx {
 		organizations: map[int64]string{},
 		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
 		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
-		quotas:        newQuotas(),
+		quotas:        quota.New(),
 		sending:       map[int64]sendingDelivery{},
 		unwanted:      map[int64]struct{}{},
 	}
@@ -50,7 +54,7 @@ func (t *tx) rolledBack() {
 	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	t.cache.invalidate()
 	clear(t.attemptCounts)
-	t.quotas.forgetAll()
+	t.quotas.Reset()
 	clear(t.sending)
 	t.newRows.forget()
 	t.created = nil
@@ -61,7 +65,7 @@ func (t *tx) writeCounts() error {
 	if err := t.writeAttemptCounts(); err != nil {
 		return err
 	}
-	return t.writeStored()
+	return t.quotas.Write(t.Tx)
 }
 
 // organizationID returns the public id of an organization.
@@ -80,7 +84,7 @@ func (t *tx) organizationID(row int64) (string, error) {
 // forgetOrganization forgets an organization that the transaction deletes.
 func (t *tx) forgetOrganization(row int64) {
 	delete(t.organizations, row)
-	t.quotas.remove(row)
+	t.quotas.Remove(row)
 }
 
 // changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
@@ -141,4 +145,21 @@ type changer interface {
 // returning is change for a function that makes something; see sqlite.Returning.
 func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
 	return sqlite.Returning(func(fn func(*tx) error) error { return c.change(ctx, fn) }, fn)
+}
+
+// instanceValue returns the value of a row of table instance, or nil if there is none.
+func instanceValue(t *tx, name string) (value []byte, err error) {
+	err = t.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read instance: %w", err)
+	}
+	return value, nil
+}
+
+// setInstanceValue writes a row of table instance.
+func setInstanceValue(t *tx, name string, value []byte) error {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", name, value); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/retention"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The intervals of upkeep.
@@ -16,7 +20,7 @@ const (
 // upkeep does the background work until ctx ends. It logs a failure and tries again later.
 func (s *Store) upkeep(ctx context.Context) {
 	var cleaning sync.WaitGroup
-	cleaning.Go(func() { s.clean(ctx) })
+	cleaning.Go(func() { s.cleaner.Clean(ctx) })
 	defer cleaning.Wait()
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
@@ -35,13 +39,13 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
 		s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
-		s.try(ctx, s.sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
-		s.try(ctx, s.deleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
+		s.try(ctx, s.cleaner.Sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
+		s.try(ctx, s.cleaner.DeleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
 		if time.Since(cleanedAt) >= cleanInterval {
 			cleanedAt = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
-			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
+			s.try(ctx, s.cleaner.DropStorageDays, "cannot delete the stored bytes of past days")
+			s.try(ctx, s.cleaner.DropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(usageSavedAt) >= usageInterval {
 			usageSavedAt = time.Now()
@@ -64,4 +68,45 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 	if err := do(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error(message, "error", err)
 	}
+}
+
+// retentionOptions are what the store does about deletions.
+func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
+	return retention.Options{
+		File: s.file, Reads: s.reads, Logs: s.logs, Directory: s.Directory, IDs: s.ids, Logger: s.log,
+		KeepEvents: s.keepEvents, KeepAudit: keepAudit,
+		Hooks: retention.Hooks{
+			TrustedTime: s.trustedTime,
+			Disordered: func(ctx context.Context, row int64) error {
+				return s.change(ctx, func(t *tx) error { return s.saveDisorder(t, row) })
+			},
+			Held: func(t *sqlite.Tx) (bool, error) {
+				hold, err := s.with(t).hold()
+				return hold != nil, err
+			},
+			Expired: func(t *sqlite.Tx, subscription int64) (bool, error) { return s.expire(s.with(t), subscription) },
+			RemoveSubscription: func(t *sqlite.Tx, subscription int64, health webhook.Health) error {
+				return s.removeSubscription(s.with(t), subscription, health)
+			},
+			SubscriptionsChanged: func(t *sqlite.Tx) { s.announceChange(s.with(t)) },
+			ForgetAnswers: func(t *sqlite.Tx, deliveries []int64) {
+				for _, d := range deliveries {
+					s.with(t).unwanted[d] = struct{}{}
+				}
+			},
+		},
+	}
+}
+
+// expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
+// counted: nobody expects it.
+func (s *Store) expire(t *tx, subscription int64) (expected bool, err error) {
+	t.OnCommit(func() { s.pending.Add(subscription, -1) })
+	sub, err := t.cachedSubscription(subscription)
+	if err != nil || sub.Deleted {
+		return false, err
+	}
+	t.countExpired(sub.Organization, subscription)
+	t.OnCommit(func() { s.observer.Expired(1) })
+	return true, nil
 }

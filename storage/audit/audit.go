@@ -1,0 +1,98 @@
+// Package audit has the form in which audit events are published, and the same form without personal data. It reads and writes
+// nothing.
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// Data is the data of the event that publishes an audit event.
+type Data struct {
+	Actor   Actor           `json:"actor"`
+	Target  Target          `json:"target"`
+	Details json.RawMessage `json:"details"`
+}
+
+// Actor is the actor as subscribers see it. The IP address is only in the log.
+type Actor struct {
+	Type string  `json:"type"`
+	ID   *string `json:"id"` // null for the system
+	Name string  `json:"name"`
+}
+
+// Target is the object of an audit event.
+type Target struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// NewActor returns an actor as subscribers see it.
+func NewActor(by access.Actor) Actor {
+	a := Actor{Type: by.Type, Name: by.Name}
+	if by.ID != "" {
+		a.ID = &by.ID
+	}
+	return a
+}
+
+// ErasedText replaces an erased text in the details of audit events.
+const ErasedText = "erased"
+
+// PausedBy is how the last error of a subscription begins that a user has deactivated; see webhook.Health.Deactivate.
+const PausedBy = "deactivated by "
+
+// ErasedUsers are the public ids of users whose data is removed from the history.
+type ErasedUsers []string
+
+// Contains reports whether the user was erased.
+func (u ErasedUsers) Contains(id string) bool { return slices.Contains(u, id) }
+
+// CleanDetails returns the details of an audit event without the personal data of these users. byErased means that one of them is the
+// actor.
+func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased bool, about Target) ([]byte, error) {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(details, &members); err != nil {
+		return nil, fmt.Errorf("read details: %w", err)
+	}
+	of := ""
+	_ = json.Unmarshal(members["user_id"], &of) // another type names no user
+	if u.Contains(of) || about.Type == "user" && u.Contains(about.ID) {
+		for _, name := range []string{"name", "email", "external_id"} {
+			if value, ok := members[name]; ok && string(value) != "null" && string(value) != `""` {
+				members[name] = json.RawMessage(`"` + ErasedText + `"`)
+			}
+		}
+	}
+	lastError := ""
+	if byErased && eventType == access.SubscriptionDisabled && json.Unmarshal(members["last_error"], &lastError) == nil && strings.HasPrefix(lastError, PausedBy) {
+		members["last_error"] = json.RawMessage(`"` + PausedBy + access.ErasedUserName + `"`)
+	}
+	return json.Marshal(members)
+}
+
+// CleanData removes the personal data of these users from a published audit event.
+func (u ErasedUsers) CleanData(d *Data, eventType string) (err error) {
+	byErased := d.Actor.Type == "user" && d.Actor.ID != nil && u.Contains(*d.Actor.ID)
+	if byErased {
+		d.Actor.Name = access.ErasedUserName
+	}
+	d.Details, err = u.CleanDetails(d.Details, eventType, byErased, d.Target)
+	return err
+}
+
+// OfClosed returns the actor and the details of an audit event as the log of a closed organization may have it.
+func OfClosed(by access.Actor, eventType string, details map[string]any) (access.Actor, map[string]any) {
+	if eventType == access.OrganizationClosed {
+		return by, details
+	}
+	if by.Type != "system" {
+		by.Name = ErasedText
+	}
+	by.IP = ""
+	return by, nil
+}

@@ -1,0 +1,78 @@
+// Package delivery has the SQL about deliveries that several packages need: the numbers of states, outcomes and causes, and the
+// expressions that stand once. It reads and writes nothing.
+package delivery
+
+import "github.com/keyhook/keyhook/storage/webhook"
+
+// The states of deliveries. These numbers of package webhook are texts, because SQLite uses a partial index only if the statement
+// has the number itself, not a parameter.
+const (
+	Pending     = "0" // webhook.Pending
+	Delivered   = "1" // webhook.Delivered
+	Exhausted   = "2" // webhook.Exhausted
+	Dropped     = "3" // webhook.Dropped
+	Sending     = "4" // an attempt is in progress; pending for everybody else
+	SendingLast = "5" // an attempt is in progress, and nothing follows it; see EndOfLast
+)
+
+// InProgress is Sending as a parameter of statements.
+const InProgress webhook.DeliveryState = 4
+
+// The outcomes of attempts.
+const (
+	OutcomeSending     = "0" // webhook.Sending; not in the table
+	OutcomeSucceeded   = "1" // webhook.Succeeded
+	OutcomeFailed      = "2" // webhook.Failed
+	OutcomeInterrupted = "3" // webhook.Interrupted
+)
+
+// The causes of deliveries and attempts.
+const (
+	CauseEvent = "0" // webhook.ByEvent
+	CauseRetry = "1" // webhook.ByRetry
+	CauseHand  = "2" // webhook.ByHand
+	CauseTest  = "3" // webhook.ByTest
+)
+
+// SQL expressions of a delivery.
+const (
+	// EndOfLast is the state after SendingLast, if the attempt did not succeed: a test is exhausted, and other
+	// deliveries were dropped.
+	EndOfLast = "CASE WHEN cause = " + CauseTest + " THEN " + Exhausted + " ELSE " + Dropped + " END"
+	// AttemptRow and AttemptCause are the row id and the cause of the attempt in progress of a delivery d.
+	AttemptRow   = "(d.id << 8 | d.attempts + 1)"
+	AttemptCause = "CASE WHEN d.attempts > 0 THEN " + CauseRetry + " ELSE d.cause END"
+)
+
+// EventWaits reports whether an event e has a pending delivery to an open subscription, or an attempt in progress.
+const EventWaits = `EXISTS (
+	SELECT 1 FROM deliveries d
+	JOIN subscriptions s ON s.id = d.subscription_id
+	JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+	WHERE d.event_id = e.id AND (
+		d.state = ` + Pending + ` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+		OR d.state >= ` + Sending + `))`
+
+// FirstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
+// is an SQL expression.
+func FirstPending(subscription string) string {
+	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + ` ORDER BY d.due_at LIMIT 1`
+}
+
+// FirstInOrder returns SQL that selects the first pending delivery of an ordered subscription, without redeliveries.
+func FirstInOrder(subscription string) string {
+	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_ordered
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT 1`
+}
+
+// FirstDue returns an SQL expression of the earliest due time of a subscription. It is the time of the beginning of an
+// attempt if only attempts are in progress, and NULL if nothing is pending.
+func FirstDue(subscription string) string {
+	return `(SELECT min(due_at) FROM (
+		SELECT min(d.due_at) AS due_at FROM deliveries d INDEXED BY deliveries_pending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + `
+		UNION ALL
+		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state >= ` + Sending + ` AND d.state = ` + Sending + `))`
+}

@@ -1,0 +1,177 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are
+// never sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller
+// can repeat it.
+//
+// Faults: NotFound; Unavailable if the context ends first.
+func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
+	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o discarded, err error) {
+		o.last = s.lastDelivery
+		o.row, err = subscriptionRow(t, organization, id)
+		return o, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	after, more := scan.Position{At: math.MinInt64}, true
+	for more {
+		var waiting []waitingDelivery
+		if waiting, err = s.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
+			break
+		}
+		if more = len(waiting) == dropBatch; more {
+			after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
+		}
+		waiting = slices.DeleteFunc(waiting, func(d waitingDelivery) bool { return d.EventAt >= before })
+		var n int64
+		if n, err = s.discardWaiting(ctx, organization, o.row, waiting); err != nil {
+			break
+		}
+		dropped += n
+	}
+	if err != nil && dropped == 0 {
+		return 0, err
+	}
+	return s.finishDiscard(ctx, by, organization, discarded{id: id, row: o.row, last: o.last, before: before, dropped: dropped, err: err})
+}
+
+// discarded is how far a discard got.
+type discarded struct {
+	id        string // of the subscription
+	row, last int64  // its row, and the newest delivery when the discard began
+	before    int64
+	dropped   int64
+	err       error // why it ended early; nil if it did not
+}
+
+// waitingDelivery is a pending delivery with the time of its event.
+type waitingDelivery struct {
+	ID      int64 `db:"id"`
+	DueAt   int64 `db:"due_at"`
+	EventAt int64 `db:"event_at"`
+}
+
+// nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
+func (s *Store) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
+	end, err := s.replays.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	free, err := s.replays.Slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	err = s.replays.Pool.List(ctx, &waiting, `
+		SELECT d.id, d.due_at, e.created_at AS event_at
+		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
+		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
+		ORDER BY d.due_at, d.id LIMIT ?5`, subscription, after.At, after.Row, last, dropBatch)
+	return waiting, err
+}
+
+// discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record
+// stays, and nothing follows it.
+func (s *Store) discardWaiting(ctx context.Context, organization, subscription int64, waiting []waitingDelivery) (int64, error) {
+	if len(waiting) == 0 {
+		return 0, nil
+	}
+	ids := func(yield func(int64) bool) {
+		for _, d := range waiting {
+			if !yield(d.ID) {
+				return
+			}
+		}
+	}
+	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
+		clear(t.sending) // an attempt may have begun since they were read
+		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
+		t.OnCommit(func() { s.pending.Add(subscription, -n) })
+		return n, err
+	})
+}
+
+// finishDiscard drops the deliveries whose attempts have begun, and writes the audit event. Requests in progress go on. The
+// new epoch makes the dispatcher release attempts that it has not sent yet.
+func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
+	defer cancel()
+	dropped, err := returning(ctx, s.workFor(organization), func(t *tx) (int64, error) {
+		clear(t.sending)
+		n, err := t.Affected(dropDeliveries+`
+			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
+			WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND d.id <= ?2 AND e.created_at < ?3)`,
+			d.row, d.last, d.before)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
+			return 0, err
+		}
+		t.OnCommit(func() { s.pending.Add(d.row, -n) })
+		s.announceChange(t, d.row)
+		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
+		if d.before != math.MaxInt64 {
+			details["before"] = string(webhook.AppendTime(nil, d.before))
+		}
+		return d.dropped + n, s.audit(t, by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
+	})
+	return dropped, errors.Join(d.err, err)
+}
+
+// dropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
+// orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
+// never waits long.
+func (s *Store) dropOrphans(ctx context.Context) error {
+	for _, row := range s.pending.Orphaned(orphansPerPass) {
+		if err := s.change(ctx, func(t *tx) error {
+			_, err := s.dropPending(t, row, math.MaxInt64)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
+// attempt is in progress, its record stays, and nothing follows it.
+func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
+	clear(t.sending)
+	n, err := t.Affected(dropDeliveries+`
+		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+delivery.Pending+` AND id <= ?2
+		UNION ALL
+		SELECT id FROM deliveries INDEXED BY deliveries_sending
+		WHERE subscription_id = ?1 AND state >= `+delivery.Sending+` AND state = `+delivery.Sending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
+	t.OnCommit(func() { s.pending.Add(subscription, -n) })
+	return n, err
+}
+
+// dropDeliveries begins an UPDATE that drops the pending deliveries that a subselect returns.
+const dropDeliveries = `
+	UPDATE deliveries SET state = CASE state WHEN ` + delivery.Sending + ` THEN ` + delivery.SendingLast + ` ELSE ` + delivery.Dropped + ` END WHERE id IN (`
+
+const (
+	// dropBatch limits how long other writes wait for one transaction of upkeep.
+	dropBatch = 500
+	// orphansPerPass limits how long the rest of upkeep waits: each subscription takes a transaction of about 3 ms.
+	orphansPerPass = 100
+)

@@ -1,0 +1,210 @@
+// Package encryption owns the encryption key of a database: where the key comes from, whether it fits the database, and how
+// another key replaces it. It knows what is sealed in the database, and nothing else about the tables.
+package encryption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// The reasons why there is no key for a database. Each error is wrapped with advice on what to do.
+var (
+	ErrKeyMissing = errors.New("encryption key is missing")
+	ErrKey        = errors.New("encryption key does not fit the database")
+	ErrLost       = errors.New("database is empty or gone") // but its key file or its lock file exists
+)
+
+// canary is a text that every database contains sealed, with the same key as all signing secrets. It reveals a wrong
+// key at the start, and not at the first delivery.
+const canary = "keyhook canary"
+
+// Canary returns the canary of a new database, sealed with the active key of ring.
+func Canary(ring *seal.Ring) []byte { return ring.Seal([]byte(canary), canary) }
+
+// Keys are the keys that may fit a database. Its canary shows which of them does.
+type Keys struct {
+	keys []seal.Key
+	file keyFile // the source of the keys; zero if they come from elsewhere
+}
+
+// ids lists the key ids for an error text.
+func (k Keys) ids() string {
+	var ids []string
+	for _, key := range k.keys {
+		ids = append(ids, key.ID())
+	}
+	return strings.Join(slices.Compact(ids), " and ")
+}
+
+// Source says where the key of a database is.
+type Source struct {
+	Path string // of the database
+	Key  string // the setting encryption.key; if empty, the key is in the key file Path + ".key"
+}
+
+// Find finds the keys that may fit the database, and writes nothing. It returns no keys if neither the database nor a key exists.
+//
+// It returns ErrKey, ErrKeyMissing or ErrLost, with advice on what to do.
+func (s Source) Find(ctx context.Context, start sqlite.Start) (Keys, error) {
+	k, err := s.read(start)
+	if errors.Is(err, ErrKeyMissing) || errors.Is(err, ErrKey) {
+		err = s.advise(err, neededKey(ctx, s.Path))
+	}
+	return k, err
+}
+
+// FindOrCreate is Find, but a new database without a key gets one, in a new key file.
+func (s Source) FindOrCreate(ctx context.Context, start sqlite.Start) (Keys, error) {
+	k, err := s.Find(ctx, start)
+	if err == nil && len(k.keys) == 0 {
+		err = k.create()
+	}
+	return k, err
+}
+
+// ForCopy returns the keys for a copy of a database at the path from. One of them has that id. They are not in a key file
+// of the copy.
+func (s Source) ForCopy(from, id string) (Keys, error) {
+	k, err := s.read(sqlite.Start{})
+	hasKey := slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id })
+	switch {
+	case errors.Is(err, ErrKeyMissing):
+		err = fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id)
+	case err == nil && !hasKey:
+		where := "encryption.key"
+		if s.Key == "" {
+			where = k.file.path()
+		}
+		err = fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids())
+	}
+	if errors.Is(err, ErrKey) || errors.Is(err, ErrKeyMissing) {
+		err = s.advise(err, id)
+	}
+	return Keys{keys: k.keys}, err
+}
+
+// advise adds how to get the key of that id.
+func (s Source) advise(err error, id string) error {
+	return fault.AdviseMissing(err, "%s", mendKey(s.Path, id, s.Key != ""))
+}
+
+// read returns the configured key, otherwise the keys of the key file. It returns none if neither the database nor
+// a key exists. Only a new database gets a new key file, because a later key could not open anything.
+func (s Source) read(start sqlite.Start) (k Keys, err error) {
+	if s.Key != "" {
+		key, err := parseKey(s.Key, "encryption.key", !start.Empty)
+		if err != nil {
+			return k, err
+		}
+		if start.Empty && start.WasMade {
+			return k, fault.Advise(fmt.Errorf("%w, but %s says that it existed", ErrLost, s.Path+disk.Lock),
+				"restore a backup, or remove that file to start with an empty database")
+		}
+		k.keys = []seal.Key{key}
+		return k, nil
+	}
+	k.file.name = s.Path + disk.Key
+	k.keys, err = k.file.read()
+	if start.Empty && (err == nil || errors.Is(err, ErrKey)) {
+		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
+			"restore a backup, or move the key file away to start with an empty database")
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return k, err
+	}
+	k.file.isNew = true
+	if start.Empty {
+		return k, nil
+	}
+	if k.keys, err = k.file.read(); errors.Is(err, os.ErrNotExist) {
+		err = missingKey(k.file)
+	}
+	return k, err
+}
+
+func missingKey(file keyFile) error {
+	return fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, file.name)
+}
+
+// parseKey parses a key; an empty text is no key. isInUse means that it must be the key of a database, so the error does not
+// say how to make one.
+func parseKey(text, name string, isInUse bool) (key seal.Key, err error) {
+	if text == "" {
+		return key, nil
+	}
+	key, err = seal.ParseKey(text)
+	if err != nil && isInUse {
+		what, _ := fault.Split(err)
+		err = errors.New(what)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %s: %w", ErrKey, name, err)
+	}
+	return key, err
+}
+
+// create creates the key of a new database.
+func (k *Keys) create() error {
+	key := seal.NewKey()
+	k.keys = []seal.Key{key}
+	return k.file.write(key)
+}
+
+// First returns the key of a new database.
+func (k Keys) First() seal.Key { return k.keys[0] }
+
+// Keep gives a new key file its final name, after the database exists.
+func (k Keys) Keep() error { return k.file.finalize() }
+
+// keyFor returns the key that fits sealed, the canary of the database at path.
+func (k Keys) keyFor(path string, sealed []byte) (seal.Key, error) {
+	id, err := seal.KeyID(sealed)
+	if err != nil {
+		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it needs (%w)", ErrKey, err), "restore a backup")
+	}
+	for _, key := range k.keys {
+		text, err := seal.NewRing(key).Open(sealed, canary)
+		if err == nil && string(text) == canary {
+			return key, nil
+		}
+	}
+	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
+		"%s", mendKey(path, id, k.file.name == ""))
+}
+
+// Recognize returns the key that fits the database at path. It returns ErrKey if none does.
+func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
+	sealed, err := readCanary(ctx, db)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	return k.keyFor(path, sealed)
+}
+
+// readCanary reads the sealed canary of a database.
+func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
+	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
+		return nil, fmt.Errorf("read instance: %w", err)
+	}
+	return sealed, nil
+}
+
+// KeyID returns the id of the key that a database needs.
+func KeyID(ctx context.Context, db *sqlx.DB) (string, error) {
+	sealed, err := readCanary(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	return seal.KeyID(sealed)
+}

@@ -1,0 +1,144 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
+// do.
+var (
+	ErrInUse         = sqlite.ErrInUse
+	ErrNewerSchema   = sqlite.ErrNewerSchema
+	ErrSchema        = sqlite.ErrSchema
+	ErrForeignFile   = sqlite.ErrForeignFile
+	ErrDamaged       = sqlite.ErrDamaged
+	ErrExists        = sqlite.ErrExists
+	ErrBackupRunning = sqlite.ErrBackupRunning
+	ErrNoSpace       = sqlite.ErrNoSpace
+	ErrStopped       = sqlite.ErrStopped
+	ErrFailed        = sqlite.ErrFailed
+
+	ErrKey        = encryption.ErrKey
+	ErrKeyMissing = encryption.ErrKeyMissing
+	ErrLost       = encryption.ErrLost
+	ErrNoDatabase = errors.New("there is no database") // the file does not exist or is empty
+)
+
+// State describes the file at a path.
+type State = sqlite.State
+
+// The states of a file that Open accepts.
+const (
+	None     = sqlite.None
+	Closed   = sqlite.Closed
+	LeftOpen = sqlite.LeftOpen
+	Outdated = sqlite.Outdated
+)
+
+// Owner returns the process that owns the file at path; see sqlite.Owner.
+func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
+
+// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
+// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
+func Examine(ctx context.Context, o Options) (State, error) {
+	var keys encryption.Keys
+	e := o.engine()
+	e.Prepare = func(path string, start sqlite.Start) (err error) {
+		o.Path = path
+		keys, err = o.source().Find(ctx, start)
+		return err
+	}
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
+		_, err := keys.Recognize(ctx, path, db)
+		return err
+	}
+	return sqlite.Examine(ctx, e)
+}
+
+// BackupOptions configure Backup.
+type BackupOptions = sqlite.BackupOptions
+
+// Backup copies a database and describes the contents of the copy; see sqlite.Backup.
+func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
+	var contents backup.Contents
+	o.Copies = copyHooks(&contents)
+	r, err := sqlite.Backup(ctx, o)
+	r.Contents = contents
+	return r, err
+}
+
+// copyHooks returns the checks of a copy. They also set contents.
+func copyHooks(contents *backup.Contents) sqlite.Copies {
+	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
+		if err := db.GetContext(ctx, contents, `
+			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
+			       (SELECT count(*) FROM deliveries WHERE state = `+delivery.Pending+`)
+			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+delivery.Sending+` AND state = `+delivery.Sending+`) AS pending`); err != nil {
+			return err
+		}
+		var err error
+		contents.KeyID, err = encryption.KeyID(ctx, db)
+		return err
+	}}
+}
+
+// RekeyOptions select the file and its new encryption key. OldKey and NewKey have the form of EncryptionKey and may be
+// empty; see encryption.Change.
+type RekeyOptions struct {
+	Options
+	OldKey string
+	NewKey string
+}
+
+// Rekeyed is the result of Rekey.
+type Rekeyed = encryption.Changed
+
+// Rekey replaces the encryption key; see encryption.Change. If the file has an owner, it returns ErrInUse.
+func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
+	// Check this first, because the engine creates a lock file.
+	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
+			"set storage.path to the file whose key is to change")
+	}
+	s, err := newStore(o.Options)
+	if err != nil {
+		return result, err
+	}
+	change := encryption.Change{Key: o.EncryptionKey, Old: o.OldKey, New: o.NewKey}
+	o.findKeys = change.Find
+	if err := s.openFile(ctx, o.Options); err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return change.Apply(ctx, s.file, s.key)
+}
+
+// engine returns the options of the engine, without hooks.
+func (o Options) engine() sqlite.Options {
+	e := sqlite.Options{
+		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.isCopy, LogBounds: o.logBounds,
+	}
+	e.Reached = o.upgradeReached
+	if e.Upgrades == nil {
+		e.Upgrades = schemaUpgrades[:]
+	}
+	return e
+}
+
+// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
+const schemaVersion = 1
+
+// schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade
+// must not change the table instance, because Open reads it before an upgrade.
+var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

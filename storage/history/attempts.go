@@ -1,0 +1,183 @@
+package history
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Attempts that have ended, in SQL.
+const (
+	attemptColumns = `
+		a.id AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
+		a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.duration_ms, a.error, a.attempted_at,
+		a.next_attempt_at`
+
+	attemptJoins = `
+		JOIN deliveries d ON d.id = a.delivery_id
+		JOIN events e ON e.id = d.event_id
+		JOIN subscriptions s ON s.id = a.subscription_id`
+)
+
+// Attempts in progress, with the same columns. Only their deliveries are in the file. A statement that reads both kinds
+// sees each attempt once, even if it ends at that time.
+const (
+	sendingColumns = delivery.AttemptRow + ` AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
+		d.attempts + 1 AS attempt_number, ` + delivery.AttemptCause + ` AS cause, ` + delivery.OutcomeSending + ` AS outcome, NULL AS response_status,
+		'' AS response_body, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
+
+	sendingJoins = `
+		JOIN events e ON e.id = d.event_id
+		JOIN subscriptions s ON s.id = d.subscription_id`
+)
+
+// AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
+// until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
+func (h *History) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
+	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
+	var row int64
+	if err := h.reads.Get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
+		return page, sqlite.Missing(err, "subscription")
+	}
+	end, err := h.logs.Take(ctx, organization)
+	if err != nil {
+		return page, err
+	}
+	defer end()
+	q, ok, err := h.attemptQuery(ctx, row, f)
+	if err != nil || !ok {
+		return page, err
+	}
+	q.attempts = &page.Attempts
+	high := scan.Position{At: f.BeforeAt, Row: f.Before}
+	if f.Before == 0 {
+		high = scan.Position{At: math.MaxInt64, Row: math.MaxInt64}
+	}
+	if f.Until != 0 && f.Until <= high.At {
+		high = scan.Position{At: f.Until}
+	}
+	var next scan.Position
+	if q.filtered {
+		next, err = h.logs.Walk(ctx, high, q)
+	} else {
+		err = h.logs.ReadAll(ctx, high, q)
+	}
+	for i := range page.Attempts {
+		h.setAttemptIDs(&page.Attempts[i])
+	}
+	page.NextAt, page.Next = next.At, next.Row
+	return page, err
+}
+
+// maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
+// redeliveries create more than one.
+const maxDeliveryLookups = 100
+
+// attemptQuery is a search for attempts of a subscription.
+type attemptQuery struct {
+	logs         *scan.Reader
+	attempts     *[]webhook.Attempt
+	source       string // the index of ended attempts to read; empty to read attempts in progress only
+	where        string // its condition; ?1 is the subscription
+	subscription int64
+	since        int64
+	outcome      int // -1 means any
+	eventType    string
+	event        int64 // 0 means any
+	limit        int
+	filtered     bool // a filter leaves out some rows of the index
+}
+
+// attemptQuery chooses the index for a filter. An event has its deliveries, and failures have an index.
+// Other filters read the log of the subscription. ok is false if the filter can match nothing.
+func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
+	q = attemptQuery{
+		logs: h.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
+		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
+		filtered: f.EventType != "",
+	}
+	if f.Outcome != nil {
+		q.outcome, q.filtered = int(*f.Outcome), true
+	}
+	switch {
+	case f.EventID != "":
+		if q.event, _, ok = h.ids.Row(access.EventID, f.EventID); !ok {
+			return q, false, nil
+		}
+		var deliveries int
+		if err := h.logs.Get(ctx, &deliveries, `
+			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
+			q.event, subscription, maxDeliveryLookups+1); err != nil {
+			return q, false, err
+		}
+		q.filtered = deliveries > maxDeliveryLookups
+		if !q.filtered {
+			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
+		}
+	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
+		q.source, q.filtered = "", false
+	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+delivery.OutcomeFailed+", "+delivery.OutcomeInterrupted+")"
+	}
+	return q, true, nil
+}
+
+// Bound implements scan.Search.
+func (q attemptQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
+	err = q.logs.Pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
+		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
+		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET ?5`,
+		q.subscription, q.since, high.At, high.Row, rows-1)
+	return low, err
+}
+
+// Read implements scan.Search.
+func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
+	if low.At < q.since {
+		low = scan.Position{At: q.since}
+	}
+	var parts []string
+	if q.source != "" {
+		parts = append(parts, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
+		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`)
+	}
+	if q.outcome < 0 || q.outcome == int(webhook.Sending) {
+		parts = append(parts, selectSendingAttempts)
+	}
+	var batch []webhook.Attempt
+	err = q.logs.Pool.List(ctx, &batch, strings.Join(parts, " UNION ALL ")+" ORDER BY attempted_at DESC, id DESC LIMIT ?9",
+		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.attempts))
+	*q.attempts = append(*q.attempts, batch...)
+	return len(*q.attempts) >= q.limit, err
+}
+
+// selectSendingAttempts selects the attempts in progress, with the parameters of attemptQuery.Read. They are few.
+const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d INDEXED BY deliveries_sending" + sendingJoins + `
+	WHERE d.subscription_id = ?1 AND d.state >= ` + delivery.Sending + `
+	AND (d.due_at, ` + delivery.AttemptRow + `) >= (?2, ?3) AND (d.due_at, ` + delivery.AttemptRow + `) < (?4, ?5)
+	AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`
+
+// setAttemptIDs sets the public ids of an attempt.
+func (h *History) setAttemptIDs(a *webhook.Attempt) {
+	a.ID = h.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
+	a.EventID = h.ids.ID(access.EventID, a.EventRow, a.EventAt)
+}
+
+// Attempt returns one attempt by its row id. Faults: NotFound.
+func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
+	var a webhook.Attempt
+	if err := h.reads.Get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
+		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
+		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
+		return a, sqlite.Missing(err, "attempt")
+	}
+	h.setAttemptIDs(&a)
+	return a, nil
+}

@@ -1,0 +1,103 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/timeline"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// EventPage lists the events of an organization, or of access.AllOrganizations, newest first and without their bodies. Faults:
+// Unavailable if too many reads of the organization's logs are running.
+func (h *History) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page webhook.EventPage, err error) {
+	query, err := h.eventQuery(ctx, organization, f)
+	if err != nil {
+		return page, err
+	}
+	if f.IdempotencyKey != "" {
+		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f.IdempotencyKey)
+	} else {
+		list := scan.List[webhook.Event]{
+			Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins, Where: listedEvents,
+		}
+		page.Events, page.Next, err = list.Page(ctx, query)
+	}
+	if err != nil {
+		return page, err
+	}
+	err = h.completeEvents(ctx, organization, &page)
+	return page, err
+}
+
+// listedEvents is the condition for the events that a filter selects. Its parameters are Query.Args.
+const listedEvents = `
+	e.type >= ?5 AND e.type < ?6 AND e.created_at >= ?7 AND e.created_at < ?8 AND e.type NOT IN (SELECT value FROM json_each(?9))`
+
+// eventQuery returns the query of a page.
+func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
+	firstType, endType := f.TypeRange()
+	until := scan.UpperBound(f.Until)
+	q = scan.Query{
+		Organization: organization, Before: f.Before, Limit: f.Limit,
+		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
+		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit)},
+	}
+	if f.Since == 0 && f.Until == 0 {
+		return q, nil
+	}
+	period, err := h.eventPeriod(ctx, f.Since, until)
+	q.First, q.Before = period.After+1, min(scan.UpperBound(f.Before), period.Last+1)
+	return q, err
+}
+
+// HiddenTypes returns, as a JSON array, the event types that a caller may not read.
+func HiddenTypes(withoutAudit bool) string {
+	if !withoutAudit {
+		return "[]"
+	}
+	return sqlite.TextList(access.AuditTypes())
+}
+
+// eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
+func (h *History) eventPeriod(ctx context.Context, since, until int64) (timeline.Range, error) {
+	var newest int64
+	if err := h.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
+		return timeline.Range{}, err
+	}
+	var stored []byte
+	err := h.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", timeline.DisorderName)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return timeline.Range{}, err
+	}
+	ranges, err := timeline.Find(ctx, h.logs, since, until, timeline.Range{Last: newest}, timeline.DecodeDisorder(stored))
+	if err != nil || len(ranges) == 0 {
+		return timeline.Range{After: math.MaxInt64 - 1}, err
+	}
+	return timeline.Range{After: ranges[0].After, Last: ranges[len(ranges)-1].Last}, nil
+}
+
+// eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.
+func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key string) ([]webhook.Event, error) {
+	end, err := h.logs.Take(ctx, q.Organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	organization := "e.organization_id = ?1"
+	if q.Organization == access.AllOrganizations {
+		organization = "?1 = 0"
+	}
+	events := []webhook.Event{}
+	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, key)...)
+	err = h.logs.List(ctx, &events, `
+		SELECT `+eventColumns+` FROM events e INDEXED BY events_by_idempotency_key `+eventJoins+`
+		WHERE e.idempotency_key = ?10 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+`
+		ORDER BY e.id DESC LIMIT ?4`, args...)
+	return events, err
+}

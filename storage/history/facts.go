@@ -1,0 +1,193 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
+// logs are running.
+func (h *History) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
+	row, at, ok := h.ids.Row(access.EventID, id)
+	if !ok {
+		return e, fault.Missing("event")
+	}
+	end, err := h.logs.Take(ctx, organization)
+	if err != nil {
+		return e, err
+	}
+	defer end()
+	now, trusted := h.trustedTime()
+	isOld := trusted && h.keepEvents > 0 && at < now-h.keepEvents.Milliseconds()
+	if err := h.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
+		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
+	}
+	e.Hold, e.Kept = h.hold(), h.keepEvents
+	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
+		var waiting bool
+		if err := h.logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
+			return e, fmt.Errorf("look for open subscriptions: %w", err)
+		}
+		e.Expired = !waiting
+	}
+	return e, nil
+}
+
+const selectEventFacts = `
+	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
+	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `) AS is_test,
+	       e.held IS NULL AS plan_lacked
+	FROM events e
+	CROSS JOIN organizations o ON o.id = e.organization_id CROSS JOIN plans p ON p.id = o.plan_id
+	LEFT JOIN subscriptions about ON about.id = e.about
+	WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`
+
+// missingEvent says that retention deletes events as old as the id, if the event was not found. The id tells its age, so this
+// reveals nothing about events of others.
+func missingEvent(err error, isOld bool) error {
+	if !isOld || fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.New(fault.NotFound, "not_found",
+		"There is no such event. This id is older than storage.retention_events, and older events are deleted.")
+}
+
+// receiverRow is a row of ReceiverPage.
+type receiverRow struct {
+	webhook.ReceiverFacts
+	Found string  `db:"deliveries"` // a JSON array of storedDelivery
+	Ahead *string `db:"front"`      // a storedFront
+}
+
+// storedDelivery is a delivery in the JSON of receiverColumns.
+type storedDelivery struct {
+	ID       int64           `json:"id"`
+	State    int             `json:"state"`
+	Cause    webhook.Trigger `json:"cause"`
+	Attempts int             `json:"attempts"`
+	DueAt    int64           `json:"due_at"`
+	Sequence *int64          `json:"sequence"`
+	Last     *storedAttempt  `json:"last"`
+}
+
+// storedFront is the front in the JSON of receiverColumns.
+type storedFront struct {
+	Event    int64 `json:"event"`
+	EventAt  int64 `json:"event_at"`
+	State    int   `json:"state"`
+	Attempts int   `json:"attempts"`
+	DueAt    int64 `json:"due_at"`
+}
+
+type storedAttempt struct {
+	ID      int64           `json:"id"`
+	Outcome webhook.Outcome `json:"outcome"`
+	Status  *int            `json:"status"`
+	Error   string          `json:"error"`
+	At      int64           `json:"at"`
+	Took    int64           `json:"took"`
+}
+
+// receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
+// more than one delivery, and the newest twenty tell enough.
+var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
+	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
+		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
+		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
+	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
+	` + frontColumn
+
+// ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
+// names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
+func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page webhook.ReceiverPage, err error) {
+	var rows []receiverRow
+	if f.ID != "" {
+		rows, err = h.receiver(ctx, organization, e, f.ID)
+	} else {
+		list := scan.List[receiverRow]{
+			Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
+			Joins: SubscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
+		}
+		rows, page.Next, err = list.Page(ctx, scan.Query{
+			Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{e.RowID, e.At},
+			Filtered: true, // deleted subscriptions add up, as a log does
+		})
+	}
+	if err != nil {
+		return page, err
+	}
+	page.Receivers = make([]webhook.ReceiverFacts, len(rows))
+	for i, row := range rows {
+		if page.Receivers[i], err = h.receiverFacts(row, e); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+// receiver is ReceiverPage for one subscription.
+func (h *History) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
+	end, err := h.logs.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var row receiverRow
+	err = h.logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
+	return []receiverRow{row}, sqlite.Missing(err, "subscription")
+}
+
+// selectReceiver has its event in ?5, because receiverColumns is also a part of a list.
+var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + SubscriptionJoins + `
+	WHERE s.organization_id = ?1 AND s.public_id = ?2`
+
+// receiverFacts reads a row.
+func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
+	f := row.ReceiverFacts
+	h.Complete(&f.Subscription, e.Hold)
+	var found []storedDelivery
+	if err := json.Unmarshal([]byte(row.Found), &found); err != nil {
+		return f, fmt.Errorf("read deliveries: %w", err)
+	}
+	for _, d := range found {
+		facts := webhook.DeliveryFacts{
+			State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt, OutOfOrder: d.Sequence != nil && *d.Sequence == 0,
+		}
+		if facts.State >= delivery.InProgress {
+			facts.State, facts.Sending = webhook.Pending, true
+		}
+		if a := d.Last; a != nil {
+			facts.Last = &webhook.Attempt{
+				RowID: a.ID, ID: h.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
+				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
+			}
+		}
+		f.Deliveries = append(f.Deliveries, facts)
+	}
+	if row.Ahead != nil {
+		var front storedFront
+		if err := json.Unmarshal([]byte(*row.Ahead), &front); err != nil {
+			return f, fmt.Errorf("read the first delivery: %w", err)
+		}
+		f.Front = &webhook.FrontFacts{
+			Event: front.Event, EventID: h.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
+			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
+		}
+	}
+	return f, nil
+}
+
+// frontColumn is ReceiverFacts.Front of a subscription s, as a storedFront.
+var frontColumn = `iif(s.ordered, (
+	SELECT json_object('event', front.event_id, 'event_at', e.created_at, 'state', front.state, 'attempts', front.attempts, 'due_at', front.due_at)
+	FROM deliveries front CROSS JOIN events e ON e.id = front.event_id WHERE front.id = coalesce((
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = s.id AND d.state >= ` + delivery.Sending + ` AND d.cause <> ` + delivery.CauseTest + ` LIMIT 1), (` + delivery.FirstInOrder("s.id") + `))), NULL) AS front`

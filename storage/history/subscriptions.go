@@ -1,0 +1,63 @@
+package history
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// SubscriptionColumns are the columns of webhook.Subscription, without what Complete sets. Their tables are SubscriptionJoins.
+const SubscriptionColumns = `
+	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
+	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
+	s.ordered, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
+	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
+
+// SubscriptionJoins are the tables of SubscriptionColumns, for a subscription s.
+const SubscriptionJoins = `
+	CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id`
+
+// SubscriptionByID selects a subscription by its public id and its organization.
+const SubscriptionByID = `
+	SELECT ` + SubscriptionColumns + `
+	FROM subscriptions s` + SubscriptionJoins + `
+	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
+
+// Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
+func (h *History) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
+	var sub webhook.Subscription
+	if err := h.reads.Get(ctx, &sub, SubscriptionByID, id, organization); err != nil {
+		return sub, sqlite.Missing(err, "subscription")
+	}
+	h.Complete(&sub, h.hold())
+	return sub, nil
+}
+
+// Complete sets what the table does not have.
+func (h *History) Complete(sub *webhook.Subscription, hold *webhook.Hold) {
+	sub.PendingDeliveries, sub.QueueHeld = h.pending.Of(sub.RowID), hold != nil
+	if h.policy.ProbesDisabled(sub.Health) {
+		sub.ProbedEvery = h.policy.ProbeDisabled
+	}
+}
+
+// SubscriptionPage lists the subscriptions of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable
+// if too many reads of the organization's logs are running.
+func (h *History) SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (page webhook.SubscriptionPage, err error) {
+	list := scan.List[webhook.Subscription]{
+		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
+		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
+	}
+	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses)},
+		Filtered: true, // deleted subscriptions add up, as a log does
+	})
+	hold := h.hold()
+	for i := range page.Subscriptions {
+		h.Complete(&page.Subscriptions[i], hold)
+	}
+	return page, err
+}

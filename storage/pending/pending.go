@@ -1,0 +1,101 @@
+// Package pending owns the exact count of pending deliveries, and the reads about all of them: lanes, backlog and summaries. It
+// does not know how deliveries are made or sent.
+package pending
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Survey reads what is pending in the open database.
+type Survey struct {
+	count *Count
+	reads *sqlite.Pool
+	all   *sqlite.Pool
+	logs  *scan.Reader
+
+	hold       func() *webhook.Hold
+	releasedAt func() int64
+	statuses   func() webhook.SubscriptionCounts
+
+	summaryOfAll sharedRead[webhook.PendingSummary]
+}
+
+// Options are what a survey needs. All are required.
+type Options struct {
+	Count *Count
+	Reads *sqlite.Pool // for requests
+	All   *sqlite.Pool // reads all pending deliveries; no request waits for it
+	Logs  *scan.Reader // for reads of one organization
+
+	Hold       func() *webhook.Hold              // the hold of the queue, or nil
+	ReleasedAt func() int64                      // when the queue was released, in milliseconds; 0 if it was not held
+	Statuses   func() webhook.SubscriptionCounts // the subscriptions of all organizations by status
+}
+
+// New returns the survey of an open database.
+func New(o Options) *Survey {
+	return &Survey{
+		count: o.Count, reads: o.Reads, all: o.All, logs: o.Logs, hold: o.Hold, releasedAt: o.ReleasedAt, statuses: o.Statuses,
+		summaryOfAll: newSharedRead[webhook.PendingSummary](),
+	}
+}
+
+// Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
+// the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
+func (s *Survey) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	counts := s.count.All()
+	lanes := []webhook.Lane{}
+	err := s.all.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
+	for i := range lanes {
+		lanes[i].Pending = counts[lanes[i].Subscription]
+	}
+	return lanes, err
+}
+
+var selectLanes = `
+	SELECT * FROM (
+		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id,
+		       iif(s.ordered, ` + firstDueInOrder("j.value") + `, (SELECT first.due_at FROM deliveries first WHERE first.id = (` + delivery.FirstPending("j.value") + `))) AS due_at
+		FROM json_each(?) j LEFT JOIN subscriptions s ON s.id = j.value)
+	WHERE due_at IS NOT NULL`
+
+// firstDueInOrder returns an SQL expression of the earliest time at which an ordered subscription has something to send.
+func firstDueInOrder(subscription string) string {
+	return `(SELECT min(due_at) FROM (
+		SELECT first.due_at FROM deliveries first WHERE first.id = (` + delivery.FirstInOrder(subscription) + `)
+		UNION ALL
+		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_ordered
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + delivery.Pending + ` AND d.sequence = 0))`
+}
+
+// Queue describes the pending deliveries and the hold. It costs as much as Lanes.
+func (s *Survey) Queue(ctx context.Context) (webhook.Queue, error) {
+	counts := s.count.All()
+	q := webhook.Queue{Hold: s.hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
+	for _, n := range counts {
+		q.Deliveries += n
+	}
+	largest := slices.SortedFunc(maps.Keys(counts), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for _, row := range largest[min(len(largest), webhook.MaxQueued):] {
+		delete(counts, row)
+	}
+	err := s.reads.List(ctx, &q.Largest, `
+		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.name AS organization_name,
+		       s.url, j.value AS pending, coalesce(`+delivery.FirstDue("s.id")+`, 0) AS oldest_due
+		FROM json_each(?) j
+		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, sqlite.RowCounts(counts))
+	slices.SortFunc(q.Largest, func(a, b webhook.Queued) int {
+		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
+	})
+	return q, err
+}

@@ -1,0 +1,136 @@
+package pending
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// subscriptionsPerRead limits how long one read of PendingSummary takes: about 5 ms.
+const subscriptionsPerRead = 500
+
+// PendingSummary counts the subscriptions and the pending deliveries of an organization, or of access.AllOrganizations. The
+// summary of all organizations may be a few seconds old: with 300,000 subscriptions that have pending deliveries, a read takes
+// seconds. Faults: Unavailable if too many reads of the organization's logs are running.
+func (s *Survey) PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error) {
+	if organization == access.AllOrganizations {
+		return s.summaryOfAll.get(ctx, func(ctx context.Context) (sum webhook.PendingSummary, err error) {
+			sum.Statuses = s.statuses()
+			sum.Blocked, err = s.blockedPending(ctx, s.count.All())
+			return sum, err
+		})
+	}
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return webhook.PendingSummary{}, err
+	}
+	defer end()
+	var sum webhook.PendingSummary
+	counts, err := s.pendingOf(ctx, organization, &sum.Statuses)
+	if err != nil {
+		return sum, err
+	}
+	sum.Blocked, err = s.blockedPending(ctx, counts)
+	return sum, err
+}
+
+// pendingOf returns the pending deliveries of an organization by subscription. It counts all its subscriptions, of which there are
+// at most 5,000.
+func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *webhook.SubscriptionCounts) (map[int64]int64, error) {
+	var rows []struct {
+		Row    int64          `db:"id"`
+		Status webhook.Status `db:"status"`
+		Paused bool           `db:"paused"`
+	}
+	if err := s.logs.List(ctx, &rows, `
+		SELECT s.id, s.status, s.paused FROM subscriptions s INDEXED BY subscriptions_live
+		WHERE s.organization_id = ? AND s.deleted_at IS NULL`, organization); err != nil {
+		return nil, err
+	}
+	counts := map[int64]int64{}
+	for _, r := range rows {
+		statuses.Add(webhook.Health{Status: r.Status, Paused: r.Paused}, 1)
+		if n := s.count.Of(r.Row); n > 0 {
+			counts[r.Row] = n
+		}
+	}
+	return counts, nil
+}
+
+// pendingGroup counts pending deliveries of subscriptions that are alike in what can block them.
+type pendingGroup struct {
+	Status        webhook.Status `db:"status"`
+	Paused        bool           `db:"paused"`
+	Webhooks      bool           `db:"webhooks"`
+	Subscriptions int64          `db:"subscriptions"`
+	Pending       int64          `db:"pending"`
+	OldestDue     int64          `db:"due_at"`
+}
+
+// selectPendingGroups leaves out deleted subscriptions, whose deliveries are dropped soon.
+var selectPendingGroups = `
+	SELECT status, paused, webhooks, count(*) AS subscriptions, sum(pending) AS pending, coalesce(min(due_at), 0) AS due_at
+	FROM (
+		SELECT s.status, s.paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
+		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+		CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id
+		WHERE s.deleted_at IS NULL AND o.closed_at IS NULL)
+	GROUP BY status, paused, webhooks`
+
+// blockedPending groups pending deliveries, which are counted by subscription, by what blocks them.
+func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
+	hold := s.hold()
+	found := map[webhook.Block]*webhook.BlockedPending{}
+	for rows := range slices.Chunk(slices.Sorted(maps.Keys(counts)), subscriptionsPerRead) {
+		some := make(map[int64]int64, len(rows))
+		for _, row := range rows {
+			some[row] = counts[row]
+		}
+		began := time.Now()
+		var groups []pendingGroup
+		if err := s.logs.List(ctx, &groups, selectPendingGroups, sqlite.RowCounts(some)); err != nil {
+			return nil, err
+		}
+		for _, g := range groups {
+			addPending(found, g, hold != nil)
+		}
+		if len(rows) < subscriptionsPerRead {
+			break
+		}
+		if err := scan.Pause(ctx, time.Since(began)); err != nil {
+			return nil, err
+		}
+	}
+	blocked := []webhook.BlockedPending{}
+	for _, by := range webhook.Blocks() {
+		if f := found[by]; f != nil {
+			blocked = append(blocked, *f)
+		}
+	}
+	return blocked, nil
+}
+
+// addPending adds a group to the counts of its block.
+func addPending(found map[webhook.Block]*webhook.BlockedPending, g pendingGroup, held bool) {
+	by := webhook.Subscription{
+		Health: webhook.Health{Status: g.Status, Paused: g.Paused}, Webhooks: g.Webhooks, QueueHeld: held,
+	}.BlockedBy()
+	f := found[by]
+	if f == nil {
+		f = &webhook.BlockedPending{By: by}
+		found[by] = f
+	}
+	f.Subscriptions += g.Subscriptions
+	f.Deliveries += g.Pending
+	if g.OldestDue != 0 {
+		f.OldestDue = min(cmp.Or(f.OldestDue, g.OldestDue), g.OldestDue)
+	}
+}

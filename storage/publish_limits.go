@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const (
+	// maxDeliveries limits the deliveries of one request. They take the writer about a tenth of a second, and all
+	// other writes wait for it.
+	maxDeliveries = 10_000
+	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.
+	pageSize = 4096
+)
+
+// publishCost returns about how many rows the events will write.
+func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
+	cost, err := estimateDeliveries(t, organization, events)
+	for _, e := range events {
+		cost += 1 + len(e.Data)/pageSize
+	}
+	return cost, err
+}
+
+// estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
+func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
+	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
+		matching, err := t.matching(organization, events[i].Type)
+		if err != nil {
+			return 0, err
+		}
+		count += len(matching)
+	}
+	return count, nil
+}
+
+// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
+// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed
+// organization.
+func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	estimate, err := estimateDeliveries(t, organization, events)
+	if err != nil {
+		return err
+	}
+	q, err := t.quotas.Of(t.Tx, organization)
+	if err == nil && q.Closed {
+		err = directory.ErrClosed
+	}
+	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
+		return err
+	}
+	deliveries, bytes := 0, 0
+	for i, e := range events {
+		if published[i].Replayed {
+			continue
+		}
+		subscriptions, err := receivers(t, organization, 0, e.Type)
+		if err != nil {
+			return err
+		}
+		if deliveries += len(subscriptions); deliveries > maxDeliveries {
+			return tooManyDeliveries(i, deliveries, len(events))
+		}
+		bytes += quota.Size(e, len(subscriptions))
+	}
+	if bytes == 0 {
+		return nil
+	}
+	return t.quotas.Require(t.Tx, organization, bytes)
+}
+
+// tooManyDeliveries says how many deliveries the first events of n need, up to the i-th.
+func tooManyDeliveries(i, deliveries, n int) error {
+	if n == 1 {
+		return fault.New(fault.Invalid, "too_many_deliveries",
+			"This event needs %d deliveries; one request may create at most %d. Narrow the event_types of your subscriptions.",
+			deliveries, maxDeliveries)
+	}
+	return fault.New(fault.Invalid, "too_many_deliveries",
+		"The first %d of these %d events need %d deliveries; one request may create at most %d. "+
+			"Nothing was published. Split the batch: send at most %d of these events in a request.",
+		i+1, n, deliveries, maxDeliveries, max(i, 1))
+}

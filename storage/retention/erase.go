@@ -1,0 +1,285 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The personal data of a user is in the row of the user, and copies of it are in the history: the name of the actor in audit
+// events, the details of audit events about the user, the events that published both, and what receivers answered to those. Texts
+// that people write elsewhere, such as the names of API keys or the data of events, belong to the organization.
+
+// UserErased is called in the transaction that erases a user, while the memberships are still there. It removes the name from the
+// subscriptions that are paused. For other organizations and earlier names, the audit log says which these are; see cleanPaused.
+func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
+	c.CleanAfter(t)
+	n, err := t.Affected(`
+		UPDATE subscriptions INDEXED BY subscriptions_paused SET last_error = ?1
+		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3)`,
+		audit.PausedBy+access.ErasedUserName, audit.PausedBy+was.Name, was.RowID)
+	if err == nil && n > 0 {
+		c.o.SubscriptionsChanged(t)
+	}
+	return err
+}
+
+// cleanUsers removes the copies of the personal data of erased users. One pass over the history removes those of all.
+func (c *Cleaner) cleanUsers(ctx context.Context, users []access.User) error {
+	if len(users) == 0 {
+		return nil
+	}
+	var erased audit.ErasedUsers
+	pause := c.pauses(ctx)
+	for _, u := range users {
+		erased = append(erased, u.ID)
+		if err := c.o.Directory.EndUser(ctx, u.RowID, pause); err != nil {
+			return err
+		}
+	}
+	if err := c.cleanAuditEvents(ctx, erased, pause); err != nil {
+		return fmt.Errorf("audit events: %w", err)
+	}
+	if err := c.cleanPublished(ctx, erased, pause); err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	if err := c.vacuum(ctx); err != nil {
+		return fmt.Errorf("give back pages: %w", err)
+	}
+	for _, u := range users {
+		if err := c.o.Directory.UserCleaned(ctx, u.RowID); err != nil {
+			return err
+		}
+		c.o.Logger.Info("the erasure of a user is complete", "user", u.ID)
+	}
+	return nil
+}
+
+const (
+	// auditSlice and eventSlice are how many rows one read looks at.
+	auditSlice = 2_000
+	eventSlice = 5_000
+	// cleanBatch limits the rows that one transaction rewrites.
+	cleanBatch = 200
+)
+
+// auditLine is an audit event as far as it can have personal data.
+type auditLine struct {
+	RowID      int64  `db:"id"`
+	Type       string `db:"type"`
+	ActorType  string `db:"actor_type"`
+	ActorID    string `db:"actor_id"`
+	TargetType string `db:"target_type"`
+	TargetID   string `db:"target_id"`
+	Details    string `db:"details"`
+}
+
+// cleanAuditEvents removes personal data from the audit log.
+func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
+	ends := sliceEnds(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM audit_events WHERE id > ? ORDER BY id LIMIT ?)", auditSlice)
+	for after, last := range ends.all() {
+		var lines []auditLine
+		if err := c.o.Logs.List(ctx, &lines, `
+			SELECT a.id, a.type, a.actor_type, a.actor_id, a.target_type, a.target_id, a.details FROM audit_events a
+			WHERE a.id > ?1 AND a.id <= ?2
+			  AND EXISTS (SELECT 1 FROM json_each(?3) j WHERE j.value IN (a.actor_id, a.target_id) OR instr(a.details, j.value))`,
+			after, last, sqlite.TextList(erased)); err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(lines, cleanBatch) {
+			if err := c.change(ctx, func(t *sqlite.Tx) error { return c.cleanAuditBatch(t, erased, batch) }); err != nil {
+				return err
+			}
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+	return ends.err
+}
+
+func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, lines []auditLine) error {
+	for _, line := range lines {
+		byErased := line.ActorType == "user" && erased.Contains(line.ActorID)
+		about := audit.Target{Type: line.TargetType, ID: line.TargetID}
+		details, err := erased.CleanDetails([]byte(line.Details), line.Type, byErased, about)
+		if err != nil {
+			return fmt.Errorf("audit event %d: %w", line.RowID, err)
+		}
+		if byErased && line.Type == access.SubscriptionDisabled {
+			if err := c.cleanPaused(t, about.ID, line.Details); err != nil {
+				return err
+			}
+		}
+		if byErased {
+			_, err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), line.RowID)
+		} else {
+			_, err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), line.RowID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanPaused removes a name from the last error of a subscription. The user may have had another name when the audit event with
+// these details was written.
+func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error {
+	var told struct {
+		LastError string `json:"last_error"`
+	}
+	if err := json.Unmarshal([]byte(details), &told); err != nil || !strings.HasPrefix(told.LastError, audit.PausedBy) {
+		return err
+	}
+	n, err := t.Affected("UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ?",
+		audit.PausedBy+access.ErasedUserName, subscription, told.LastError)
+	if err == nil && n > 0 {
+		c.o.SubscriptionsChanged(t)
+	}
+	return err
+}
+
+// publishedAudit is an event that publishes an audit event.
+type publishedAudit struct {
+	RowID        int64  `db:"id"`
+	Type         string `db:"type"`
+	At           int64  `db:"created_at"`
+	Organization string `db:"organization_public_id"`
+	Body         []byte `db:"body"`
+}
+
+// cleanPublished removes personal data from the events that publish audit events. It replaces their bodies as a whole, so later
+// attempts send the new body with a new signature.
+func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
+	types := sqlite.TextList(access.AuditTypes())
+	ends := sliceEnds(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)", eventSlice)
+	for after, last := range ends.all() {
+		var events []publishedAudit
+		if err := c.o.Logs.List(ctx, &events, `
+			SELECT e.id, e.type, e.created_at, o.public_id AS organization_public_id, e.body
+			FROM events e CROSS JOIN organizations o ON o.id = e.organization_id
+			WHERE e.id > ?1 AND e.id <= ?2 AND e.type IN (SELECT value FROM json_each(?3))
+			  AND EXISTS (SELECT 1 FROM json_each(?4) j WHERE instr(e.body, CAST(j.value AS BLOB)))`,
+			after, last, types, sqlite.TextList(erased)); err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(events, cleanBatch) {
+			if err := c.cleanPublishedBatch(ctx, erased, batch, pause); err != nil {
+				return err
+			}
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+	return ends.err
+}
+
+// cleanPublishedBatch replaces the bodies of events, and deletes what receivers answered to the old ones.
+func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit, pause func() error) error {
+	if err := c.change(ctx, func(t *sqlite.Tx) error {
+		for _, e := range events {
+			body, err := c.cleanBody(erased, e)
+			if err != nil {
+				return fmt.Errorf("event %d: %w", e.RowID, err)
+			}
+			if _, err := t.Exec("UPDATE events SET body = ? WHERE id = ?", body, e.RowID); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := c.dropResponses(ctx, e.RowID, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanBody returns the body of an event without the personal data of erased users.
+func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte, error) {
+	var body struct{ Data audit.Data }
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	if err := erased.CleanData(&body.Data, e.Type); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(body.Data)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.AppendEnvelope(nil, c.o.IDs.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data), nil
+}
+
+// dropResponses deletes what receivers answered to an event. The answers to attempts in progress are not stored: these attempts may
+// have sent the old body.
+func (c *Cleaner) dropResponses(ctx context.Context, event int64, pause func() error) error {
+	for after := int64(0); ; {
+		var deliveries []int64
+		if err := c.o.Logs.List(ctx, &deliveries, "SELECT id FROM deliveries WHERE event_id = ? AND id > ? ORDER BY id LIMIT ?", event, after, cleanBatch); err != nil {
+			return err
+		}
+		if len(deliveries) == 0 {
+			return nil
+		}
+		after = deliveries[len(deliveries)-1]
+		if err := c.change(ctx, func(t *sqlite.Tx) error {
+			var sending []int64
+			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+delivery.Sending,
+				sqlite.RowList(slices.Values(deliveries))); err != nil {
+				return err
+			}
+			c.o.ForgetAnswers(t, sending)
+			_, err := t.Exec(`
+				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
+					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// slices of a long table, by row ids.
+type tableSlices struct {
+	next func(after int64) (last int64, err error)
+	err  error // why the iteration ended early
+}
+
+// sliceEnds cuts a table into slices of at most size rows. query returns the last row of the next slice, or 0.
+func sliceEnds(ctx context.Context, cleaner *Cleaner, query string, size int) *tableSlices {
+	return &tableSlices{next: func(after int64) (last int64, err error) {
+		err = cleaner.o.Logs.Get(ctx, &last, query, after, size)
+		return last, err
+	}}
+}
+
+// all yields the row before each slice, and the last row of it.
+func (p *tableSlices) all() iter.Seq2[int64, int64] {
+	return func(yield func(after, last int64) bool) {
+		for after := int64(0); ; {
+			last, err := p.next(after)
+			if p.err = err; err != nil || last == 0 || !yield(after, last) {
+				return
+			}
+			after = last
+		}
+	}
+}

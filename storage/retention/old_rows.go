@@ -1,0 +1,359 @@
+package retention
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes
+// wait for it.
+const (
+	eventBatch        = 250
+	deliveryBatch     = 1000
+	auditBatch        = 500
+	countBatch        = 500
+	countOwners       = 200                    // subscriptions and organizations per batch of minute counts
+	minutesInterval   = 10 * time.Minute       // pause after a pass over the minute counts
+	retentionInterval = 10 * time.Second       // pause after a pass over the events
+	retentionSlice    = 500 * time.Millisecond // of each second
+	vacuumPages       = 200
+
+	expiredLogInterval = time.Hour
+)
+
+// oldRows is how far the deletion by age got.
+type oldRows struct {
+	after          int64     // the last event that this pass has read
+	auditAfter     int64     // the last audit event that this pass has read
+	oldEventsAfter int64     // the event before an old one that sweep found; 0 if there is none
+	oldAuditAfter  int64     // the audit event before an old one that sweep found; 0 if there is none
+	next           time.Time // time of the next pass
+
+	expired   atomic.Int64 // pending deliveries deleted since the last log line; the writer adds them
+	expiredAt time.Time    // of the last log line
+
+	minutesAfter countOwner // the last owner whose minutes this pass has read
+	minutesNext  time.Time  // time of the next pass over the minutes
+}
+
+// countOwner is whose attempts are counted together; see table attempt_minutes.
+type countOwner struct {
+	Organization int64 `db:"organization_id"`
+	Subscription int64 `db:"subscription_id"`
+}
+
+// beforeOwners comes before all owners of counts. A pass over the minutes begins there.
+var beforeOwners = countOwner{Subscription: -1}
+
+// DeleteOld deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions, however old they
+// are. Idempotency keys live as long as their events.
+//
+// It deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
+// stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
+func (c *Cleaner) DeleteOld(ctx context.Context) error {
+	defer c.logExpired()
+	r := &c.old
+	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
+		began := time.Now()
+		now, trusted := c.o.TrustedTime()
+		if !trusted {
+			return nil
+		}
+		more, err := c.deleteOldBatch(ctx, now)
+		if err != nil {
+			return err
+		}
+		if !more && !r.nextRange() {
+			r.next = time.Now().Add(retentionInterval)
+			return nil
+		}
+		if err := c.vacuum(ctx); err != nil {
+			return fmt.Errorf("give back pages: %w", err)
+		}
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
+// on. The next part starts there.
+func (r *oldRows) nextRange() bool {
+	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
+	r.oldEventsAfter, r.oldAuditAfter = 0, 0
+	return r.after > 0 || r.auditAfter > 0
+}
+
+// deleteOldBatch deletes one batch of everything that is too old. more is false if nothing old is left.
+func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
+	events, err := c.deleteOldEvents(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("delete old events: %w", err)
+	}
+	lines, err := c.deleteOldAudit(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("delete old audit events: %w", err)
+	}
+	minutes, err := c.deleteOldCounts(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("delete old counts: %w", err)
+	}
+	return events || lines || minutes, nil
+}
+
+// oldEvent is an event that is old enough to delete.
+type oldEvent struct {
+	ID      int64 `db:"id"`
+	Waiting bool  `db:"waiting"` // a delivery is pending for an open subscription, or an attempt is running
+}
+
+// deleteOldEvents deletes a batch of old events without pending work. more is false if the next events are not old;
+// sweep looks behind them.
+//
+// While the queue is held, it deletes nothing, so that an operator can examine what was restored.
+func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
+	if c.o.KeepEvents == 0 {
+		return false, nil
+	}
+	after := c.old.after
+	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds())
+	})
+	if err != nil {
+		return false, err
+	}
+	c.old.after = done.after
+	return done.more, nil
+}
+
+// eventProgress is how far a batch of events got.
+type eventProgress struct {
+	after int64 // the last event that is done
+	more  bool  // the batch was not empty
+}
+
+// deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProgress, error) {
+	if held, err := c.o.Held(t); err != nil || held {
+		return eventProgress{after: after}, err
+	}
+	last, err := lastOldEvent(t, after, before)
+	if err != nil {
+		return eventProgress{}, err
+	}
+	old := []oldEvent{}
+	if err := t.List(&old, `
+		SELECT e.id, `+delivery.EventWaits+` AS waiting
+		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
+		return eventProgress{}, err
+	}
+	if len(old) == 0 {
+		return eventProgress{after: after}, nil
+	}
+	done := eventProgress{old[len(old)-1].ID, true}
+	complete, err := c.deleteEvents(t, old)
+	if !complete {
+		done.after = after // the next batch deletes the other deliveries, and then the events
+	}
+	return done, err
+}
+
+// deleteEvents deletes those of the events that do not wait. If they have too many deliveries for one transaction, it deletes some
+// of these, and complete is false.
+func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, err error) {
+	events = slices.DeleteFunc(events, func(e oldEvent) bool { return e.Waiting })
+	deliveries, err := c.deleteDeliveries(t, events)
+	if err != nil || deliveries == deliveryBatch {
+		return false, err
+	}
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", sqlite.RowList(eventRows(events)))
+	return true, err
+}
+
+// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
+func lastOldEvent(t *sqlite.Tx, after, before int64) (last int64, err error) {
+	events := []int64{}
+	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
+	if err := t.List(&events, `
+		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
+		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
+		return 0, err
+	}
+	return lastWithFewDeliveries(t, events)
+}
+
+// lastWithFewDeliveries returns the last event of a batch that takes the first of these events; 0 if there are none. A batch reads
+// every delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single event has
+// more.
+func lastWithFewDeliveries(t *sqlite.Tx, events []int64) (last int64, err error) {
+	left := deliveryBatch
+	for _, event := range events {
+		var deliveries int
+		if err := t.Get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
+			return 0, err
+		}
+		if left -= deliveries; left < 0 && last > 0 {
+			break
+		}
+		last = event
+		if left <= 0 {
+			break
+		}
+	}
+	return last, nil
+}
+
+func eventRows(events []oldEvent) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, e := range events {
+			if !yield(e.ID) {
+				return
+			}
+		}
+	}
+}
+
+// deleteDeliveries deletes up to deliveryBatch deliveries of the events, with their attempts, and returns how many. The
+// deliveries of one event have consecutive numbers, so a few ranges contain them all.
+func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []oldEvent) (int, error) {
+	var deliveries []struct {
+		ID           int64 `db:"id"`
+		Subscription int64 `db:"subscription_id"`
+		State        int   `db:"state"`
+	}
+	if err := t.List(&deliveries, `
+		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, sqlite.RowList(eventRows(events)), deliveryBatch); err != nil {
+		return 0, err
+	}
+	ids := make([]int64, 0, len(deliveries))
+	for _, d := range deliveries {
+		ids = append(ids, d.ID)
+		if d.State == 0 { // an event with an attempt in progress is not deleted
+			expected, err := c.o.Expired(t, d.Subscription)
+			if err != nil {
+				return 0, err
+			}
+			if expected {
+				t.OnCommit(func() { c.old.expired.Add(1) })
+			}
+		}
+	}
+	slices.Sort(ids)
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n] == ids[0]+int64(n) {
+			n++
+		}
+		first, last := ids[0], ids[n-1]
+		if _, err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+			return 0, err
+		}
+		if _, err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
+			return 0, err
+		}
+		ids = ids[n:]
+	}
+	return len(deliveries), nil
+}
+
+// logExpired tells how many deliveries have expired since the last line, at most once in expiredLogInterval.
+func (c *Cleaner) logExpired() {
+	if !c.old.expiredAt.IsZero() && time.Since(c.old.expiredAt) < expiredLogInterval {
+		return
+	}
+	if n := c.old.expired.Swap(0); n > 0 {
+		c.old.expiredAt = time.Now()
+		c.o.Logger.Warn("deleted deliveries that waited longer than storage.retention_events for a disabled or paused subscription, or for a plan with webhooks",
+			"deliveries", n, "retention", c.o.KeepEvents.String())
+	}
+}
+
+// deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.
+func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
+	if c.o.KeepAudit == 0 {
+		return false, nil
+	}
+	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
+	n, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (int64, error) {
+		return t.Affected(`
+			DELETE FROM audit_events WHERE id IN (
+				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
+			after, auditBatch, before)
+	})
+	return n > 0, err
+}
+
+// deleteOldCounts deletes the counts that are as old as deleted events, of a few owners. more is false after the last
+// owner.
+func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
+	r := &c.old
+	if c.o.KeepEvents == 0 || time.Now().Before(r.minutesNext) {
+		return false, nil
+	}
+	after, before := r.minutesAfter, (now-c.o.KeepEvents.Milliseconds())/time.Minute.Milliseconds()
+	done, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
+	if err != nil {
+		return false, err
+	}
+	if r.minutesAfter = done.after; !done.more {
+		r.minutesAfter, r.minutesNext = beforeOwners, time.Now().Add(minutesInterval)
+	}
+	return done.more, nil
+}
+
+// countProgress is how far a batch of counts got.
+type countProgress struct {
+	after countOwner // the last owner without old counts
+	more  bool
+}
+
+// deleteCountBatch deletes a batch of counts of the owners after the given one, from minutes before the given one.
+func (c *Cleaner) deleteCountBatch(t *sqlite.Tx, after countOwner, before int64) (countProgress, error) {
+	left := int64(countBatch)
+	for range countOwners {
+		var owner countOwner
+		err := t.Get(&owner, `
+			SELECT organization_id, subscription_id FROM attempt_minutes
+			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
+			after.Organization, after.Subscription)
+		if errors.Is(err, sql.ErrNoRows) {
+			return countProgress{after: after}, nil
+		}
+		if err != nil {
+			return countProgress{}, err
+		}
+		n, err := t.Affected(`
+			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
+				SELECT minute FROM attempt_minutes
+				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
+			owner.Organization, owner.Subscription, before, left)
+		if err != nil {
+			return countProgress{}, err
+		}
+		if left -= n; left <= 0 {
+			break // the next batch deletes the other counts of this owner
+		}
+		after = owner
+	}
+	return countProgress{after, true}, nil
+}
+
+// vacuum returns a few free pages to the file system.
+func (c *Cleaner) vacuum(ctx context.Context) error {
+	return c.change(ctx, func(t *sqlite.Tx) error {
+		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+		return err
+	})
+}

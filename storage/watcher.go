@@ -1,0 +1,118 @@
+package storage
+
+import (
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The watcher is the dispatcher: it gives places to first attempts, and learns of every change after the commit.
+
+// place is a place that the dispatcher gave to the first attempt of a new delivery.
+type place struct{ organization, subscription int64 }
+
+// setFirstAttempt sets the place of a new delivery in the order of its subscription, and whether its first attempt begins in
+// this transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
+func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
+	sub, err := t.cachedSubscription(j.Subscription)
+	if err != nil {
+		return err
+	}
+	if sub.Ordered {
+		j.Sequence = j.Event
+	}
+	if j.Begun, err = s.takePlace(t, sub, j); j.Begun {
+		j.Epoch = sub.Epoch
+	}
+	return err
+}
+
+// takePlace asks the dispatcher for a place for the first attempt of a new delivery.
+func (s *Store) takePlace(t *tx, sub *cachedSubscription, j *webhook.Job) (bool, error) {
+	w := s.watcher.Load()
+	if w == nil {
+		return false, nil
+	}
+	if hold, err := t.hold(); err != nil || hold != nil {
+		return false, err
+	}
+	if !sub.open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+		return false, nil
+	}
+	t.Wrote(0) // so that a failure of this write undoes the transaction
+	if len(t.places) == 0 {
+		t.OnCommit(func() { t.places = t.places[:0] })
+	}
+	t.places = append(t.places, place{j.Organization, j.Subscription})
+	if !sub.Ordered {
+		return true, nil
+	}
+	var first bool
+	err := t.Get(&first, nothingInFront, j.Subscription)
+	if err == nil && !first {
+		t.places = t.places[:len(t.places)-1]
+		(*w).ReturnPlace(j.Organization, j.Subscription)
+	}
+	return first, err
+}
+
+// returnPlaces gives the places of a transaction back that was rolled back.
+func (s *Store) returnPlaces() {
+	for _, p := range s.tx.places {
+		(*s.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+	}
+	s.tx.places = s.tx.places[:0]
+}
+
+// announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
+func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	if t.created == nil {
+		created := &createdDeliveries{index: map[int64]int{}}
+		t.created = created
+		t.OnCommit(func() {
+			t.created = nil
+			s.announceCreated(created)
+		})
+	}
+	t.created.add(jobs)
+}
+
+// createdDeliveries are new deliveries of a transaction, by organization.
+type createdDeliveries struct {
+	index map[int64]int // of jobs, by organization
+	jobs  [][]webhook.Job
+}
+
+// add adds deliveries of one organization.
+func (c *createdDeliveries) add(jobs []webhook.Job) {
+	organization := jobs[0].Organization
+	if i, ok := c.index[organization]; ok {
+		c.jobs[i] = append(c.jobs[i], jobs...)
+		return
+	}
+	c.index[organization] = len(c.jobs)
+	c.jobs = append(c.jobs, jobs)
+}
+
+func (s *Store) announceCreated(created *createdDeliveries) {
+	w := s.watcher.Load()
+	for _, jobs := range created.jobs {
+		s.pending.AddAll(jobs)
+		if w != nil {
+			(*w).DeliveriesCreated(jobs)
+		}
+	}
+}
+
+// announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
+// any.
+func (s *Store) announceChange(t *tx, subscriptions ...int64) {
+	t.cache.invalidate(subscriptions...)
+	t.created = nil // the watcher receives later deliveries after this change
+	t.OnCommit(func() {
+		if w := s.watcher.Load(); w != nil {
+			(*w).SubscriptionsChanged(subscriptions...)
+		}
+	})
+}
