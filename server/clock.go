@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 )
@@ -20,13 +21,13 @@ type clockStore interface {
 type clocks struct{ store clockStore }
 
 type clockBody struct {
-	Now           timestamp  `json:"now"`
-	Trusted       bool       `json:"trusted"`
-	JumpSeconds   int64      `json:"jump_seconds"` // negative if the clock jumped back
-	LastTrustedAt *timestamp `json:"last_trusted_at"`
-	DoubtedSince  *timestamp `json:"doubted_since"`
-	TrustedAgain  *timestamp `json:"trusted_again_at"`
-	Warning       *string    `json:"warning"`
+	Now           exchange.Time  `json:"now"`
+	Trusted       bool           `json:"trusted"`
+	JumpSeconds   int64          `json:"jump_seconds"` // negative if the clock jumped back
+	LastTrustedAt *exchange.Time `json:"last_trusted_at"`
+	DoubtedSince  *exchange.Time `json:"doubted_since"`
+	TrustedAgain  *exchange.Time `json:"trusted_again_at"`
+	Warning       *string        `json:"warning"`
 }
 
 // ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on.
@@ -44,20 +45,20 @@ func clockWarning(s clock.State) string {
 
 func newClockBody(s clock.State) clockBody {
 	body := clockBody{
-		Now: timestamp(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: nullIfEmpty(clockWarning(s)),
+		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: exchange.NullIfEmpty(clockWarning(s)),
 	}
 	if d := s.Doubt; d != nil {
-		trusted, since, again := timestamp(d.Trusted), timestamp(d.Since), timestamp(s.TrustedAt())
+		trusted, since, again := exchange.Time(d.Trusted), exchange.Time(d.Since), exchange.Time(s.TrustedAt())
 		body.LastTrustedAt, body.DoubtedSince, body.TrustedAgain = &trusted, &since, &again
 	}
 	return body
 }
 
-func (h clocks) read(x *exchange) error { return x.ok(newClockBody(h.store.Clock())) }
+func (h clocks) read(x *exchange.Exchange) error { return x.OK(newClockBody(h.store.Clock())) }
 
 // accept confirms the clock and responds with its new state.
-func (h clocks) accept(x *exchange) error {
-	if err := h.store.AcceptClock(x.request.Context(), x.actor()); err != nil {
+func (h clocks) accept(x *exchange.Exchange) error {
+	if err := h.store.AcceptClock(x.Request.Context(), x.Actor()); err != nil {
 		return err
 	}
 	return h.read(x)

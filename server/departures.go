@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -21,15 +22,15 @@ type departureStore interface {
 type departures struct{ store departureStore }
 
 type erasureBody struct {
-	ID           string     `json:"id"`
-	ErasedAt     *timestamp `json:"erased_at"`
-	Complete     bool       `json:"complete"`
-	APIKeys      int64      `json:"api_keys"`
-	AccessTokens int64      `json:"access_tokens"`
-	Memberships  int64      `json:"memberships"`
+	ID           string         `json:"id"`
+	ErasedAt     *exchange.Time `json:"erased_at"`
+	Complete     bool           `json:"complete"`
+	APIKeys      int64          `json:"api_keys"`
+	AccessTokens int64          `json:"access_tokens"`
+	Memberships  int64          `json:"memberships"`
 }
 
-func (h departures) erase(x *exchange) error {
+func (h departures) erase(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err
@@ -38,27 +39,27 @@ func (h departures) erase(x *exchange) error {
 	if dry {
 		do = h.store.CountErasure
 	}
-	e, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
+	e, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
 	if err != nil {
 		return err
 	}
-	return x.write(departureStatus(dry, e.Complete), "application/json", erasureBody{
-		e.ID, (*timestamp)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
+	return x.Respond(departureStatus(dry, e.Complete), erasureBody{
+		e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
 	})
 }
 
 type closureBody struct {
-	ID                string     `json:"id"`
-	ClosedAt          *timestamp `json:"closed_at"`
-	Complete          bool       `json:"complete"`
-	APIKeys           int64      `json:"api_keys"`
-	AccessTokens      int64      `json:"access_tokens"`
-	Members           int64      `json:"members"`
-	Subscriptions     int64      `json:"subscriptions"`
-	PendingDeliveries int64      `json:"pending_deliveries"`
+	ID                string         `json:"id"`
+	ClosedAt          *exchange.Time `json:"closed_at"`
+	Complete          bool           `json:"complete"`
+	APIKeys           int64          `json:"api_keys"`
+	AccessTokens      int64          `json:"access_tokens"`
+	Members           int64          `json:"members"`
+	Subscriptions     int64          `json:"subscriptions"`
+	PendingDeliveries int64          `json:"pending_deliveries"`
 }
 
-func (h departures) close(x *exchange) error {
+func (h departures) close(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err
@@ -67,18 +68,18 @@ func (h departures) close(x *exchange) error {
 	if dry {
 		do = h.store.CountClosure
 	}
-	c, err := do(x.request.Context(), x.actor(), x.pathReference("id"))
+	c, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
 	if err != nil {
 		return err
 	}
-	return x.write(departureStatus(dry, c.Complete), "application/json", closureBody{
-		c.ID, (*timestamp)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
+	return x.Respond(departureStatus(dry, c.Complete), closureBody{
+		c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
 	})
 }
 
 // isDryRun reports whether the body, which may be empty, asks for a dry run.
-func isDryRun(x *exchange) (bool, error) {
-	f, err := x.optionalForm()
+func isDryRun(x *exchange.Exchange) (bool, error) {
+	f, err := x.OptionalForm()
 	if err != nil {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -93,20 +94,20 @@ type checkResult struct {
 }
 
 // live says that the process runs.
-func (h health) live(x *exchange) error { return x.ok(liveBody{"ok"}) }
+func (h health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries work, and if not, why.
-func (h health) ready(x *exchange) error {
-	body := h.readiness(x.request.Context())
-	if x.local && !share.IsForwarded(x.request) {
+func (h health) ready(x *exchange.Exchange) error {
+	body := h.readiness(x.Request.Context())
+	if x.Local && !share.IsForwarded(x.Request) {
 		body.Settings = h.settings
 	}
 	if body.Status == isReady {
-		return x.ok(body)
+		return x.OK(body)
 	}
-	x.code = notReady
-	x.set("Retry-After", retryAfter)
-	return x.write(http.StatusServiceUnavailable, "application/json", body)
+	x.Code = notReady
+	x.SetHeader("Retry-After", retryAfter)
+	return x.Respond(http.StatusServiceUnavailable, body)
 }
 
 // readiness returns the cached result of the checks, or runs them if it is too old. Concurrent requests wait for that result.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -29,106 +30,108 @@ type organizations struct {
 }
 
 type organizationBody struct {
-	ID         string     `json:"id"`
-	Name       string     `json:"name"`
-	Plan       string     `json:"plan"`
-	ExternalID *string    `json:"external_id"`
-	ClosedAt   *timestamp `json:"closed_at"`
+	ID         string         `json:"id"`
+	Name       string         `json:"name"`
+	Plan       string         `json:"plan"`
+	ExternalID *string        `json:"external_id"`
+	ClosedAt   *exchange.Time `json:"closed_at"`
 }
 
 func newOrganizationBody(o access.Organization) organizationBody {
-	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*timestamp)(o.ClosedAt)}
+	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*exchange.Time)(o.ClosedAt)}
 }
 
-func (h organizations) create(x *exchange) error {
-	f, err := x.form()
+func (h organizations) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "plan")
-	name, plan, external := f.Label("name"), h.lookup.Plan(x.request.Context(), f, "plan"), f.ExternalID("external_id")
+	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	created := access.Organization{Name: *name, Plan: *plan}
 	if external != nil {
-		created.ExternalID = nullIfEmpty(*external)
+		created.ExternalID = exchange.NullIfEmpty(*external)
 	}
-	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), created)
+	organization, err := h.store.CreateOrganization(x.Request.Context(), x.Actor(), created)
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
+	return x.Created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
 }
 
-func (h organizations) list(x *exchange) error {
+func (h organizations) list(x *exchange.Exchange) error {
 	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
 }
 
 // listBeginning responds with a page of a list that may have only items that begin with the parameter search.
-func listBeginning[R, B any](x *exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
+func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
 	body func(R) B, row func(R) int64) error {
-	beginning := x.query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
+	beginning := x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
 		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
-	return searchRows(x, func(ctx context.Context, _, before int64, limit int) ([]R, int64, error) {
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
 		return list(ctx, beginning, before, limit)
 	}, body, row)
 }
 
 // find returns the organization in the path.
-func (h organizations) find(x *exchange) (found access.Organization, err error) {
-	return h.store.Organization(x.request.Context(), x.pathReference("id"))
+func (h organizations) find(x *exchange.Exchange) (found access.Organization, err error) {
+	return h.store.Organization(x.Request.Context(), x.Path.Value("id"))
 }
 
-func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
+func (h organizations) read(x *exchange.Exchange) error {
+	return exchange.Show(x, h.find, newOrganizationBody)
+}
 
-func (h organizations) update(x *exchange) error {
-	id := x.pathReference("id")
-	f, err := x.form()
+func (h organizations) update(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	change := access.OrganizationChange{
-		Name: f.Label("name"), Plan: h.lookup.Plan(x.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
+		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.UpdateOrganization(x.request.Context(), x.actor(), id, change)
+	organization, err := h.store.UpdateOrganization(x.Request.Context(), x.Actor(), id, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newOrganizationBody(organization))
+	return x.OK(newOrganizationBody(organization))
 }
 
 // put creates or changes the organization with the external id in the path. A change by the id works too.
-func (h organizations) put(x *exchange) error {
-	f, err := x.form()
+func (h organizations) put(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
-	id, err := x.putReference(f, organizationID, anOrg)
+	id, err := putReference(x, f, access.OrganizationID, anOrg)
 	if err != nil {
 		return err
 	}
 	f.Require("name", "plan")
-	name, plan := f.Label("name"), h.lookup.Plan(x.request.Context(), f, "plan")
+	name, plan := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.PutOrganization(x.request.Context(), x.actor(), id, *name, *plan)
+	organization, err := h.store.PutOrganization(x.Request.Context(), x.Actor(), id, *name, *plan)
 	if err != nil {
 		return err
 	}
-	return x.put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
+	return x.Put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
 }
 
-func (h organizations) remove(x *exchange) error {
-	id := x.pathReference("id")
-	if err := h.store.DeleteOrganization(x.request.Context(), x.actor(), id); err != nil {
+func (h organizations) remove(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	if err := h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
 // memberStore is the part of the store that the member endpoints use.
@@ -157,54 +160,54 @@ type memberBody struct {
 }
 
 func newMemberBody(m access.Member) memberBody {
-	return memberBody{m.UserID, nullIfEmpty(m.Email), m.Name, m.Role, kindOf(m.IsService)}
+	return memberBody{m.UserID, exchange.NullIfEmpty(m.Email), m.Name, m.Role, kindOf(m.IsService)}
 }
 
-func (h members) list(x *exchange) error {
-	id := x.pathReference("id")
+func (h members) list(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
 		return h.store.Members(ctx, id, before, limit)
 	}
-	return listRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+	return exchange.ListRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
 }
 
-func (h members) set(x *exchange) error {
+func (h members) set(x *exchange.Exchange) error {
 	id, user := memberIDs(x)
-	f, err := x.form()
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("role")
-	role := h.lookup.Role(x.request.Context(), f, "role")
+	role := h.lookup.Role(x.Request.Context(), f, "role")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	member, err := h.store.SetMember(x.request.Context(), x.actor(), id, user, *role)
+	member, err := h.store.SetMember(x.Request.Context(), x.Actor(), id, user, *role)
 	if err != nil {
 		return err
 	}
-	return x.ok(newMemberBody(member))
+	return x.OK(newMemberBody(member))
 }
 
-func (h members) remove(x *exchange) error {
+func (h members) remove(x *exchange.Exchange) error {
 	id, user := memberIDs(x)
-	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
+	if err := h.store.RemoveMember(x.Request.Context(), x.Actor(), id, user); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
 // find checks that the organization and the user exist. The user need not be a member.
-func (h members) find(x *exchange) error {
+func (h members) find(x *exchange.Exchange) error {
 	id, user := memberIDs(x)
-	if _, err := h.store.Organization(x.request.Context(), id); err != nil {
+	if _, err := h.store.Organization(x.Request.Context(), id); err != nil {
 		return err
 	}
-	_, err := h.store.User(x.request.Context(), user)
+	_, err := h.store.User(x.Request.Context(), user)
 	return err
 }
 
 // memberIDs reads the organization and the user of a member from the path.
-func memberIDs(x *exchange) (organization, user string) {
-	return x.pathReference("id"), x.pathReference("user_id")
+func memberIDs(x *exchange.Exchange) (organization, user string) {
+	return x.Path.Value("id"), x.Path.Value("user_id")
 }

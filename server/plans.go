@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -42,8 +43,8 @@ func newPlanBody(p access.Plan) planBody {
 }
 
 // create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
-func (h plans) create(x *exchange) error {
-	f, err := x.form()
+func (h plans) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -56,37 +57,37 @@ func (h plans) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.CreatePlan(x.request.Context(), x.actor(), access.Plan{
+	plan, err := h.store.CreatePlan(x.Request.Context(), x.Actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
 		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
 	})
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+	return x.Created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
 }
 
-func (h plans) list(x *exchange) error {
-	return listRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
+func (h plans) list(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
 }
 
 // find returns the plan in the path.
-func (h plans) find(x *exchange) (found access.Plan, err error) {
-	name, err := x.pathName(aPlan)
+func (h plans) find(x *exchange.Exchange) (found access.Plan, err error) {
+	name, err := pathName(x, aPlan)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Plan(x.request.Context(), name)
+	return h.store.Plan(x.Request.Context(), name)
 }
 
-func (h plans) read(x *exchange) error { return show(x, h.find, newPlanBody) }
+func (h plans) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newPlanBody) }
 
-func (h plans) update(x *exchange) error {
-	name, err := x.pathName(aPlan)
+func (h plans) update(x *exchange.Exchange) error {
+	name, err := pathName(x, aPlan)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -98,20 +99,20 @@ func (h plans) update(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.UpdatePlan(x.request.Context(), x.actor(), name, change)
+	plan, err := h.store.UpdatePlan(x.Request.Context(), x.Actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newPlanBody(plan))
+	return x.OK(newPlanBody(plan))
 }
 
-func (h plans) remove(x *exchange) error {
-	name, err := x.pathName(aPlan)
+func (h plans) remove(x *exchange.Exchange) error {
+	name, err := pathName(x, aPlan)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePlan(x.request.Context(), x.actor(), name); err != nil {
+	if err := h.store.DeletePlan(x.Request.Context(), x.Actor(), name); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -32,16 +33,16 @@ const (
 
 // portalLinkBody is the only response that shows the secret of a link.
 type portalLinkBody struct {
-	URL       string    `json:"url"`
-	ExpiresAt timestamp `json:"expires_at"`
+	URL       string        `json:"url"`
+	ExpiresAt exchange.Time `json:"expires_at"`
 }
 
-func (h portals) create(x *exchange) error {
-	f, err := x.optionalForm()
+func (h portals) create(x *exchange.Exchange) error {
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
-	role, life, back := h.lookup.Role(x.request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
+	role, life, back := h.lookup.Role(x.Request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -54,12 +55,12 @@ func (h portals) create(x *exchange) error {
 	if life != nil {
 		wanted.Life = time.Duration(*life) * time.Second
 	}
-	link, err := h.store.CreatePortalLink(x.request.Context(), x.actor(), x.pathReference("id"), wanted)
+	link, err := h.store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
 	if err != nil {
 		return err
 	}
-	x.noStore()
-	return x.write(http.StatusCreated, "application/json", portalLinkBody{SignInURL(h.url, wanted.Credential), timestamp(link.ExpiresAt)})
+	x.NoStore()
+	return x.Respond(http.StatusCreated, portalLinkBody{SignInURL(h.url, wanted.Credential), exchange.Time(link.ExpiresAt)})
 }
 
 // SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no

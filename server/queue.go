@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -29,32 +30,32 @@ const discardLimit = 5 * time.Minute
 type queue struct{ store queueStore }
 
 type queueBody struct {
-	Held                 bool         `json:"held"`
-	HeldSince            *timestamp   `json:"held_since"`
-	Reason               *string      `json:"reason"`
-	PendingDeliveries    int64        `json:"pending_deliveries"`
-	PendingSubscriptions int64        `json:"pending_subscriptions"`
-	Pending              []queuedBody `json:"pending"` // the largest first, at most webhook.MaxQueued
+	Held                 bool           `json:"held"`
+	HeldSince            *exchange.Time `json:"held_since"`
+	Reason               *string        `json:"reason"`
+	PendingDeliveries    int64          `json:"pending_deliveries"`
+	PendingSubscriptions int64          `json:"pending_subscriptions"`
+	Pending              []queuedBody   `json:"pending"` // the largest first, at most webhook.MaxQueued
 }
 
 // queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
 type queuedBody struct {
-	SubscriptionID   string    `json:"subscription_id"`
-	OrganizationID   string    `json:"organization_id"`
-	OrganizationName string    `json:"organization_name"`
-	URLHost          string    `json:"url_host"`
-	Pending          int64     `json:"pending"`
-	OldestDue        timestamp `json:"oldest_due"`
+	SubscriptionID   string        `json:"subscription_id"`
+	OrganizationID   string        `json:"organization_id"`
+	OrganizationName string        `json:"organization_name"`
+	URLHost          string        `json:"url_host"`
+	Pending          int64         `json:"pending"`
+	OldestDue        exchange.Time `json:"oldest_due"`
 }
 
 func newQueueBody(q webhook.Queue) queueBody {
 	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
 	if q.Hold != nil {
-		since := timestamp(q.Hold.Since)
-		body.Held, body.HeldSince, body.Reason = true, &since, nullIfEmpty(q.Hold.Reason)
+		since := exchange.Time(q.Hold.Since)
+		body.Held, body.HeldSince, body.Reason = true, &since, exchange.NullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
-		item := queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, "", w.Pending, timestamp(w.OldestDue)}
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, "", w.Pending, exchange.Time(w.OldestDue)}
 		if u, err := url.Parse(w.URL); err == nil {
 			item.URLHost = u.Host
 		}
@@ -63,17 +64,17 @@ func newQueueBody(q webhook.Queue) queueBody {
 	return body
 }
 
-func (h queue) read(x *exchange) error {
-	q, err := h.store.Queue(x.request.Context())
+func (h queue) read(x *exchange.Exchange) error {
+	q, err := h.store.Queue(x.Request.Context())
 	if err != nil {
 		return err
 	}
-	return x.ok(newQueueBody(q))
+	return x.OK(newQueueBody(q))
 }
 
 // hold responds with the queue, as every change of the queue does.
-func (h queue) hold(x *exchange) error {
-	f, err := x.optionalForm()
+func (h queue) hold(x *exchange.Exchange) error {
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
@@ -84,31 +85,31 @@ func (h queue) hold(x *exchange) error {
 	if reason == nil {
 		reason = new(string)
 	}
-	if err := h.store.HoldQueue(x.request.Context(), x.actor(), *reason); err != nil {
+	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), *reason); err != nil {
 		return err
 	}
 	return h.read(x)
 }
 
-func (h queue) release(x *exchange) error {
-	released, err := h.store.ReleaseQueue(x.request.Context(), x.actor())
+func (h queue) release(x *exchange.Exchange) error {
+	released, err := h.store.ReleaseQueue(x.Request.Context(), x.Actor())
 	if err != nil {
 		return err
 	}
-	q, err := h.store.Queue(x.request.Context())
+	q, err := h.store.Queue(x.Request.Context())
 	if err != nil {
 		return err
 	}
-	return x.ok(struct {
+	return x.OK(struct {
 		queueBody
 		Released int64 `json:"released"`
 	}{newQueueBody(q), released})
 }
 
-func (h queue) discard(x *exchange) error {
-	ctx, cancel := x.longContext(discardLimit)
+func (h queue) discard(x *exchange.Exchange) error {
+	ctx, cancel := x.LongContext(discardLimit)
 	defer cancel()
-	dropped, err := h.store.DiscardQueue(ctx, x.actor())
+	dropped, err := h.store.DiscardQueue(ctx, x.Actor())
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (h queue) discard(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.ok(struct {
+	return x.OK(struct {
 		queueBody
 		Dropped int64 `json:"dropped"`
 	}{newQueueBody(q), dropped})

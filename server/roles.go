@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -31,67 +32,67 @@ type roleBody struct {
 
 func newRoleBody(r access.Role) roleBody { return roleBody{r.Name, r.Permissions.Keys(), r.BuiltIn} }
 
-func (h roles) create(x *exchange) error {
-	f, err := x.form()
+func (h roles) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "permissions")
-	name, granted := f.Slug("name"), h.lookup.Permissions(x.request.Context(), f, "permissions")
+	name, granted := f.Slug("name"), h.lookup.Permissions(x.Request.Context(), f, "permissions")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	role, err := h.store.CreateRole(x.request.Context(), x.actor(), access.Role{Name: *name, Permissions: *granted})
+	role, err := h.store.CreateRole(x.Request.Context(), x.Actor(), access.Role{Name: *name, Permissions: *granted})
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
+	return x.Created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
 }
 
-func (h roles) list(x *exchange) error {
-	return listRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
+func (h roles) list(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
 }
 
 // find returns the role in the path.
-func (h roles) find(x *exchange) (found access.Role, err error) {
-	name, err := x.pathName(aRole)
+func (h roles) find(x *exchange.Exchange) (found access.Role, err error) {
+	name, err := pathName(x, aRole)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Role(x.request.Context(), name)
+	return h.store.Role(x.Request.Context(), name)
 }
 
-func (h roles) read(x *exchange) error { return show(x, h.find, newRoleBody) }
+func (h roles) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newRoleBody) }
 
-func (h roles) update(x *exchange) error {
-	name, err := x.pathName(aRole)
+func (h roles) update(x *exchange.Exchange) error {
+	name, err := pathName(x, aRole)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
-	change := access.RoleChange{Permissions: h.lookup.Permissions(x.request.Context(), f, "permissions")}
+	change := access.RoleChange{Permissions: h.lookup.Permissions(x.Request.Context(), f, "permissions")}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	role, err := h.store.UpdateRole(x.request.Context(), x.actor(), name, change)
+	role, err := h.store.UpdateRole(x.Request.Context(), x.Actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newRoleBody(role))
+	return x.OK(newRoleBody(role))
 }
 
-func (h roles) remove(x *exchange) error {
-	name, err := x.pathName(aRole)
+func (h roles) remove(x *exchange.Exchange) error {
+	name, err := pathName(x, aRole)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteRole(x.request.Context(), x.actor(), name); err != nil {
+	if err := h.store.DeleteRole(x.Request.Context(), x.Actor(), name); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
 // permissionStore is the part of the store that the permission endpoints use.
@@ -121,8 +122,8 @@ func newPermissionBody(p access.Permission) permissionBody {
 	return permissionBody{p.Key, p.Description, p.BuiltIn, p.Internal, p.Roles}
 }
 
-func (h permissions) create(x *exchange) error {
-	f, err := x.form()
+func (h permissions) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -138,34 +139,36 @@ func (h permissions) create(x *exchange) error {
 	if description != nil {
 		created.Description = *description
 	}
-	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), created)
+	permission, err := h.store.CreatePermission(x.Request.Context(), x.Actor(), created)
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+	return x.Created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
 }
 
-func (h permissions) list(x *exchange) error {
-	return listRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
+func (h permissions) list(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
 }
 
 // find returns the permission in the path.
-func (h permissions) find(x *exchange) (found access.Permission, err error) {
-	key, err := x.pathKey()
+func (h permissions) find(x *exchange.Exchange) (found access.Permission, err error) {
+	key, err := pathKey(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Permission(x.request.Context(), key)
+	return h.store.Permission(x.Request.Context(), key)
 }
 
-func (h permissions) read(x *exchange) error { return show(x, h.find, newPermissionBody) }
+func (h permissions) read(x *exchange.Exchange) error {
+	return exchange.Show(x, h.find, newPermissionBody)
+}
 
-func (h permissions) update(x *exchange) error {
-	key, err := x.pathKey()
+func (h permissions) update(x *exchange.Exchange) error {
+	key, err := pathKey(x)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -174,20 +177,20 @@ func (h permissions) update(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	permission, err := h.store.UpdatePermission(x.request.Context(), x.actor(), key, *description)
+	permission, err := h.store.UpdatePermission(x.Request.Context(), x.Actor(), key, *description)
 	if err != nil {
 		return err
 	}
-	return x.ok(newPermissionBody(permission))
+	return x.OK(newPermissionBody(permission))
 }
 
-func (h permissions) remove(x *exchange) error {
-	key, err := x.pathKey()
+func (h permissions) remove(x *exchange.Exchange) error {
+	key, err := pathKey(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePermission(x.request.Context(), x.actor(), key); err != nil {
+	if err := h.store.DeletePermission(x.Request.Context(), x.Actor(), key); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }

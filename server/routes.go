@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -34,13 +35,13 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/", h.consoleRedirect()).matching(isRoot).to(open),
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
-		get("/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
-		get(callbackPath, h.signIns.finish()).to(open),
+		signIn(http.MethodGet, "/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
+		signIn(http.MethodGet, callbackPath, h.signIns.finish()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		get("/api/v1/usage/", h.usage.read).to(anyone),
-		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
+		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
 
@@ -118,7 +119,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
-		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
+		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.OrganizationID, organization)),
 		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
 
@@ -131,7 +132,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
 		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
-		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
+		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.UserID, user)),
 		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
 		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
@@ -148,7 +149,7 @@ func (h *handlers) table() []route {
 const (
 	maxSmallBody = 64 << 10
 	maxEventBody = webhook.MaxEvent
-	maxBatchBody = 16 << 20
+	maxBatchBody = exchange.LargestBody
 )
 
 // reach says who reaches the handler of a route, and which limit counts the request.
@@ -170,36 +171,42 @@ type route struct {
 	needs      access.Scope // all of these permissions
 	maxBody    int64        // bytes; 0 takes no body
 	parameters []string     // of the query; any other is refused
-	handle     func(*exchange) error
-	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
-	match      func(path string) bool // instead of the pattern
+	handle     func(*call) error
+	exists     func(*exchange.Exchange) error // NotFound if the resource in the path does not exist; nil if the path names none
+	match      func(path string) bool         // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
 const anyMethod = "*"
 
-func get(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodGet, pattern: pattern, handle: handle}
+func get(pattern string, handle handler) route { return handle.at(http.MethodGet, pattern) }
+
+func post(pattern string, handle handler) route { return handle.at(http.MethodPost, pattern) }
+
+func put(pattern string, handle handler) route { return handle.at(http.MethodPut, pattern) }
+
+func patch(pattern string, handle handler) route { return handle.at(http.MethodPatch, pattern) }
+
+func del(pattern string, handle handler) route { return handle.at(http.MethodDelete, pattern) }
+
+// handler handles a request after its credential was checked.
+type handler func(*exchange.Exchange) error
+
+func (h handler) at(method, pattern string) route {
+	r := route{method: method, pattern: pattern}
+	if h != nil {
+		r.handle = func(c *call) error { return h(&c.Exchange) }
+	}
+	return r
 }
 
-func post(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPost, pattern: pattern, handle: handle}
-}
-
-func put(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPut, pattern: pattern, handle: handle}
-}
-
-func patch(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPatch, pattern: pattern, handle: handle}
-}
-
-func del(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodDelete, pattern: pattern, handle: handle}
+// signIn is an open route whose handler reads a credential from elsewhere than the header, and has it checked.
+func signIn(method, pattern string, handle func(*call) error) route {
+	return route{method: method, pattern: pattern, handle: handle}
 }
 
 // anyPath serves all methods at the paths that match.
-func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
+func anyPath(pattern string, match func(path string) bool, handle func(*call) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
 }
 
@@ -236,7 +243,7 @@ func (r route) pages(filters ...string) route {
 }
 
 // of names the resource in the path. It decides between 404 and a problem with the query or the body.
-func (r route) of(exists func(*exchange) error) route {
+func (r route) of(exists func(*exchange.Exchange) error) route {
 	r.exists = exists
 	return r
 }
@@ -265,7 +272,7 @@ func (s *Server) Routes() []Route {
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
 	health        health
-	metrics       func(*exchange) error // nil if there are none
+	metrics       handler // nil if there are none
 	description   description
 	documents     documents
 	console       *console.Site // nil is not served
@@ -346,8 +353,8 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 	}
 	h.system.deliveries = h.health.queue
 	if o.Metrics != nil {
-		h.metrics = func(x *exchange) error {
-			o.Metrics.ServeHTTP(x, x.request)
+		h.metrics = func(x *exchange.Exchange) error {
+			o.Metrics.ServeHTTP(x, x.Request)
 			return nil
 		}
 	}

@@ -21,10 +21,17 @@ import (
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The memory for the bodies of all requests, in bytes.
+const (
+	DefaultBodyMemory = 64 << 20
+	MinBodyMemory     = exchange.SmallestMemory
 )
 
 // Store is everything that the server asks of the store. Each file of handlers declares its own part.

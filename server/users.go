@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -28,18 +29,18 @@ type users struct {
 }
 
 type userBody struct {
-	ID               string     `json:"id"`
-	Email            *string    `json:"email"`
-	Name             string     `json:"name"`
-	ExternalID       *string    `json:"external_id"`
-	IsActive         bool       `json:"is_active"`
-	Kind             string     `json:"kind"`
-	OrganizationName *string    `json:"organization_name"` // of a service account
-	ErasedAt         *timestamp `json:"erased_at"`
+	ID               string         `json:"id"`
+	Email            *string        `json:"email"`
+	Name             string         `json:"name"`
+	ExternalID       *string        `json:"external_id"`
+	IsActive         bool           `json:"is_active"`
+	Kind             string         `json:"kind"`
+	OrganizationName *string        `json:"organization_name"` // of a service account
+	ErasedAt         *exchange.Time `json:"erased_at"`
 }
 
 func newUserBody(u access.User) userBody {
-	return userBody{u.ID, nullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService()), nullIfEmpty(u.ServiceOfName), (*timestamp)(u.ErasedAt)}
+	return userBody{u.ID, exchange.NullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService()), exchange.NullIfEmpty(u.ServiceOfName), (*exchange.Time)(u.ErasedAt)}
 }
 
 // kindOf is the kind of a user.
@@ -51,8 +52,8 @@ func kindOf(isService bool) string {
 }
 
 // create uses the e-mail address as the name if there is none, so that the audit log always has a name.
-func (h users) create(x *exchange) error {
-	f, err := x.form()
+func (h users) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -66,13 +67,13 @@ func (h users) create(x *exchange) error {
 		created.Name = *change.Name
 	}
 	if change.ExternalID != nil {
-		created.ExternalID = nullIfEmpty(*change.ExternalID)
+		created.ExternalID = exchange.NullIfEmpty(*change.ExternalID)
 	}
-	user, err := h.store.CreateUser(x.request.Context(), x.actor(), created)
+	user, err := h.store.CreateUser(x.Request.Context(), x.Actor(), created)
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
+	return x.Created("/api/v1/users/"+user.ID+"/", newUserBody(user))
 }
 
 // readUser reads the fields of a user that a caller may set.
@@ -82,14 +83,14 @@ func readUser(f *form.Form) access.UserChange {
 	}
 }
 
-func (h users) list(x *exchange) error {
+func (h users) list(x *exchange.Exchange) error {
 	return listBeginning(x, h.store.UserPage, newUserBody, func(u access.User) int64 { return u.RowID })
 }
 
 type membershipBody struct {
-	Organization memberOfBody `json:"organization"`
-	Role         string       `json:"role"`
-	CreatedAt    timestamp    `json:"created_at"`
+	Organization memberOfBody  `json:"organization"`
+	Role         string        `json:"role"`
+	CreatedAt    exchange.Time `json:"created_at"`
 }
 
 // memberOfBody is the organization of a membership.
@@ -100,27 +101,27 @@ type memberOfBody struct {
 }
 
 func newMembershipBody(m access.Membership) membershipBody {
-	return membershipBody{memberOfBody{m.OrganizationID, m.Name, m.ExternalID}, m.Role, timestamp(m.CreatedAt)}
+	return membershipBody{memberOfBody{m.OrganizationID, m.Name, m.ExternalID}, m.Role, exchange.Time(m.CreatedAt)}
 }
 
-func (h users) memberships(x *exchange) error {
-	user := x.pathReference("id")
+func (h users) memberships(x *exchange.Exchange) error {
+	user := x.Path.Value("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.Membership, error) {
 		return h.store.Memberships(ctx, user, before, limit)
 	}
-	return listRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
+	return exchange.ListRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
 }
 
 // find returns the user in the path.
-func (h users) find(x *exchange) (found access.User, err error) {
-	return h.store.User(x.request.Context(), x.pathReference("id"))
+func (h users) find(x *exchange.Exchange) (found access.User, err error) {
+	return h.store.User(x.Request.Context(), x.Path.Value("id"))
 }
 
-func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
+func (h users) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newUserBody) }
 
-func (h users) update(x *exchange) error {
-	id := x.pathReference("id")
-	f, err := x.form()
+func (h users) update(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -128,20 +129,20 @@ func (h users) update(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.UpdateUser(x.request.Context(), x.actor(), id, change)
+	user, err := h.store.UpdateUser(x.Request.Context(), x.Actor(), id, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newUserBody(user))
+	return x.OK(newUserBody(user))
 }
 
 // put creates or changes the user with the external id in the path. A change by the id works too.
-func (h users) put(x *exchange) error {
-	f, err := x.form()
+func (h users) put(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
-	id, err := x.putReference(f, userID, aUser)
+	id, err := putReference(x, f, access.UserID, aUser)
 	if err != nil {
 		return err
 	}
@@ -150,19 +151,19 @@ func (h users) put(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.PutUser(x.request.Context(), x.actor(), id, *name, email)
+	user, err := h.store.PutUser(x.Request.Context(), x.Actor(), id, *name, email)
 	if err != nil {
 		return err
 	}
-	return x.put("/api/v1/users/"+user.Is.ID+"/", user.Created, newUserBody(user.Is))
+	return x.Put("/api/v1/users/"+user.Is.ID+"/", user.Created, newUserBody(user.Is))
 }
 
-func (h users) remove(x *exchange) error {
-	id := x.pathReference("id")
-	if err := h.store.DeleteUser(x.request.Context(), x.actor(), id); err != nil {
+func (h users) remove(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	if err := h.store.DeleteUser(x.Request.Context(), x.Actor(), id); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
 // tokenStore is the part of the store that the access token endpoints use.
@@ -181,16 +182,16 @@ type tokens struct {
 }
 
 type tokenBody struct {
-	ID             string     `json:"id"`
-	Name           string     `json:"name"`
-	TokenPrefix    string     `json:"token_prefix"`
-	Status         string     `json:"status"`
-	UserID         string     `json:"user_id"`
-	OrganizationID string     `json:"organization_id"`
-	CreatedAt      timestamp  `json:"created_at"`
-	ExpiresAt      *timestamp `json:"expires_at"`
-	LastUsedAt     *timestamp `json:"last_used_at"`
-	RevokedAt      *timestamp `json:"revoked_at"`
+	ID             string         `json:"id"`
+	Name           string         `json:"name"`
+	TokenPrefix    string         `json:"token_prefix"`
+	Status         string         `json:"status"`
+	UserID         string         `json:"user_id"`
+	OrganizationID string         `json:"organization_id"`
+	CreatedAt      exchange.Time  `json:"created_at"`
+	ExpiresAt      *exchange.Time `json:"expires_at"`
+	LastUsedAt     *exchange.Time `json:"last_used_at"`
+	RevokedAt      *exchange.Time `json:"revoked_at"`
 }
 
 // createdTokenBody is the only response that shows a token.
@@ -202,19 +203,19 @@ type createdTokenBody struct {
 func newTokenBody(t access.AccessToken) tokenBody {
 	return tokenBody{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
-		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: timestamp(t.CreatedAt),
-		ExpiresAt: (*timestamp)(t.ExpiresAt), LastUsedAt: (*timestamp)(t.LastUsedAt), RevokedAt: (*timestamp)(t.RevokedAt),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: exchange.Time(t.CreatedAt),
+		ExpiresAt: (*exchange.Time)(t.ExpiresAt), LastUsedAt: (*exchange.Time)(t.LastUsedAt), RevokedAt: (*exchange.Time)(t.RevokedAt),
 	}
 }
 
-func (h tokens) create(x *exchange) error {
-	user := x.pathReference("id")
-	f, err := x.form()
+func (h tokens) create(x *exchange.Exchange) error {
+	user := x.Path.Value("id")
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("organization_id")
-	organization, name, expires := h.lookup.Organization(x.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	organization, name, expires := h.lookup.Organization(x.Request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -222,46 +223,46 @@ func (h tokens) create(x *exchange) error {
 		name = new(string)
 	}
 	credential := access.Mint(access.TokenPrefix)
-	token, err := h.store.CreateToken(x.request.Context(), x.actor(), user, *organization, credential, *name, expires)
+	token, err := h.store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, *name, expires)
 	if err != nil {
 		return err
 	}
-	x.noStore()
-	return x.created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+	x.NoStore()
+	return x.Created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
-func (h tokens) list(x *exchange) error {
-	user := x.pathReference("id")
+func (h tokens) list(x *exchange.Exchange) error {
+	user := x.Path.Value("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
 		return h.store.Tokens(ctx, user, before, limit)
 	}
-	return listRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
+	return exchange.ListRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
 }
 
 // find returns the access token in the path.
-func (h tokens) find(x *exchange) (found access.AccessToken, err error) {
+func (h tokens) find(x *exchange.Exchange) (found access.AccessToken, err error) {
 	user, id, err := tokenIDs(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Token(x.request.Context(), user, id)
+	return h.store.Token(x.Request.Context(), user, id)
 }
 
-func (h tokens) read(x *exchange) error { return show(x, h.find, newTokenBody) }
+func (h tokens) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newTokenBody) }
 
-func (h tokens) revoke(x *exchange) error {
+func (h tokens) revoke(x *exchange.Exchange) error {
 	user, id, err := tokenIDs(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeToken(x.request.Context(), x.actor(), user, id); err != nil {
+	if err := h.store.RevokeToken(x.Request.Context(), x.Actor(), user, id); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
 // tokenIDs reads the user and the id of a token from the path.
-func tokenIDs(x *exchange) (user, token string, err error) {
-	token, err = x.pathID("token_id", tokenID, aToken)
-	return x.pathReference("id"), token, err
+func tokenIDs(x *exchange.Exchange) (user, token string, err error) {
+	token, err = x.Path.ID("token_id", access.TokenID, aToken)
+	return x.Path.Value("id"), token, err
 }
