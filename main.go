@@ -127,7 +127,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
-		cli.Welcome(out, c.Storage.Path, a.url, token, server.SignInURL(a.url, link))
+		cli.Welcome(out, c.Storage.Path, a.url, token, console.SignInURL(a.url, link))
 	}
 	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	defer a.log.Info("stopped")
@@ -206,7 +206,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 		Deliveries: a.dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: a.store.Ready},
-			server.ClockCheck(a.store),
+			server.ClockCheck(a.store.Clock),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -39,6 +41,12 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 		}
 		return "", nil
 	}}
+}
+
+// ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on. state returns the
+// state of the clock.
+func ClockCheck(state func() clock.State) Check {
+	return Check{"clock", func(context.Context) (string, error) { return platform.ClockWarning(state()), nil }}
 }
 
 // checkTime is the timeout of all checks together.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -66,7 +67,7 @@ func newKeyBody(k access.Key) keyBody {
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
 		Status:         string(k.Status(time.Now().UnixMilli())),
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, kindOf(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
 		ExpiresAt: (*exchange.Time)(k.ExpiresAt), LastUsedAt: (*exchange.Time)(k.LastUsedAt), RevokedAt: (*exchange.Time)(k.RevokedAt),
 		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}

@@ -152,10 +152,7 @@ func privateCause(err error) error {
 	return err
 }
 
-// codeClockDoubted names the warning about a clock that has jumped.
-const codeClockDoubted = "clock_doubted"
-
-// mends tells what to do about a fault or a warning of the store, by its code. It names paths, headers, fields and commands,
+// mends tells what to do about a fault of the store, by its code. It names paths, headers, fields and commands,
 // which the store does not know. The mend follows the message of the fault.
 var mends = map[string]string{
 	"subject_mismatch":      "An operator can change the user's external_id with PATCH /api/v1/users/{id}/.",
@@ -163,7 +160,6 @@ var mends = map[string]string{
 	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
 	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
 		"(keyhook subscriptions rotate-secret --force).",
-	codeClockDoubted: "To start deleting at once, run: keyhook clock accept",
 }
 
 // withMend returns the message of a fault with the mend for its code, if the table has one.

@@ -3,12 +3,11 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
-	"time"
 
-	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -18,9 +17,9 @@ import (
 func (h *handlers) table() []route {
 	var (
 		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
-		plan, permission, role   = exists(h.plans.find), exists(h.permissions.find), exists(h.roles.find)
-		organization, member     = exists(h.organizations.find), h.members.find
-		user, token              = exists(h.users.find), exists(h.tokens.find)
+		plan, permission, role   = exists(h.platform.Plans.Find), exists(h.platform.Permissions.Find), exists(h.platform.Roles.Find)
+		organization, member     = exists(h.platform.Organizations.Find), h.platform.Members.Exist
+		user, token              = exists(h.platform.Users.Find), exists(h.platform.Tokens.Find)
 	)
 	return []route{
 		// The process and its documents.
@@ -87,61 +86,61 @@ func (h *handlers) table() []route {
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
-		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
-		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
-		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
-		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
-		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
-		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/applied/", h.applied.list).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite).of(exists(h.applied.find)),
-		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
-		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
+		get("/api/v1/system/", h.platform.System.Read).need(access.PlatformRead),
+		get("/api/v1/queue/", h.platform.Queue.Read).need(access.PlatformRead),
+		post("/api/v1/queue/hold/", h.platform.Queue.Hold).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/queue/release/", h.platform.Queue.Release).need(access.PlatformWrite),
+		post("/api/v1/queue/discard/", h.platform.Queue.Discard).need(access.PlatformWrite),
+		post("/api/v1/backups/", h.platform.Backups.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/applied/", h.platform.Applied.List).need(access.PlatformRead).pages(),
+		del("/api/v1/applied/{kind}/{key}/", h.platform.Applied.Forget).need(access.PlatformWrite).of(exists(h.platform.Applied.Find)),
+		get("/api/v1/clock/", h.platform.Clock.Read).need(access.PlatformRead),
+		post("/api/v1/clock/accept/", h.platform.Clock.Accept).need(access.PlatformWrite),
 
-		get("/api/v1/plans/", h.plans.list).need(access.PlatformRead).pages(),
-		post("/api/v1/plans/", h.plans.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/plans/{name}/", h.plans.read).need(access.PlatformRead).of(plan),
-		patch("/api/v1/plans/{name}/", h.plans.update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
-		del("/api/v1/plans/{name}/", h.plans.remove).need(access.PlatformWrite).of(plan),
+		get("/api/v1/plans/", h.platform.Plans.List).need(access.PlatformRead).pages(),
+		post("/api/v1/plans/", h.platform.Plans.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/plans/{name}/", h.platform.Plans.Read).need(access.PlatformRead).of(plan),
+		patch("/api/v1/plans/{name}/", h.platform.Plans.Update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
+		del("/api/v1/plans/{name}/", h.platform.Plans.Remove).need(access.PlatformWrite).of(plan),
 
-		get("/api/v1/permissions/", h.permissions.list).need(access.PlatformRead).pages(),
-		post("/api/v1/permissions/", h.permissions.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/permissions/{key}/", h.permissions.read).need(access.PlatformRead).of(permission),
-		patch("/api/v1/permissions/{key}/", h.permissions.update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
-		del("/api/v1/permissions/{key}/", h.permissions.remove).need(access.PlatformWrite).of(permission),
+		get("/api/v1/permissions/", h.platform.Permissions.List).need(access.PlatformRead).pages(),
+		post("/api/v1/permissions/", h.platform.Permissions.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/permissions/{key}/", h.platform.Permissions.Read).need(access.PlatformRead).of(permission),
+		patch("/api/v1/permissions/{key}/", h.platform.Permissions.Update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
+		del("/api/v1/permissions/{key}/", h.platform.Permissions.Remove).need(access.PlatformWrite).of(permission),
 
-		get("/api/v1/roles/", h.roles.list).need(access.PlatformRead).pages(),
-		post("/api/v1/roles/", h.roles.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/roles/{name}/", h.roles.read).need(access.PlatformRead).of(role),
-		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
-		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
+		get("/api/v1/roles/", h.platform.Roles.List).need(access.PlatformRead).pages(),
+		post("/api/v1/roles/", h.platform.Roles.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/roles/{name}/", h.platform.Roles.Read).need(access.PlatformRead).of(role),
+		patch("/api/v1/roles/{name}/", h.platform.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
+		del("/api/v1/roles/{name}/", h.platform.Roles.Remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
-		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
-		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.OrganizationID, organization)),
-		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
-		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
+		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search"),
+		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
+		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.OrganizationID, organization)),
+		patch("/api/v1/organizations/{id}/", h.platform.Organizations.Update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		del("/api/v1/organizations/{id}/", h.platform.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
-		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
-		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
-		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
-		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
-		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
+		post("/api/v1/organizations/{id}/portal-links/", h.platform.Portals.Create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
+		post("/api/v1/organizations/{id}/close/", h.platform.Departures.Close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		get("/api/v1/organizations/{id}/members/", h.platform.Members.List).need(access.PlatformRead).pages().of(organization),
+		put("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Set).need(access.PlatformWrite).body(maxSmallBody).of(member),
+		del("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Remove).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
-		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
-		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.UserID, user)),
-		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
-		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/", h.platform.Users.List).need(access.PlatformRead).pages("search"),
+		post("/api/v1/users/", h.platform.Users.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/users/{id}/", h.platform.Users.Read).need(access.PlatformRead).of(user),
+		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.UserID, user)),
+		patch("/api/v1/users/{id}/", h.platform.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		del("/api/v1/users/{id}/", h.platform.Users.Remove).need(access.PlatformWrite).of(user),
+		post("/api/v1/users/{id}/erase/", h.platform.Departures.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
-		get("/api/v1/users/{id}/memberships/", h.users.memberships).need(access.PlatformRead).pages().of(user),
-		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
-		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
-		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.revoke).need(access.PlatformWrite).of(token),
+		get("/api/v1/users/{id}/memberships/", h.platform.Users.Memberships).need(access.PlatformRead).pages().of(user),
+		get("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.List).need(access.PlatformRead).pages().of(user),
+		post("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.Create).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Read).need(access.PlatformRead).of(token),
+		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
 	}
 }
 
@@ -294,20 +293,7 @@ type handlers struct {
 	events        events
 	arrivals      arrivals
 	audit         audit
-	system        system
-	queue         queue
-	backups       backups
-	applied       applied
-	clock         clocks
-	plans         plans
-	permissions   permissions
-	roles         roles
-	organizations organizations
-	portals       portals
-	members       members
-	users         users
-	tokens        tokens
-	departures    departures
+	platform      platform.Handlers
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
@@ -336,22 +322,8 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
-		system:        system{store: o.Store, build: build.Read(), started: time.Now()},
-		queue:         queue{o.Store},
-		backups:       backups{o.Store},
-		applied:       applied{o.Store},
-		clock:         clocks{o.Store},
-		plans:         plans{o.Store},
-		permissions:   permissions{o.Store},
-		roles:         roles{o.Store, lookup},
-		organizations: organizations{o.Store, lookup},
-		portals:       portals{o.Store, lookup, o.ConsoleURL},
-		members:       members{o.Store, lookup},
-		users:         users{o.Store},
-		tokens:        tokens{o.Store, lookup},
-		departures:    departures{o.Store},
 	}
-	h.system.deliveries = h.health.queue
+	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange.Exchange) error {
 			o.Metrics.ServeHTTP(x, x.Request)

@@ -23,6 +23,7 @@ import (
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -41,6 +42,7 @@ const (
 type Store interface {
 	check.Store
 	form.LookupStore
+	platform.Store
 	whoamiStore
 	usageStore
 	searchStore
@@ -55,22 +57,8 @@ type Store interface {
 	statsStore
 	backlogStore
 	auditStore
-	planStore
-	permissionStore
-	roleStore
-	organizationStore
-	memberStore
-	userStore
-	tokenStore
-	departureStore
 	sessionStore
 	signInStore
-	portalStore
-	systemStore
-	queueStore
-	backupStore
-	appliedStore
-	clockStore
 	healthStore
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -171,7 +172,7 @@ type whoami struct {
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; a credential has the limits of its own organization
+	Plan         platform.PlanBody  `json:"plan"` // of that organization; a credential has the limits of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -209,9 +210,9 @@ func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 		return whoamiBody{}, err
 	}
 	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, kindOf(p.User.IsService())},
+		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
 		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
-		Plan:         newPlanBody(plan),
+		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}
 	if p.Key != nil {

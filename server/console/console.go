@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 //go:embed static
@@ -24,6 +26,12 @@ var static embed.FS
 
 // Path is where the console is served, below the path of the server.
 const Path = "/console/"
+
+// SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no
+// program that looks at the links in an e-mail uses it up.
+func SignInURL(base string, secret access.Credential) string {
+	return strings.TrimSuffix(base, "/") + Path + "#link=" + secret.Reveal()
+}
 
 // The defaults of Options.
 const (

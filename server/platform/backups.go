@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -25,8 +25,8 @@ const backupLimit = 30 * time.Minute
 // maxKeep is the largest number of copies to keep.
 const maxKeep = 10_000
 
-// backups is the endpoint that copies the database. A caller chooses the name of the file, never its directory.
-type backups struct{ store backupStore }
+// Backups is the endpoint that copies the database. A caller chooses the name of the file, never its directory.
+type Backups struct{ store backupStore }
 
 type backupBody struct {
 	File            string        `json:"file"` // its name; the directory is not shown
@@ -42,7 +42,8 @@ type backupBody struct {
 	Warning         *string       `json:"warning"` // shows no path, like File
 }
 
-func (h backups) create(x *exchange.Exchange) error {
+// Create copies the database and responds with a report.
+func (h Backups) Create(x *exchange.Exchange) error {
 	f, err := x.OptionalForm()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -17,8 +17,8 @@ type clockStore interface {
 	AcceptClock(ctx context.Context, actor access.Actor) error
 }
 
-// clocks are the endpoints of the server's clock.
-type clocks struct{ store clockStore }
+// Clock are the endpoints of the server's clock.
+type Clock struct{ store clockStore }
 
 type clockBody struct {
 	Now           exchange.Time  `json:"now"`
@@ -30,22 +30,17 @@ type clockBody struct {
 	Warning       *string        `json:"warning"`
 }
 
-// ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on.
-func ClockCheck(store clockStore) Check {
-	return Check{"clock", func(context.Context) (string, error) { return clockWarning(store.Clock()), nil }}
-}
-
-// clockWarning tells an operator what a doubted clock means and what to do. It is empty if the clock is trusted.
-func clockWarning(s clock.State) string {
+// ClockWarning tells an operator what a doubted clock means and what to do. It is empty if the clock is trusted.
+func ClockWarning(s clock.State) string {
 	if s.Trusted() {
 		return ""
 	}
-	return s.Warning() + " " + mends[codeClockDoubted]
+	return s.Warning() + " " + "To start deleting at once, run: keyhook clock accept"
 }
 
 func newClockBody(s clock.State) clockBody {
 	body := clockBody{
-		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: exchange.NullIfEmpty(clockWarning(s)),
+		Now: exchange.Time(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: exchange.NullIfEmpty(ClockWarning(s)),
 	}
 	if d := s.Doubt; d != nil {
 		trusted, since, again := exchange.Time(d.Trusted), exchange.Time(d.Since), exchange.Time(s.TrustedAt())
@@ -54,12 +49,13 @@ func newClockBody(s clock.State) clockBody {
 	return body
 }
 
-func (h clocks) read(x *exchange.Exchange) error { return x.OK(newClockBody(h.store.Clock())) }
+// Read responds with the state of the clock.
+func (h Clock) Read(x *exchange.Exchange) error { return x.OK(newClockBody(h.store.Clock())) }
 
-// accept confirms the clock and responds with its new state.
-func (h clocks) accept(x *exchange.Exchange) error {
+// Accept confirms the clock and responds with its new state.
+func (h Clock) Accept(x *exchange.Exchange) error {
 	if err := h.store.AcceptClock(x.Request.Context(), x.Actor()); err != nil {
 		return err
 	}
-	return h.read(x)
+	return h.Read(x)
 }

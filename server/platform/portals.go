@@ -1,9 +1,8 @@
-package server
+package platform
 
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/console"
@@ -17,8 +16,8 @@ type portalStore interface {
 	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
 }
 
-// portals are the endpoint for links to the customer portal: the console of one organization.
-type portals struct {
+// Portals are the endpoint for links to the customer portal: the console of one organization.
+type Portals struct {
 	store  portalStore
 	lookup form.Lookup
 	url    string // where browsers reach the server
@@ -37,7 +36,8 @@ type portalLinkBody struct {
 	ExpiresAt exchange.Time `json:"expires_at"`
 }
 
-func (h portals) create(x *exchange.Exchange) error {
+// Create creates a link. No other response shows its secret.
+func (h Portals) Create(x *exchange.Exchange) error {
 	f, err := x.OptionalForm()
 	if err != nil {
 		return err
@@ -60,11 +60,5 @@ func (h portals) create(x *exchange.Exchange) error {
 		return err
 	}
 	x.NoStore()
-	return x.Respond(http.StatusCreated, portalLinkBody{SignInURL(h.url, wanted.Credential), exchange.Time(link.ExpiresAt)})
-}
-
-// SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no
-// program that looks at the links in an e-mail uses it up.
-func SignInURL(base string, secret access.Credential) string {
-	return strings.TrimSuffix(base, "/") + console.Path + "#link=" + secret.Reveal()
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential), exchange.Time(link.ExpiresAt)})
 }

@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"github.com/keyhook/keyhook/server/exchange"

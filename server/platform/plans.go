@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -23,12 +23,13 @@ const maxRate = 1_000_000_000
 // maxStoredBytes is the largest number of bytes a day of a plan. A plan without a limit has null.
 const maxStoredBytes = 1_000_000_000_000_000
 
-// plans are the plan endpoints.
-type plans struct {
+// Plans are the plan endpoints.
+type Plans struct {
 	store planStore
 }
 
-type planBody struct {
+// PlanBody is a plan in a response.
+type PlanBody struct {
 	Name               string `json:"name"`
 	APIKeys            bool   `json:"api_keys"`
 	Webhooks           bool   `json:"webhooks"`
@@ -38,12 +39,13 @@ type planBody struct {
 	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null means no limit
 }
 
-func newPlanBody(p access.Plan) planBody {
-	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
+// NewPlanBody shows a plan.
+func NewPlanBody(p access.Plan) PlanBody {
+	return PlanBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
-// create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
-func (h plans) create(x *exchange.Exchange) error {
+// Create creates a plan. It requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
+func (h Plans) Create(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -64,15 +66,16 @@ func (h plans) create(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+	return x.Created("/api/v1/plans/"+plan.Name+"/", NewPlanBody(plan))
 }
 
-func (h plans) list(x *exchange.Exchange) error {
-	return exchange.ListRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
+// List lists plans, newest first.
+func (h Plans) List(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Plans, NewPlanBody, func(p access.Plan) int64 { return p.RowID })
 }
 
-// find returns the plan in the path.
-func (h plans) find(x *exchange.Exchange) (found access.Plan, err error) {
+// Find returns the plan in the path.
+func (h Plans) Find(x *exchange.Exchange) (found access.Plan, err error) {
 	name, err := pathName(x, aPlan)
 	if err != nil {
 		return found, err
@@ -80,9 +83,11 @@ func (h plans) find(x *exchange.Exchange) (found access.Plan, err error) {
 	return h.store.Plan(x.Request.Context(), name)
 }
 
-func (h plans) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newPlanBody) }
+// Read responds with the plan in the path.
+func (h Plans) Read(x *exchange.Exchange) error { return exchange.Show(x, h.Find, NewPlanBody) }
 
-func (h plans) update(x *exchange.Exchange) error {
+// Update changes a plan.
+func (h Plans) Update(x *exchange.Exchange) error {
 	name, err := pathName(x, aPlan)
 	if err != nil {
 		return err
@@ -103,10 +108,11 @@ func (h plans) update(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.OK(newPlanBody(plan))
+	return x.OK(NewPlanBody(plan))
 }
 
-func (h plans) remove(x *exchange.Exchange) error {
+// Remove deletes a plan that no organization has.
+func (h Plans) Remove(x *exchange.Exchange) error {
 	name, err := pathName(x, aPlan)
 	if err != nil {
 		return err

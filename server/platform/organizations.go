@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type organizationStore interface {
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
 
-// organizations are the organization endpoints.
-type organizations struct {
+// Organizations are the organization endpoints.
+type Organizations struct {
 	store  organizationStore
 	lookup form.Lookup
 }
@@ -41,7 +41,8 @@ func newOrganizationBody(o access.Organization) organizationBody {
 	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*exchange.Time)(o.ClosedAt)}
 }
 
-func (h organizations) create(x *exchange.Exchange) error {
+// Create creates an organization.
+func (h Organizations) Create(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -62,7 +63,8 @@ func (h organizations) create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
 }
 
-func (h organizations) list(x *exchange.Exchange) error {
+// List lists organizations, newest first.
+func (h Organizations) List(x *exchange.Exchange) error {
 	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
 }
 
@@ -76,16 +78,18 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 	}, body, row)
 }
 
-// find returns the organization in the path.
-func (h organizations) find(x *exchange.Exchange) (found access.Organization, err error) {
+// Find returns the organization in the path.
+func (h Organizations) Find(x *exchange.Exchange) (found access.Organization, err error) {
 	return h.store.Organization(x.Request.Context(), x.Path.Value("id"))
 }
 
-func (h organizations) read(x *exchange.Exchange) error {
-	return exchange.Show(x, h.find, newOrganizationBody)
+// Read responds with the organization in the path.
+func (h Organizations) Read(x *exchange.Exchange) error {
+	return exchange.Show(x, h.Find, newOrganizationBody)
 }
 
-func (h organizations) update(x *exchange.Exchange) error {
+// Update changes an organization.
+func (h Organizations) Update(x *exchange.Exchange) error {
 	id := x.Path.Value("id")
 	f, err := x.Form()
 	if err != nil {
@@ -104,8 +108,8 @@ func (h organizations) update(x *exchange.Exchange) error {
 	return x.OK(newOrganizationBody(organization))
 }
 
-// put creates or changes the organization with the external id in the path. A change by the id works too.
-func (h organizations) put(x *exchange.Exchange) error {
+// Put creates or changes the organization with the external id in the path. A change by the id works too.
+func (h Organizations) Put(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -126,88 +130,11 @@ func (h organizations) put(x *exchange.Exchange) error {
 	return x.Put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
 }
 
-func (h organizations) remove(x *exchange.Exchange) error {
+// Remove deletes an empty organization.
+func (h Organizations) Remove(x *exchange.Exchange) error {
 	id := x.Path.Value("id")
 	if err := h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id); err != nil {
 		return err
 	}
 	return x.NoContent()
-}
-
-// memberStore is the part of the store that the member endpoints use.
-type memberStore interface {
-	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
-	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
-	// SetMember gives a user a role. It adds the user if it is not a member yet.
-	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
-	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
-	Organization(ctx context.Context, id string) (access.Organization, error)
-	User(ctx context.Context, id string) (access.User, error)
-}
-
-// members are the member endpoints.
-type members struct {
-	store  memberStore
-	lookup form.Lookup
-}
-
-type memberBody struct {
-	UserID string  `json:"user_id"`
-	Email  *string `json:"email"`
-	Name   string  `json:"name"`
-	Role   string  `json:"role"`
-	Kind   string  `json:"kind"`
-}
-
-func newMemberBody(m access.Member) memberBody {
-	return memberBody{m.UserID, exchange.NullIfEmpty(m.Email), m.Name, m.Role, kindOf(m.IsService)}
-}
-
-func (h members) list(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
-		return h.store.Members(ctx, id, before, limit)
-	}
-	return exchange.ListRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
-}
-
-func (h members) set(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
-	f.Require("role")
-	role := h.lookup.Role(x.Request.Context(), f, "role")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	member, err := h.store.SetMember(x.Request.Context(), x.Actor(), id, user, *role)
-	if err != nil {
-		return err
-	}
-	return x.OK(newMemberBody(member))
-}
-
-func (h members) remove(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
-	if err := h.store.RemoveMember(x.Request.Context(), x.Actor(), id, user); err != nil {
-		return err
-	}
-	return x.NoContent()
-}
-
-// find checks that the organization and the user exist. The user need not be a member.
-func (h members) find(x *exchange.Exchange) error {
-	id, user := memberIDs(x)
-	if _, err := h.store.Organization(x.Request.Context(), id); err != nil {
-		return err
-	}
-	_, err := h.store.User(x.Request.Context(), user)
-	return err
-}
-
-// memberIDs reads the organization and the user of a member from the path.
-func memberIDs(x *exchange.Exchange) (organization, user string) {
-	return x.Path.Value("id"), x.Path.Value("user_id")
 }

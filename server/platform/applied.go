@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -18,21 +18,22 @@ type appliedStore interface {
 	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
 }
 
-// applied is the endpoint of what `keyhook apply` has created.
-type applied struct{ store appliedStore }
+// Applied is the endpoint of what `keyhook apply` has created.
+type Applied struct{ store appliedStore }
 
 type appliedBody struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
 }
 
-func (h applied) list(x *exchange.Exchange) error {
+// List lists the objects that apply has created, newest first.
+func (h Applied) List(x *exchange.Exchange) error {
 	return exchange.ListRows(x, h.store.Applied, func(a access.Applied) appliedBody { return appliedBody{a.Kind, a.Key} },
 		func(a access.Applied) int64 { return a.RowID })
 }
 
-// find returns the object in the path.
-func (h applied) find(x *exchange.Exchange) (found access.Applied, err error) {
+// Find returns the object in the path.
+func (h Applied) Find(x *exchange.Exchange) (found access.Applied, err error) {
 	kind, key := x.Path.Value("kind"), x.Path.Value("key")
 	if !access.IsAppliedKind(kind) || !utf8.ValidString(key) {
 		return found, fault.Missing("applied object")
@@ -40,9 +41,9 @@ func (h applied) find(x *exchange.Exchange) (found access.Applied, err error) {
 	return h.store.AppliedObject(x.Request.Context(), kind, key)
 }
 
-// forget makes an object belong to apply no longer. The object stays.
-func (h applied) forget(x *exchange.Exchange) error {
-	found, err := h.find(x)
+// Forget makes an object belong to apply no longer. The object stays.
+func (h Applied) Forget(x *exchange.Exchange) error {
+	found, err := h.Find(x)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type queueStore interface {
 // stays, and the next discard continues.
 const discardLimit = 5 * time.Minute
 
-// queue are the endpoints of the pending deliveries of all organizations.
-type queue struct{ store queueStore }
+// Queue are the endpoints of the pending deliveries of all organizations.
+type Queue struct{ store queueStore }
 
 type queueBody struct {
 	Held                 bool           `json:"held"`
@@ -64,7 +64,8 @@ func newQueueBody(q webhook.Queue) queueBody {
 	return body
 }
 
-func (h queue) read(x *exchange.Exchange) error {
+// Read responds with the largest parts of the queue, and with the hold.
+func (h Queue) Read(x *exchange.Exchange) error {
 	q, err := h.store.Queue(x.Request.Context())
 	if err != nil {
 		return err
@@ -72,8 +73,8 @@ func (h queue) read(x *exchange.Exchange) error {
 	return x.OK(newQueueBody(q))
 }
 
-// hold responds with the queue, as every change of the queue does.
-func (h queue) hold(x *exchange.Exchange) error {
+// Hold stops all sending and responds with the queue, as every change of the queue does.
+func (h Queue) Hold(x *exchange.Exchange) error {
 	f, err := x.OptionalForm()
 	if err != nil {
 		return err
@@ -88,10 +89,11 @@ func (h queue) hold(x *exchange.Exchange) error {
 	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), *reason); err != nil {
 		return err
 	}
-	return h.read(x)
+	return h.Read(x)
 }
 
-func (h queue) release(x *exchange.Exchange) error {
+// Release ends the hold.
+func (h Queue) Release(x *exchange.Exchange) error {
 	released, err := h.store.ReleaseQueue(x.Request.Context(), x.Actor())
 	if err != nil {
 		return err
@@ -106,7 +108,8 @@ func (h queue) release(x *exchange.Exchange) error {
 	}{newQueueBody(q), released})
 }
 
-func (h queue) discard(x *exchange.Exchange) error {
+// Discard drops the deliveries that were pending when the hold began, and ends the hold.
+func (h Queue) Discard(x *exchange.Exchange) error {
 	ctx, cancel := x.LongContext(discardLimit)
 	defer cancel()
 	dropped, err := h.store.DiscardQueue(ctx, x.Actor())

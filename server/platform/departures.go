@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -18,8 +18,8 @@ type departureStore interface {
 	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
 }
 
-// departures are the endpoints for people and customers who leave.
-type departures struct{ store departureStore }
+// Departures are the endpoints for people and customers who leave.
+type Departures struct{ store departureStore }
 
 type erasureBody struct {
 	ID           string         `json:"id"`
@@ -30,7 +30,8 @@ type erasureBody struct {
 	Memberships  int64          `json:"memberships"`
 }
 
-func (h departures) erase(x *exchange.Exchange) error {
+// Erase removes what identifies a person, or counts it in a dry run.
+func (h Departures) Erase(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err
@@ -59,7 +60,8 @@ type closureBody struct {
 	PendingDeliveries int64          `json:"pending_deliveries"`
 }
 
-func (h departures) close(x *exchange.Exchange) error {
+// Close ends the work of an organization, or counts it in a dry run.
+func (h Departures) Close(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err

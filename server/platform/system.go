@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type systemStore interface {
 	Clock() clock.State
 }
 
-// system is the endpoint that describes this process and its database.
-type system struct {
+// System is the endpoint that describes this process and its database.
+type System struct {
 	store      systemStore
 	build      build.Info
 	started    time.Time
@@ -63,7 +63,8 @@ type trustBody struct {
 	Trusted bool `json:"trusted"`
 }
 
-func (h system) read(x *exchange.Exchange) error {
+// Read responds with the version, the database and the state of this process.
+func (h System) Read(x *exchange.Exchange) error {
 	bytes, log, err := h.store.Sizes()
 	if err != nil {
 		return err
