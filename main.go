@@ -30,7 +30,6 @@ import (
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -113,8 +112,8 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		a.log.Info("listening for metrics", "address", scrapes.Addr().String())
 	}
 	a.url = c.Server.URL(listener.Addr().String())
-	token, link, err := a.openStore(ctx)
-	if err != nil {
+	first := cli.NewFirstStart(c.Bootstrap)
+	if err := a.openStore(ctx, first); err != nil {
 		return cli.StartError(ctx, a.log, err)
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
@@ -127,23 +126,15 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
-		cli.Welcome(out, c.Storage.Path, a.url, token, console.SignInURL(a.url, link))
+		first.Welcome(out, c, a.url)
 	}
 	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	defer a.log.Info("stopped")
 	return a.run(ctx, listener, local, scrapes)
 }
 
-// openStore opens the file. It returns the first operator's token and a link that signs in as it, which the server prints; both are
-// empty if the token is a setting.
-func (a *appliance) openStore(ctx context.Context) (token string, link access.Credential, err error) {
+func (a *appliance) openStore(ctx context.Context, first cli.FirstStart) (err error) {
 	c := a.settings
-	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
-	token, link = first.Reveal(), access.Mint(access.LinkPrefix)
-	if !c.Bootstrap.Token.IsZero() {
-		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
-		token, link, life = "", access.Credential{}, 0
-	}
 	a.store, err = storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
 		Schema:        schema,
@@ -151,10 +142,10 @@ func (a *appliance) openStore(ctx context.Context) (token string, link access.Cr
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        c.Webhooks.Policy(),
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
-		Bootstrap: first, BootstrapLife: life, BootstrapLink: link,
+		Bootstrap: first.Token, BootstrapLife: first.Life, BootstrapLink: first.Link,
 		Observer: a.metrics, Logger: a.log,
 	})
-	return token, link, err
+	return err
 }
 
 // connect creates the other parts and connects them with the store.

@@ -15,7 +15,7 @@ func isConsole(path string) bool {
 }
 
 // isRoot reports whether a request asks for the address of the server, without a page.
-func isRoot(path string) bool { return path == "" || path == "/" }
+func isRoot(path string) bool { return path == "/" }
 
 // consoleRedirect returns the handler that sends a browser from the address of the server to the console; nil if there is no
 // console.

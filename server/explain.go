@@ -108,7 +108,9 @@ func readPath(f *form.Form, name string) *url.URL {
 // or from the caller.
 func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found call
-	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
+	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
+		m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
+	}
 	var needed access.Scope
 	if m.route = found.route; m.Route.Found {
 		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil

@@ -60,10 +60,19 @@ func (h signIns) begin() func(*call) error {
 		if err != nil {
 			return h.explain(c, err)
 		}
-		h.auth.cookies.SetSignIn(c, c.Request, sealed, signInLife)
+		h.auth.cookies.SetSignIn(c, c.Request, stateOf(redirect), sealed, signInLife)
 		c.Redirect(redirect)
 		return nil
 	}
+}
+
+// stateOf returns the state of the sign-in that a URL of the identity provider begins. The browser brings it back.
+func stateOf(redirect string) string {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("state")
 }
 
 // finish returns the handler to which the identity provider sends the browser back. It starts the session.
@@ -79,7 +88,7 @@ func (h signIns) finish() func(*call) error {
 		if err != nil {
 			return h.explain(c, err)
 		}
-		h.auth.cookies.ClearSignIn(c, c.Request)
+		h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
 		if !isConsolePage(to) {
 			to = console.Path
 		}
@@ -92,7 +101,7 @@ func (h signIns) finish() func(*call) error {
 // refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h signIns) ask(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
-	sealed := h.auth.cookies.SignIn(c.Request)
+	sealed := h.auth.cookies.SignIn(c.Request, c.Request.URL.Query().Get("state"))
 	if sealed != "" {
 		if err := h.auth.mayFail(c); err != nil {
 			return who, "", err
@@ -133,7 +142,7 @@ func (h signIns) explain(c *call, err error) error {
 	if c.Cause == nil {
 		c.Cause = f
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request)
+	h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }

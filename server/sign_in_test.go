@@ -26,11 +26,18 @@ func (l *login) Begin(to string) (redirect, sealed string, err error) {
 	if l.down {
 		return "", "", fault.New(fault.Unavailable, "issuer_unavailable", "Later.").Because(errors.New("no route to it"))
 	}
-	return "https://login.example.com/authorize?state=x", url.QueryEscape(to), nil
+	return "https://login.example.com/authorize?state=" + loginState(to), url.QueryEscape(to), nil
+}
+
+// loginState is x, and another state for a page of another tab.
+func loginState(to string) string {
+	_, tab, _ := strings.Cut(to, "?pane=")
+	return "x" + tab
 }
 
 func (l *login) Finish(_ context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error) {
-	if sealed == "" || answer.Get("state") != "x" {
+	page, _ := url.QueryUnescape(sealed)
+	if sealed == "" || answer.Get("state") != loginState(page) {
 		return who, "", fault.New(fault.Unauthenticated, "sign_in_expired", "Again.").Because(errors.New("no cookie"))
 	}
 	l.asked.Add(1)
@@ -87,7 +94,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		if begun.Header.Get("Location") != "https://login.example.com/authorize?state=x" || begun.Header.Get("Cache-Control") != "no-store" || begun.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("headers %v", begun.Header)
 		}
-		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
+		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in_x=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
 			t.Errorf("cookie %q", cookie)
 		}
 		ended := b.do(t, "GET "+callbackPath+"?state=x&code=owner&scope=openid", "").want(t, http.StatusSeeOther, "")
@@ -95,7 +102,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 			t.Errorf("to %q", to)
 		}
 		cookies := strings.Join(ended.Header.Values("Set-Cookie"), "\n")
-		if !strings.Contains(cookies, "keyhook_sign_in=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
+		if !strings.Contains(cookies, "keyhook_sign_in_x=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
 			t.Errorf("cookies %s", cookies)
 		}
 		got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
@@ -118,7 +125,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 			t.Error("an untrusted proxy decides")
 		}
 		s := start(t, func(o *server.Options) { o.BaseURL, o.SignIn = "https://keys.example.com", new(login) })
-		if got := s.do(t, call{"GET " + startPath, "", "", nil}).Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in=") || !strings.Contains(got, "; Secure") {
+		if got := s.do(t, call{"GET " + startPath, "", "", nil}).Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in_x=") || !strings.Contains(got, "; Secure") {
 			t.Errorf("cookie %q", got)
 		}
 	})
@@ -127,6 +134,41 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		none.do(t, call{"GET " + startPath, "", "", nil}).want(t, 404, "not_found")
 		none.do(t, call{"GET " + callbackPath, "", "", nil}).want(t, 404, "not_found")
 	})
+}
+
+func TestSeveralTabsSignInAtOnce(t *testing.T) {
+	t.Parallel()
+	f, _ := startLogin(t)
+	b := newGuest(t, f.url)
+	begin := func(to string) {
+		b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, http.StatusSeeOther, "")
+	}
+	finish := func(tab string) string {
+		return b.do(t, "GET "+callbackPath+"?state=x"+tab+"&code=owner", "").want(t, http.StatusSeeOther, "").Header.Get("Location")
+	}
+	for _, tab := range []string{"1", "2", "3", "4", "5"} {
+		begin("/console/events/?pane=" + tab)
+	}
+	if to := finish("1"); !strings.Contains(to, "sign_in_expired") {
+		t.Errorf("the oldest of five tabs goes to %q", to)
+	}
+	for _, tab := range []string{"2", "5", "3", "4"} {
+		if to := finish(tab); to != "/keyhook/console/events/?pane="+tab {
+			t.Errorf("tab %s goes to %q", tab, to)
+		}
+	}
+	if to := finish("2"); !strings.Contains(to, "sign_in_expired") {
+		t.Errorf("a tab that has signed in goes to %q", to)
+	}
+	begin("/console/events/?pane=6")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=7")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=8")
+	begin("/console/" + strings.Repeat("x", 1900) + "?pane=9")
+	for tab, want := range map[string]bool{"6": false, "7": false, "8": true, "9": true} {
+		if to := finish(tab); strings.Contains(to, "?pane="+tab) != want {
+			t.Errorf("tab %s, beside long pages, goes to %q", tab, to)
+		}
+	}
 }
 
 func TestWhereASignInLeads(t *testing.T) {
@@ -153,7 +195,7 @@ func TestWhereASignInLeads(t *testing.T) {
 			}
 		})
 		t.Run("is no other place, whatever the cookie says: "+to[:min(len(to), 40)], func(t *testing.T) {
-			got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in=" + url.QueryEscape(to) + "+"}})
+			got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in_x=" + url.QueryEscape(to) + "+"}})
 			if place := got.Header.Get("Location"); !strings.HasPrefix(place, "/keyhook/console/") || strings.Contains(place, "evil") {
 				t.Errorf("it is %q", place)
 			}
@@ -196,7 +238,7 @@ func TestRefusedSignIn(t *testing.T) {
 		refused(t, b, "state=x&code=owner", "sign_in_expired")
 	})
 	t.Run("with two cookies", func(t *testing.T) {
-		got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in=%2F; keyhook_sign_in=%2F"}})
+		got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in_x=%2F; keyhook_sign_in_x=%2F"}})
 		if !strings.Contains(got.Header.Get("Location"), "sign_in_expired") {
 			t.Errorf("to %q", got.Header.Get("Location"))
 		}
@@ -217,7 +259,7 @@ func TestRefusedSignIn(t *testing.T) {
 	t.Run("while the identity provider is down", func(t *testing.T) {
 		down, _ := startLogin(t, func(o *server.Options) { o.SignIn = &login{down: true} })
 		got := down.do(t, call{"GET " + startPath, "", "", nil}).want(t, http.StatusSeeOther, "")
-		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") || !strings.Contains(got.Header.Get("Set-Cookie"), "Max-Age=0") {
+		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") || got.Header.Get("Set-Cookie") != "" {
 			t.Errorf("headers %v", got.Header)
 		}
 		if !strings.Contains(down.log.String(), "no route to it") {
@@ -236,7 +278,7 @@ func TestRefusedSignIn(t *testing.T) {
 		f.server.Handler().ServeHTTP(w, r)
 		return w.Header()
 	}
-	const cookie = "keyhook_sign_in=%2Fconsole%2F"
+	const cookie = "keyhook_sign_in_x=%2Fconsole%2F"
 	t.Run("after too many failures of the address", func(t *testing.T) {
 		for range 20 {
 			from(f, "198.51.100.9", cookie, "nobody")

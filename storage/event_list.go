@@ -31,7 +31,8 @@ func (s *Store) EventPage(ctx context.Context, organization int64, f webhook.Eve
 	if err != nil {
 		return page, err
 	}
-	return page, s.completeEvents(ctx, page.Events)
+	err = s.completeEvents(ctx, organization, &page)
+	return page, err
 }
 
 // listedEvents is the condition for the events that a filter selects. Its parameters are Query.Args.

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -22,22 +23,49 @@ const (
 // publishedDeliveries counts the deliveries that an event had when it was published.
 const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + causeEvent
 
-// completeEvents sets the public ids and the numbers of deliveries of events.
-func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
-	for batch := range slices.Chunk(events, eventsPerCount) {
-		if err := s.countDeliveries(ctx, batch); err != nil {
+// completeEvents sets the public ids and the numbers of deliveries of the events of a page. Events of many subscriptions have many
+// deliveries. So the page ends after the event at which the counts have read as many rows as a search may read.
+func (s *Store) completeEvents(ctx context.Context, organization int64, page *webhook.EventPage) error {
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return err
+	}
+	defer end()
+	rest, most, counted := page.Events, 1, 0
+	for len(rest) > 0 {
+		if counted >= s.logs.Limits.Rows {
+			page.Events = page.Events[:len(page.Events)-len(rest)]
+			page.Next = page.Events[len(page.Events)-1].RowID
+			return nil
+		}
+		batch := rest[:min(most, len(rest))]
+		began := time.Now()
+		deliveries, err := s.countDeliveries(ctx, batch)
+		if err != nil {
+			return err
+		}
+		counted += deliveries
+		rest = rest[len(batch):]
+		if deliveries < deliveriesPerCount {
+			most = min(2*most, eventsPerCount)
+			continue
+		}
+		most = max(1, len(batch)*deliveriesPerCount/deliveries)
+		if err := scan.Pause(ctx, time.Since(began)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eventsPerCount limits the events whose deliveries one read counts: each event may have thousands.
-const eventsPerCount = 10
+const (
+	eventsPerCount     = 10    // events whose deliveries one read counts, at most
+	deliveriesPerCount = 2_500 // the aim for events with many deliveries: 5 ms
+)
 
 // countDeliveries sets the numbers of deliveries and the public id of each event. Of several deliveries to a subscription, the
-// one that came furthest decides its state.
-func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
+// one that came furthest decides its state. It returns how many deliveries it has read.
+func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) (deliveries int, err error) {
 	index := make(map[int64]int, len(events))
 	for i, e := range events {
 		index[e.RowID] = i
@@ -47,26 +75,28 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 		Event  int64  `db:"id"`
 		Counts string `db:"counts"` // a JSON array, because a subquery has one column
 	}
-	err := s.logs.List(ctx, &counts, `
+	err = s.logs.List(ctx, &counts, `
 		SELECT e.value AS id, (
-			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0))
+			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0),
+			                  coalesce(sum(deliveries), 0))
 			FROM (
-				SELECT sum(d.cause = `+causeEvent+`) AS published,
+				SELECT count(*) AS deliveries, sum(d.cause = `+causeEvent+`) AS published,
 				       max(CASE d.state WHEN `+stateDelivered+` THEN 3 WHEN `+stateExhausted+` THEN 1 WHEN `+stateDropped+` THEN 0 ELSE 2 END) AS rank
 				FROM deliveries d WHERE d.event_id = e.value GROUP BY d.subscription_id
 			)
 		) AS counts FROM json_each(?) e`, rowList(maps.Keys(index)))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, c := range counts {
-		e := &events[index[c.Event]]
-		into := []any{&e.Deliveries, &e.States.Delivered, &e.States.Pending, &e.States.Exhausted, &e.States.Dropped}
+		e, read := &events[index[c.Event]], 0
+		into := []any{&e.Deliveries, &e.States.Delivered, &e.States.Pending, &e.States.Exhausted, &e.States.Dropped, &read}
 		if err := json.Unmarshal([]byte(c.Counts), &into); err != nil {
-			return fmt.Errorf("read the counts of deliveries: %w", err)
+			return 0, fmt.Errorf("read the counts of deliveries: %w", err)
 		}
+		deliveries += read
 	}
-	return nil
+	return deliveries, nil
 }
 
 // maxEventDeliveries limits the deliveries in the response for one event. Publishing creates no more, but redeliveries

@@ -87,3 +87,26 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkEventsOfManySubscriptions measures a page of events that went to 5,000 subscriptions each. It reports how many events
+// the page has.
+func BenchmarkEventsOfManySubscriptions(b *testing.B) {
+	store, _ := storagetest.OpenWith(b, storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db")))
+	owner, _ := storagetest.Organization(b, store, "acme", "enterprise", access.RoleOwner)
+	for range 5000 {
+		storagetest.Subscription(b, store, owner, "https://example.com/", "order.paid")
+	}
+	for range 201 {
+		if _, err := store.PublishEvents(b.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var page webhook.EventPage
+	for b.Loop() {
+		var err error
+		if page, err = store.EventPage(b.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 201}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(page.Events)), "events")
+}

@@ -196,6 +196,39 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	noneGrows(t, x.Store, map[string]string{"events_by_idempotency_key": "TEMP B-TREE"})
 }
 
+// TestAPageOfEventsCountsABoundedNumberOfDeliveries lists events of many subscriptions.
+func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "enterprise", access.RoleOwner)
+	for range 4 {
+		storagetest.Subscription(t, x.Store, owner, "https://example.com/", "order.paid")
+	}
+	for range 7 {
+		must[[]webhook.Published](t)(x.PublishEvents(t.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}))
+	}
+	paid := webhook.EventFilter{Type: "order.paid", Limit: 100}
+	whole := x.listedEvents(t, owner.Home.RowID, paid)
+	x.BoundSearches(10, 2)
+	for _, organization := range []int64{owner.Home.RowID, access.AllOrganizations} {
+		for _, limit := range []int{1, 2, 100} {
+			paid.Limit = limit
+			if d := cmp.Diff(whole, x.listedEvents(t, organization, paid)); d != "" {
+				t.Errorf("organization %d, pages of %d (-at once +page by page):\n%s", organization, limit, d)
+			}
+		}
+	}
+	page := must[webhook.EventPage](t)(x.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 100}))
+	if n := len(page.Events); n < 2 || n > 5 || page.Next != page.Events[n-1].RowID {
+		t.Errorf("%d events, next %d", n, page.Next)
+	}
+	for _, e := range page.Events {
+		if e.ID == "" || e.Deliveries != 4 || e.States.Pending != 4 {
+			t.Errorf("event %+v", e)
+		}
+	}
+}
+
 // TestEventsOfPeriod lists the events of a period, also where the clock was wrong for a while.
 func TestEventsOfPeriod(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	}
 	defer end()
 	for batch := range slices.Chunk(repeated, eventsPerCount) {
-		if err := s.countDeliveries(ctx, batch); err != nil {
+		if _, err := s.countDeliveries(ctx, batch); err != nil {
 			return fmt.Errorf("count deliveries: %w", err)
 		}
 	}

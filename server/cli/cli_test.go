@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -272,5 +273,46 @@ func TestConfigInitWithoutAFile(t *testing.T) {
 	}
 	if text, err := os.ReadFile("keyhook.yaml"); err != nil || string(text) != example {
 		t.Errorf("file %q, error %v", text, err)
+	}
+}
+
+func TestWelcome(t *testing.T) {
+	t.Parallel()
+	const url = "http://127.0.0.1:8080"
+	made := cli.NewFirstStart(config.Bootstrap{})
+	token, link := made.Token.Reveal(), made.Link.Reveal()
+	setting := redact.New("operator-token-of-the-settings")
+	for _, tt := range []struct {
+		name         string
+		setting      redact.Text
+		console      bool
+		shows, hides []string
+	}{
+		{"has a token and a link", redact.Text{}, true, []string{"  token    " + token + " ", "\nConsole: " + url + "/console/#link=" + link + "\n", "Bearer " + token + "' " + url + "/api/v1/whoami/\n"}, nil},
+		{"has no link without a console", redact.Text{}, false, []string{"  token    " + token + " "}, []string{"onsole", "link"}},
+		{"has no secret if the token is a setting", setting, true, []string{"  console  " + url + "/console/\n", "bootstrap.token\n"}, []string{"Bearer", "link", setting.Reveal()}},
+		{"has neither", setting, false, []string{"bootstrap.token\n"}, []string{"onsole", "Bearer", setting.Reveal()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			first := made
+			if !tt.setting.IsZero() {
+				first = cli.NewFirstStart(config.Bootstrap{Token: tt.setting})
+			}
+			c := config.Default()
+			c.Console.Enabled = tt.console
+			first.Welcome(&out, c, url)
+			for _, text := range append(tt.shows, "address  "+url+"\n") {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("no %q in:%s", text, out.String())
+				}
+			}
+			for _, text := range tt.hides {
+				if strings.Contains(out.String(), text) {
+					t.Errorf("%q in:%s", text, out.String())
+				}
+			}
+		})
 	}
 }

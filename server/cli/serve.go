@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -84,34 +83,6 @@ func reason(err error) error {
 		return system
 	}
 	return err
-}
-
-// Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows
-// it, and Welcome prints no secret. link signs in to the console once.
-func Welcome(out io.Writer, database, url, token, link string) {
-	fmt.Fprintf(out, `
-Welcome to Keyhook. The database is %s. It has the organization "Default" and the operator "admin".
-
-  address  %s
-`, database, url)
-	if token == "" {
-		fmt.Fprintf(out, "  console  %s/console/\n  token    the setting bootstrap.token\n\n", strings.TrimSuffix(url, "/"))
-		return
-	}
-	fmt.Fprintf(out, `  token    %[1]s  (valid for 24 hours; only its hash is stored)
-
-Console: %[3]s
-(The link works once, within 24 hours.)
-
-Try it:
-
-  curl -H 'Authorization: Bearer %[1]s' %[2]s/api/v1/whoami/
-
-Create a token that does not expire, on this machine:
-
-  keyhook token create --name NAME
-
-`, token, url, link)
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.

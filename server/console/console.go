@@ -17,8 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/keyhook/keyhook/storage/access"
 )
 
 //go:embed static
@@ -27,10 +25,10 @@ var static embed.FS
 // Path is where the console is served, below the path of the server.
 const Path = "/console/"
 
-// SignInURL returns the URL of a sign-in link. The secret is in the fragment, which browsers do not send: no log has it, and no
-// program that looks at the links in an e-mail uses it up.
-func SignInURL(base string, secret access.Credential) string {
-	return strings.TrimSuffix(base, "/") + Path + "#link=" + secret.Reveal()
+// SignInURL returns the URL of the console that signs in with the secret of a link. base is the URL of the server. The secret is in
+// the fragment, which browsers do not send: no log has it, and no program that looks at the links in an e-mail uses it up.
+func SignInURL(base, secret string) string {
+	return strings.TrimSuffix(base, "/") + Path + "#link=" + secret
 }
 
 // The defaults of Options.

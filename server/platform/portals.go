@@ -60,5 +60,5 @@ func (h Portals) Create(x *exchange.Exchange) error {
 		return err
 	}
 	x.NoStore()
-	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential), exchange.Time(link.ExpiresAt)})
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
 }

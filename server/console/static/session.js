@@ -33,6 +33,8 @@ export const actsEverywhere = () => {
 // canSwitch reports whether somebody may act in other organizations: in all, or in several as a member.
 export const canSwitch = () => actsEverywhere() || session.get().home?.organizations.length > 1;
 
+const asMyself = { signIn: false, organization: '' }; // of requests about the session
+
 let signedInAgain = [];
 
 export async function startSession() {
@@ -61,11 +63,16 @@ function takeLink() {
 // follow signs in with a one-time link. It asks first if somebody else is signed in: anybody can send a link of their own, and what
 // is done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 async function follow(link) {
-  const alive = signedInBefore.get() && await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
-  const who = alive && await api.post('/session/', { link, dry_run: true }, { signIn: false, organization: '' }).catch(() => null);
-  if (!who || isSame(who, alive)) return useLink(link);
-  await enter(alive);
-  session.set({ offeredLink: { link, who } });
+  const alive = signedInBefore.get() && await api.get('/session/', asMyself).catch(() => null);
+  if (!alive) return useLink(link);
+  try {
+    const who = await api.post('/session/', { link, dry_run: true }, asMyself);
+    if (isSame(who, alive)) return useLink(link);
+    await enter(alive);
+    session.set({ offeredLink: { link, who } });
+  } catch (refused) {
+    await enter(alive, refused);
+  }
 }
 
 const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;
@@ -80,7 +87,7 @@ const signedInBefore = {
 export async function useLink(link) {
   session.set({ offeredLink: null });
   try {
-    await api.post('/session/', { link }, { signIn: false, organization: '' });
+    await api.post('/session/', { link }, asMyself);
     await load();
   } catch (refused) {
     await load(refused);
@@ -100,7 +107,7 @@ function takeRefusal() {
 // load asks who is signed in.
 async function load(error = null) {
   try {
-    await enter(await api.get('/session/', { signIn: false, organization: '' }), error);
+    await enter(await api.get('/session/', asMyself), error);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;
     session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
@@ -130,12 +137,12 @@ async function act(org, always = false) {
 
 // signIn exchanges an access token for a session. It throws what the API refuses.
 export async function signIn(token) {
-  await enter(await api.post('/session/', { token }, { signIn: false, organization: '' }));
+  await enter(await api.post('/session/', { token }, asMyself));
 }
 
 // resume goes on if somebody has signed in again in another tab.
 export async function resume() {
-  const home = await api.get('/session/', { signIn: false, organization: '' }).catch(() => null);
+  const home = await api.get('/session/', asMyself).catch(() => null);
   if (home && session.get().ended) await enter(home);
 }
 
@@ -152,7 +159,7 @@ async function enter(home, refusedLink = null) {
 }
 
 export async function signOut() {
-  await api.delete('/session/', { signIn: false, organization: '' }).catch((refused) => {
+  await api.delete('/session/', asMyself).catch((refused) => {
     if (refused.status !== 401 && refused.status !== 404) throw refused;
   });
   const back = session.get().portal?.return_url;

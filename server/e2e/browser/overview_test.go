@@ -101,6 +101,17 @@ func TestOverview(t *testing.T) {
 		p.expect("0 succeeded 0 failed")
 		evaluate[any](p, `document.activeElement.blur()`)
 		p.expect("Last hour")
+		p.show(light, phone)
+		p.gone("Last hour") // the choice of the period says it
+		top := func() float64 {
+			return evaluate[float64](p, `document.querySelector(".chart-box").focus({preventScroll: true}), document.querySelector(".chart-box").getBoundingClientRect().top`)
+		}
+		before := top()
+		p.press("End")
+		p.in("figure", "").expect(" – ")
+		if after := top(); after != before {
+			t.Errorf("the chart moves from %.0f to %.0f under the finger", before, after)
+		}
 	})
 }
 

@@ -2,8 +2,7 @@
 import { html, cx, useMemo } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Filters, Choice, Range, TextFilter, rangeOf } from '../ui/filters.js';
-import { LinkButton } from '../ui/button.js';
+import { Filters, Choice, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
 import { Empty } from '../ui/state.js';
 import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
@@ -14,7 +13,7 @@ import { Entry } from './audit/entry.js';
 import { Sentence, kinds } from './audit/words.js';
 
 const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
-const actors = { portal: 'portal', api_key: 'API key', system: 'at the server' };
+const actors = { api_key: 'API key', system: 'at the server' };
 
 export function Audit() {
   const [query] = useQuery();
@@ -41,12 +40,12 @@ export function Audit() {
         <${ActorFilter} rows=${list.rows} />
         <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
         <${Range} custom />
-        ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
+        <${Everywhere} name="in" />
       <//></div>
       <div class=${cx('split', selected && 'open')}>
         <${Table} label="Audit log" list=${list} columns=${columns} selected=${selected}
           href=${(e) => href(place.get().path, { ...query, id: e.id })}
-          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
+          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} title="No entry matches the filters" text="Without filters, the list has all entries that are kept." />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
         ${selected && html`<${Entry} key=${selected} id=${selected} row=${list.rows?.find((e) => e.id === selected)} />`}
       </div>
     </div>
@@ -64,6 +63,3 @@ function ActorFilter({ rows = [] }) {
   for (const { actor } of rows) if (actor.id) known.set(actor.id, actor.name);
   return html`<${Choice} name="actor" label="Who" options=${[...known]} />`;
 }
-
-const NoneLike = () => html`<${Empty} title="No entry matches the filters" text="The log is long, so a search may need several pages.">
-  <${LinkButton} href=${href(paths.audit)}>Clear filters<//><//>`;

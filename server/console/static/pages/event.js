@@ -1,11 +1,11 @@
 // One event: did it arrive, and if not, why, and what to do.
 import { html, useEffect, useRef } from '../ui/html.js';
 import { Page, Section, Facts } from '../ui/page.js';
-import { ErrorBar, Skeleton } from '../ui/state.js';
+import { ErrorBar, Loading } from '../ui/state.js';
 import { Code } from '../ui/code.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
-import { Time, number } from '../ui/time.js';
+import { number, TimeAndAge } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
@@ -33,7 +33,7 @@ export function Event({ id }) {
 
   if (!event) {
     return html`<${Page} title="Event" crumbs=${crumbs()}>
-      ${error ? html`<${ErrorBar} error=${error} title="This event cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+      <${Loading} error=${error} title="This event cannot be shown" retry=${reload} /><//>`;
   }
   return html`<${Page} title=${event.type} crumbs=${crumbs()}>
     ${error && html`<${ErrorBar} error=${error} />`}
@@ -57,7 +57,7 @@ function About({ event }) {
   const entry = isAuditEntry(event) && { ...event.data, type: event.type };
   return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
-    ['Published', html`<${Time} value=${event.timestamp} form="exact" /> <span class="quiet">(<${Time} value=${event.timestamp} />)</span>`],
+    ['Published', html`<${TimeAndAge} value=${event.timestamp} />`],
     entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
     event.type === 'webhook_test' && ['Kind', 'A test of one subscription. Tests are not repeated.'],
     event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],

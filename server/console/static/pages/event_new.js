@@ -4,13 +4,12 @@ import { Page } from '../ui/page.js';
 import { Form, Field, TextField, useForm } from '../ui/form.js';
 import { LinkButton } from '../ui/button.js';
 import { Bar } from '../ui/state.js';
-import { Code } from '../ui/code.js';
 import { count } from '../ui/time.js';
 import { readJSON } from '../ui/json.js';
+import { Curl } from '../ui/curl.js';
 import { api, ApiError } from '../api.js';
-import { href, place } from '../router.js';
+import { href } from '../router.js';
 import { can, isOperator, session } from '../session.js';
-import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 
@@ -25,6 +24,7 @@ export function EventNew() {
     setPublished(await publish(values, made));
   });
   const answer = useRef(null);
+  const key = form.values.idempotency_key.trim();
   useEffect(() => { if (published) answer.current.focus(); }, [published]);
 
   return html`<${Page} title="Publish an event" crumbs=${[['Events', href(paths.events)]]}>
@@ -40,20 +40,11 @@ export function EventNew() {
       <div class="stack">
         <div ref=${answer} tabindex="-1" class="answer-column" aria-live="polite">${published && html`<${Answer} published=${published} />`}</div>
         <h2>The same with curl</h2>
-        <${Code} label="The same with curl" text=${curl(form.values)} />
+        <${Curl} path="/events/" headers=${key ? [`Idempotency-Key: ${key}`] : []} body=${`{"type": ${JSON.stringify(form.values.type.trim() || 'order.paid')}, "data": ${form.values.data}}`} />
       </div>
     </div>
   <//>`;
 }
-
-const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-
-const curl = ({ type, data, idempotency_key: key }) => `curl ${location.origin}${settings.base}/api/v1/events/ \\
-  -H "Authorization: Bearer $TOKEN" \\
-  -H "Content-Type: application/json" \\${place.get().org && `
-  -H "X-Organization-Id: ${place.get().org}" \\`}${key.trim() && `
-  -H ${quoted('Idempotency-Key: ' + key.trim())} \\`}
-  -d ${quoted(`{"type": ${JSON.stringify(type.trim() || 'order.paid')}, "data": ${data}}`)}`;
 
 // publish sends the data as it was typed, so numbers keep their digits. Repeating the same event gets the first answer again.
 async function publish({ type, data, idempotency_key: given }, made) {

@@ -3,16 +3,15 @@ import { html, useMemo } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge, Tag } from '../ui/badge.js';
-import { Filters, Choice, Range, TextFilter, rangeOf } from '../ui/filters.js';
+import { Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Code } from '../ui/code.js';
 import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
-import { href, place, useQuery } from '../router.js';
+import { Curl } from '../ui/curl.js';
+import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator } from '../session.js';
-import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 
@@ -28,7 +27,8 @@ export function Events() {
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span><span class="narrow-only"><${States} states=${e.states} /></span></span>` },
+    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span><span class="narrow-only"><${States} states=${e.states} /></span>
+      ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
     { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
@@ -43,12 +43,12 @@ export function Events() {
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
       <${TextFilter} name="key" label="Idempotency key" />
       <${Range} custom />
-      ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
+      <${Everywhere} name="in" />
       ${can('audit:read') && html`<${AuditEvents} name="audit" />`}
     <//>`}
     <${Table} label="Events" list=${list} columns=${columns}
       href=${(e) => (everywhere && canSwitch() ? href(paths.event(e.id), { org: e.organization_id }) : href(paths.event(e.id)))}
-      empty=${isFiltered ? html`<${NoneLike} />` : html`<${First} />`} />
+      empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Old events are deleted, after the time that the operator has set." />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -72,16 +72,7 @@ function AuditEvents({ name }) {
     onChange=${(e) => setQuery({ [name]: e.target.checked ? 'with' : null })} /> Audit events</label>`;
 }
 
-const NoneLike = () => html`<${Empty} title="No event matches the filters" text="Old events are deleted, after the time that the operator has set.">
-  <${LinkButton} href=${href(paths.events)}>Clear filters<//><//>`;
-
 const First = () => html`<${Empty} title="Waiting for the first event…"
   text="Your product publishes an event when something happens. Keyhook sends it to each subscription that wants its type. It appears here at once.">
   ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`}
-  <${Code} label="The same with curl" text=${curl()} /><//>`;
-
-const curl = () => `curl ${location.origin}${settings.base}/api/v1/events/ \\
-  -H "Authorization: Bearer $TOKEN" \\
-  -H "Content-Type: application/json" \\${place.get().org && `
-  -H "X-Organization-Id: ${place.get().org}" \\`}
-  -d '{"type": "order.paid", "data": {"order": 1001}}'`;
+  <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' /><//>`;

@@ -5,8 +5,8 @@ import { Button } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Code } from '../ui/code.js';
 import { Table } from '../ui/table.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
-import { Time, WithTimes, duration } from '../ui/time.js';
+import { Bar, ErrorBar, Loading } from '../ui/state.js';
+import { Time, WithTimes, duration, TimeAndAge } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
@@ -29,7 +29,7 @@ export function Key({ id }) {
   const [query] = useQuery();
   const [isExplained] = useState(Boolean(query.path || query.permission));
 
-  if (!key) return html`<${Page} title="API key" crumbs=${keyCrumbs()}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  if (!key) return html`<${Page} title="API key" crumbs=${keyCrumbs()}><${Loading} error=${error} retry=${reload} /><//>`;
   if (made) return html`<${Page} title=${`New key of “${key.name}”`} crumbs=${keyCrumbs()}><${NewSecret} made=${made} old=${key} /><//>`;
   const failed = checks.find((c) => c.verdict === 'failed');
   return html`<${Page} title=${key.name} crumbs=${keyCrumbs()} aside=${html`<${KeyStatus} apiKey=${key} />`}
@@ -68,7 +68,7 @@ function AboutKey({ apiKey: k, checks }) {
   return html`<${Facts} items=${[
     ['Last use', html`<${Time} value=${k.last_used_at} none="Not used yet" />`],
     ['Created by', html`<${Creator} creator=${k.creator} />`],
-    ['Created', html`<${Time} value=${k.created_at} form="exact" /> <span class="quiet">(<${Time} value=${k.created_at} />)</span>`],
+    ['Created', html`<${TimeAndAge} value=${k.created_at} />`],
     ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],
     ['Revoked', k.revoked_at && html`<${Time} value=${k.revoked_at} form="exact" />`],
     ['Rate limit', valueOf('rate_limit')],

@@ -2,7 +2,7 @@
 import { html, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Form, useForm, Field, TextField, SelectField, TimeField } from '../ui/form.js';
-import { Icon } from '../ui/icon.js';
+import { Pairs } from '../ui/pairs.js';
 import { ErrorBar } from '../ui/state.js';
 import { exactTime, number } from '../ui/time.js';
 import { useLoad } from '../ui/hooks.js';
@@ -22,7 +22,7 @@ export function NewKey() {
   const [query] = useQuery();
   const [made, setMade] = useState(null);
   const form = useForm({ name: query.name ?? '', scope: words(query.scope), expires_at: '', at: '', metadata: [], user_id: '' }, async (v) => {
-    const body = { name: v.name.trim(), scope: granted.join(' '), expires_at: endOf(v), metadata: Object.fromEntries(filled(v.metadata)), user_id: v.user_id || undefined };
+    const body = { name: v.name.trim(), scope: granted.join(' '), expires_at: endOf(v), metadata: objectOf(v.metadata), user_id: v.user_id || undefined };
     check(body, v);
     setMade(await api.post('/api-keys/', body));
   });
@@ -95,12 +95,13 @@ function endText(values) {
   return !values.expires_at && 'The key works until it is revoked.';
 }
 
-const filled = (rows) => rows.filter(([key, value]) => key || value);
-const sizeOf = (rows) => new TextEncoder().encode(JSON.stringify(Object.fromEntries(filled(rows)))).length;
+const filled = (rows) => rows.filter((row) => row.name || row.value);
+const objectOf = (rows) => Object.fromEntries(filled(rows).map(({ name, value }) => [name, value]));
+const sizeOf = (rows) => new TextEncoder().encode(JSON.stringify(objectOf(rows))).length;
 
 // check refuses what the API would refuse too, but all at once and before it is sent.
 function check(body, { scope, expires_at, metadata }) {
-  const keys = filled(metadata).map(([key]) => key);
+  const keys = filled(metadata).map((row) => row.name);
   const errors = [
     ['name', !body.name && 'Give the key a name.'],
     ['scope', !body.scope && (scope.length ? 'Nothing of this can be granted. Choose a permission that you hold.' : 'Choose at least one permission.')],
@@ -115,16 +116,10 @@ function check(body, { scope, expires_at, metadata }) {
 
 function Metadata({ form }) {
   const rows = form.values.metadata;
-  const change = (i, row) => form.set('metadata', rows.map((r, j) => (j === i ? row : r)));
   return html`<${Field} form=${form} name="metadata" label="Metadata" optional
       hint=${`Your own data about the key, such as the number of a customer. Reads and verifications return it. ${rows.length ? `${number(sizeOf(rows))} of ${number(maxMetadata)} bytes.` : ''}`}>
     ${(attributes) => html`<div class="stack tight" role="group" ...${attributes} aria-label="Metadata">
-      ${rows.map(([key, value], i) => html`<div key=${i} class="header-row">
-        <input class="input mono" aria-label=${`Name ${i + 1}`} placeholder="Name" value=${key} dir="auto" onInput=${(e) => change(i, [e.target.value, value])} />
-        <input class="input mono" aria-label=${`Value ${i + 1}`} placeholder="Value" value=${value} dir="auto" onInput=${(e) => change(i, [key, e.target.value])} />
-        <button type="button" class="plain" aria-label=${`Remove value ${i + 1}`} onClick=${() => form.set('metadata', rows.filter((_, j) => j !== i))}><${Icon} name="cross" /></button>
-      </div>`)}
-      <div><button type="button" class="button" onClick=${() => form.set('metadata', [...rows, ['', '']])}><${Icon} name="plus" /><span>Add a value</span></button></div>
+      <${Pairs} rows=${rows} set=${(next) => form.set('metadata', next)} add="Add a value" examples=${() => ['Name', 'Value']} />
     </div>`}
   <//>`;
 }

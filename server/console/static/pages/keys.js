@@ -4,16 +4,15 @@ import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge, Tags } from '../ui/badge.js';
 import { Icon } from '../ui/icon.js';
-import { Filters, Choice, TextFilter } from '../ui/filters.js';
+import { Filters, Choice, TextFilter, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Code } from '../ui/code.js';
 import { Bar, Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
 import { can, isOperator, useSession } from '../session.js';
-import { settings } from '../settings.js';
 import { prefixOf } from '../shell/search.js';
 import { paths } from '../paths.js';
 import { words } from './key/scope.js';
@@ -30,7 +29,7 @@ export function Keys() {
 
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
-      <span class="mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} wrap /></span></span>` },
+      <span class="mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
     showsStatus && { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
@@ -47,7 +46,8 @@ export function Keys() {
       <${TextFilter} name="prefix" label="Prefix" placeholder="svc_AbCdEf" clean=${prefixOf} />
     <//>
     <${Table} label="API keys" list=${list} columns=${columns} href=${(k) => href(paths.key(k.id))}
-      empty=${isFiltered ? html`<${NoneLike} query=${query} />` : html`<${First} plan=${plan} />`} />
+      empty=${isFiltered ? html`<${NoneLike} title=${query.prefix ? 'No key of this organization has this prefix' : `No key is ${query.status}`}
+        text=${query.prefix && isOperator() ? 'The search box above looks in all organizations.' : undefined} />` : html`<${First} plan=${plan} />`} />
   <//>`;
 }
 
@@ -79,15 +79,6 @@ export function OrganizationButton() {
   return html`<${LinkButton} href=${href(paths.organization(organization.id))}>Open ${organization.name}<//>`;
 }
 
-const NoneLike = ({ query: { prefix, status } }) => html`<${Empty} title=${prefix ? 'No key of this organization has this prefix' : `No key is ${status}`}
-  text=${prefix && isOperator() ? 'The search box above looks in all organizations.' : 'The list shows the others without this filter.'}>
-  <${LinkButton} href=${href(paths.keys)}>Clear filters<//><//>`;
-
 const First = ({ plan }) => html`<${Empty} title="No active API key"
   text="With an API key, a server calls your API or Keyhook. It acts as the one who created it, and never does more than its permissions.">
-  ${mayCreate(plan) && html`<${NewButton} /><${Code} label="The same with curl" text=${curl()} />`}<//>`;
-
-const curl = () => `curl ${location.origin}${settings.base}/api/v1/api-keys/ \\
-  -H "Authorization: Bearer $TOKEN" \\
-  -H "Content-Type: application/json" \\
-  -d '{"name": "back end", "scope": "events:write"}'`;
+  ${mayCreate(plan) && html`<${NewButton} /><${Curl} path="/api-keys/" body='{"name": "back end", "scope": "events:write"}' />`}<//>`;

@@ -1,5 +1,6 @@
 // The members of an organization: add, give another role, remove.
 import { html, useState } from '../ui/html.js';
+import { TwoLines } from '../ui/badge.js';
 import { Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
@@ -37,8 +38,8 @@ export function Members({ organization }) {
 }
 
 // Person shows a user in two lines: the name, and the e-mail address or what the user is.
-export const Person = ({ user }) => html`<span class="two-lines"><span class="cut strong" title=${user.name}><bdi>${user.name || 'Without a name'}</bdi></span>
-  <span class="cut small quiet"><bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi></span></span>`;
+export const Person = ({ user }) => html`<${TwoLines} title=${user.name || 'Without a name'}>
+  <bdi>${user.kind === 'service' ? user.organization_name ?? 'Service account: owns the keys of the back end' : user.email ?? '–'}</bdi><//>`;
 
 const put = (organization, user, role) => api.put(`/organizations/${organization.id}/members/${user}/`, { role });
 

@@ -1,5 +1,6 @@
 // The dialog that adds a user to an organization, from the page of the user.
 import { html } from '../ui/html.js';
+import { TwoLines } from '../ui/badge.js';
 import { Dialog } from '../ui/dialog.js';
 import { Button } from '../ui/button.js';
 import { Field, Form, SelectField, useForm } from '../ui/form.js';
@@ -28,5 +29,4 @@ export function AddToOrganization({ user, name, done, onClose }) {
   <//><//>`;
 }
 
-const Choice = ({ organization }) => html`<span class="two-lines"><span class="cut strong"><bdi>${organization.name}</bdi></span>
-  <span class="cut small quiet"><bdi>${organization.external_id ?? organization.id}</bdi></span></span>`;
+const Choice = ({ organization }) => html`<${TwoLines} title=${organization.name}><bdi>${organization.external_id ?? organization.id}</bdi><//>`;

@@ -5,15 +5,16 @@ import { Badge } from '../ui/badge.js';
 import { Id } from '../ui/copy.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Menu } from '../ui/menu.js';
-import { Confirm, Dialog } from '../ui/dialog.js';
+import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { ErrorBar, Loading } from '../ui/state.js';
 import { Time, number, count } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, navigate } from '../router.js';
+import { href } from '../router.js';
 import { can, actsEverywhere, session } from '../session.js';
 import { paths } from '../paths.js';
+import { End, Ended, Deletion } from './ending.js';
 import { Changes, limits } from './plans.js';
 import { Members } from './members.js';
 import { PortalLink } from './portal_link.js';
@@ -26,7 +27,7 @@ export function Organization({ id }) {
   const [open, setOpen] = useState(null); // the name of the dialog
   const DialogNow = dialogs[open];
   const crumbs = [['Organizations', href(paths.organizations)]];
-  if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}><${Loading} error=${error} retry=${reload} /><//>`;
   const name = organization.name;
   const writes = can('platform:write'), isOpen = !organization.closed_at;
   return html`<${Page} title=${name} crumbs=${crumbs} aside=${backlog && html`<${Trouble} id=${organization.id} statuses=${backlog.statuses} />`} actions=${html`
@@ -124,46 +125,24 @@ function Edit({ organization, reload, onClose }) {
 // typedFor is what one types to end an organization: its name, or its id if the name is hard to type.
 const typedFor = ({ name, id }) => (/^[\p{L}\p{N} .,&'-]{1,40}$/u.test(name) ? name : id);
 
-function Close({ organization, name, reload, onClose }) {
-  const path = `/organizations/${organization.id}/close/`;
-  const { data: ends, error } = useLoad((signal) => api.post(path, { dry_run: true }, { signal }), [path]);
-  const close = async () => {
-    await api.post(path, {});
-    await reload();
-  };
-  return html`<${Confirm} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" danger typed=${ends && typedFor(organization)} disabled=${!ends} onConfirm=${close} onClose=${onClose}>
-    <${ErrorBar} error=${error} />
-    ${!ends && !error && html`<${Skeleton} rows=${4} />`}
-    ${ends && html`<p>For a customer that leaves. From now on its credentials are refused, and nothing is sent for it. This cannot be undone.</p>
-      <${Facts} items=${[
-        ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
-        ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
-        ['Never sent', ends.pending_deliveries > 0 ? count(ends.pending_deliveries, 'waiting delivery', 'waiting deliveries') : null],
-        ['Made anonymous', 'Its name, its external id, and the details of its audit log'],
-        ['Kept', 'The users; erase them one by one'],
-      ]} />`}
-  <//>`;
+const closing = ({ id }) => `/organizations/${id}/close/`;
+
+function Close({ organization, name, ...rest }) {
+  return html`<${End} ...${rest} path=${closing(organization)} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" typed=${typedFor(organization)}
+  items=${(ends) => [
+    ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
+    ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
+    ['Never sent', ends.pending_deliveries > 0 ? count(ends.pending_deliveries, 'waiting delivery', 'waiting deliveries') : null],
+    ['Made anonymous', 'Its name, its external id, and the details of its audit log'],
+    ['Kept', 'The users; erase them one by one'],
+  ]}>For a customer that leaves. From now on its credentials are refused, and nothing is sent for it. This cannot be undone.<//>`;
 }
 
-// Closed says how far the removal of the data is.
-function Closed({ organization }) {
-  const [done, setDone] = useState(false);
-  const { data } = usePoll(async (signal) => {
-    if (!can('platform:write')) return null;
-    const closure = await api.post(`/organizations/${organization.id}/close/`, { dry_run: true }, { signal });
-    setDone(closure.complete);
-    return closure;
-  }, [organization.id], done ? 0 : 2000);
-  return html`<${Bar} tone=${data?.complete ? 'success' : 'info'} title="This organization is closed">
-    <p>${data?.complete ? 'All of its data is removed. Its id stays, for the audit log.' : 'Its credentials are refused, and its data is being removed.'}</p><//>`;
-}
+const Closed = ({ organization }) => html`<${Ended} path=${closing(organization)} title="This organization is closed"
+  removing="Its credentials are refused, and its data is being removed." removed="All of its data is removed. Its id stays, for the audit log." />`;
 
 function Remove({ organization, name, onClose }) {
-  const remove = async () => {
-    await api.delete(`/organizations/${organization.id}/`);
-    navigate(paths.organizations);
-  };
-  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" danger typed=${typedFor(organization)} onConfirm=${remove} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" typed=${typedFor(organization)} path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
     <p>Only an organization without members, credentials, subscriptions and events can be deleted. Its audit log moves to your organization.</p>
     <p>Otherwise nothing happens. For a customer that leaves, close the organization instead.</p><//>`;
 }

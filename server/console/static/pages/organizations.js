@@ -2,18 +2,17 @@
 import { html, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge } from '../ui/badge.js';
-import { Button, LinkButton } from '../ui/button.js';
+import { Badge, TwoLines } from '../ui/badge.js';
+import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Filters, TextFilter } from '../ui/filters.js';
+import { Filters, TextFilter, NoneLike } from '../ui/filters.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
-import { Code } from '../ui/code.js';
 import { Empty } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
 import { href, navigate, useQuery } from '../router.js';
 import { can, actsEverywhere } from '../session.js';
-import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 
 export function Organizations() {
@@ -22,8 +21,7 @@ export function Organizations() {
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (o) => html`<span class="two-lines"><span class="cut strong" title=${o.name}><bdi>${o.name}</bdi></span>
-      ${o.closed_at && html`<span class="cut small quiet mono">${o.id}</span>`}</span>` },
+    { head: 'Organization', main: true, cell: (o) => html`<${TwoLines} title=${o.name}>${o.closed_at && html`<code>${o.id}</code>`}<//>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
     actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
@@ -32,10 +30,9 @@ export function Organizations() {
   return html`<${Page} title="Organizations" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name or external id" /><//>
     <${Table} label="Organizations" list=${list} columns=${columns} href=${(o) => href(paths.organization(o.id))}
-      empty=${search ? html`<${Empty} title=${`No organization begins with “${search}”`} text="The search compares the beginning of the name and of the external id.">
-        <${LinkButton} href=${href(paths.organizations)}>Clear filters<//><//>`
+      empty=${search ? html`<${NoneLike} title=${`No organization begins with “${search}”`} text="The search compares the beginning of the name and of the external id." />`
         : html`<${Empty} title="No organization yet" text="Each customer of your product is an organization, with its own keys, subscriptions and events.">${create}
-        <${Code} label="The same with curl" text=${curl()} /><//>`} />
+        <${Curl} method="PUT" path="/organizations/acme-17/" body='{"name": "Acme", "plan": "growth"}' /><//>`} />
     ${open && html`<${NewOrganization} onClose=${() => setOpen(false)} />`}
   <//>`;
 }
@@ -58,7 +55,3 @@ function NewOrganization({ onClose }) {
     <${TextField} form=${form} name="external_id" label="External id" optional hint="The id of this customer in your product. The API takes it wherever it takes the id." mono />
   <//><//>`;
 }
-
-const curl = () => `curl -X PUT ${location.origin}${settings.base}/api/v1/organizations/acme-17/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
-  -d '{"name": "Acme", "plan": "growth"}'`;

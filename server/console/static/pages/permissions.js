@@ -4,14 +4,15 @@ import { Page, Facts, Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
 import { Tag, Tags } from '../ui/badge.js';
-import { Confirm, Dialog } from '../ui/dialog.js';
+import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
-import { Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { Deletion } from './ending.js';
 
 const origin = (p) => (p.built_in ? 'Built in' : p.internal ? 'Internal' : 'Your product');
 
@@ -53,15 +54,13 @@ export function Permission({ permission: key }) {
   return html`<${Page} title=${key} crumbs=${[['Permissions', href(paths.permissions)]]}
     aside=${found && html`<span class="quiet">${origin(found)}</span>`}
     actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete permission…<//>`}>
-    <${ErrorBar} error=${error} retry=${reload} />
-    ${!found && !error && html`<${Skeleton} rows=${4} />`}
+    ${(error || !found) && html`<${Loading} error=${error} retry=${reload} rows=${4} />`}
     ${found && (can('platform:write') ? html`<${Description} key=${found.description} permission=${found} reload=${reload} />`
       : html`<${Facts} items=${[['Allows to', found.description]]} />`)}
     ${found && html`<${Section} title="Roles that have it">
       <ul class="tags wrap">${found.roles.map((name) => html`<li key=${name}><a href=${href(paths.role(name))}><${Tag}>${name}<//></a></li>`)}</ul>
       ${found.internal && !found.built_in && html`<p class="quiet small">It is internal: no built-in role has it, except operator.</p>`}<//>`}
-    ${deleting && html`<${Confirm} title="Delete this permission?" action="Delete permission" typed=${key} danger onClose=${() => setDeleting(false)}
-      onConfirm=${async () => { await api.delete(`/permissions/${encodeURIComponent(key)}/`); navigate(paths.permissions); }}>
+    ${deleting && html`<${Deletion} title="Delete this permission?" action="Delete permission" typed=${key} path=${`/permissions/${encodeURIComponent(key)}/`} to=${paths.permissions} onClose=${() => setDeleting(false)}>
       <p>Requests that need <code>${key}</code> are refused from then on. A permission that a role of yours or an active API key names cannot be deleted.</p><//>`}
   <//>`;
 }

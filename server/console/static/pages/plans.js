@@ -1,17 +1,19 @@
 // The plans: what the organizations on them may use.
 import { html, useState } from '../ui/html.js';
+import { TwoLines } from '../ui/badge.js';
 import { Page, Facts } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
-import { Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Empty, Loading } from '../ui/state.js';
 import { count, number, bytes } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { Deletion } from './ending.js';
 
 const yes = (on) => (on ? 'Yes' : 'No');
 const most = (fallback) => (n) => (n === null ? fallback : number(n));
@@ -30,7 +32,7 @@ export function Plans() {
   const list = useList('/plans/', {}, { id: (p) => p.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Plan', main: true, cell: (p) => html`<span class="two-lines"><span class="cut strong"><bdi>${p.name}</bdi></span></span>` },
+    { head: 'Plan', main: true, cell: (p) => html`<${TwoLines} title=${p.name} />` },
     ...limits.map(([field, head, show]) => ({ head, size: field.endsWith('minute') ? 'l' : 'm', number: field !== 'api_keys' && field !== 'webhooks', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
   ];
   return html`<${Page} title="Plans" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
@@ -56,12 +58,10 @@ export function Plan({ name }) {
   const writes = can('platform:write');
   return html`<${Page} title=${name} crumbs=${[['Plans', href(paths.plans)]]}
     actions=${plan && writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete plan…<//>`}>
-    <${ErrorBar} error=${error} retry=${reload} />
-    ${!plan && !error && html`<${Skeleton} />`}
+    ${(error || !plan) && html`<${Loading} error=${error} retry=${reload} />`}
     ${plan && (writes ? html`<${EditPlan} key=${JSON.stringify(plan)} plan=${plan} reload=${reload} />`
       : html`<${Facts} items=${limits.map(([field, label, show]) => [label, show(plan[field])])} />`)}
-    ${deleting && html`<${Confirm} title=${`Delete the plan ${name}?`} action="Delete plan" danger onClose=${() => setDeleting(false)}
-      onConfirm=${async () => { await api.delete(`/plans/${encodeURIComponent(name)}/`); navigate(paths.plans); }}>
+    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
       <p>Only a plan that no organization is on can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -92,9 +92,9 @@ export function Changes({ from, to, subscriptions, keys }) {
   const less = changed.some(([field]) => field.startsWith('max_') && to[field] !== null && (from[field] === null || to[field] < from[field]));
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
   return html`<table class="table changes">
-      <thead><tr><th scope="col">Limit</th><th scope="col" class="size-m">Now</th><th scope="col" class="size-m">Then</th></tr></thead>
+      <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>
       <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><td>${label}</td>
-        <td class="size-m quiet">${show(from[field])}</td><td class="size-m strong">${show(to[field])}</td></tr>`)}</tbody></table>
+        <td class="size-s quiet">${show(from[field])}</td><td class="size-s strong">${show(to[field])}</td></tr>`)}</tbody></table>
     ${from.webhooks && !to.webhooks && html`<p><strong class="strong">${subscriptions >= 0 ? count(subscriptions, 'subscription stops', 'subscriptions stop') : 'All subscriptions stop'}.</strong>
       ${' '}What waits stays, and is sent when the plan has webhooks again.</p>`}
     ${from.api_keys && !to.api_keys && html`<p><strong class="strong">${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>

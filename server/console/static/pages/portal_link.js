@@ -3,11 +3,10 @@ import { html, useState } from '../ui/html.js';
 import { Dialog } from '../ui/dialog.js';
 import { Copy } from '../ui/copy.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
-import { Code } from '../ui/code.js';
 import { Time } from '../ui/time.js';
 import { useLoad } from '../ui/hooks.js';
+import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
-import { settings } from '../settings.js';
 
 const lives = [['300', '5 minutes'], ['3600', '1 hour'], ['86400', '1 day']];
 
@@ -28,7 +27,8 @@ export function PortalLink({ organization, name, onClose }) {
       <${SelectField} form=${form} name="expires_in" label="Can be opened for" options=${lives} hint="The link works once. The session then ends after 12 hours." />
       <${TextField} form=${form} name="return_url" label="Return address" optional type="url" placeholder="https://example.com/settings" hint="The console shows a link back to it." />
     <//>
-    <details><summary>The same from your back end</summary><${Code} label="The same with curl" text=${curl(organization, form.values)} /></details>
+    <details><summary>The same from your back end</summary><${Curl}
+      path=${`/organizations/${encodeURIComponent(organization.external_id ?? organization.id)}/portal-links/`} body=${`{"role": "${form.values.role}", "expires_in": ${form.values.expires_in}}`} /></details>
   <//>`;
 }
 
@@ -36,7 +36,3 @@ const Made = ({ link, role, name }) => html`
   <p>It signs in to <strong><bdi>${name}</bdi></strong> with the role <strong>${role}</strong>. It works once, until <${Time} value=${link.expires_at} form="exact" />.</p>
   <div class="secret-value"><code>${link.url}</code><${Copy} text=${link.url} label="Copy the link">Copy link<//></div>
   <p class="quiet">Send it to the customer only. It is not shown again. If you open it in this browser, you are signed out here.</p>`;
-
-const curl = ({ id, external_id: external }, { role, expires_in: life }) => `curl ${location.origin}${settings.base}/api/v1/organizations/${encodeURIComponent(external ?? id)}/portal-links/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
-  -d '{"role": "${role}", "expires_in": ${life}}'`;

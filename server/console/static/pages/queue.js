@@ -2,7 +2,7 @@
 import { html, useState } from '../ui/html.js';
 import { Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge } from '../ui/badge.js';
+import { Badge, TwoLines } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/form.js';
@@ -26,7 +26,7 @@ export function Queue({ queue, reload }) {
   };
   const close = () => setOpen('');
   const columns = [
-    { head: 'Organization', main: true, cell: (q) => html`<span class="two-lines"><span class="cut strong"><bdi>${q.organization_name}</bdi></span><span class="cut small quiet"><bdi>${q.url_host}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (q) => html`<${TwoLines} title=${q.organization_name}><bdi>${q.url_host}</bdi><//>` },
     { head: 'Subscription', size: 'xl', wide: true, cell: (q) => html`<span class="quiet mono">${q.subscription_id}</span>` },
     { head: 'Waiting', size: 's', number: true, cell: (q) => number(q.pending) },
     { head: 'Oldest due', size: 'm', cell: (q) => html`<${Time} value=${q.oldest_due} />` },

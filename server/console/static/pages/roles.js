@@ -3,15 +3,16 @@ import { html, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
-import { Tag, Tags } from '../ui/badge.js';
-import { Confirm, Dialog } from '../ui/dialog.js';
+import { Tag, Tags, TwoLines } from '../ui/badge.js';
+import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckGroup, useForm } from '../ui/form.js';
-import { Bar, Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { Deletion } from './ending.js';
 
 const builtIn = { operator: 'Everything, in all organizations', owner: 'Everything in one organization', member: 'Reads everything in one organization' };
 
@@ -19,7 +20,7 @@ export function Roles() {
   const list = useList('/roles/', {}, { id: (r) => r.name });
   const [open, setOpen] = useState(false);
   const columns = [
-    { head: 'Role', main: true, size: 'l', cell: (r) => html`<span class="two-lines"><span class="cut strong"><bdi>${r.name}</bdi></span></span>` },
+    { head: 'Role', main: true, size: 'l', cell: (r) => html`<${TwoLines} title=${r.name} />` },
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
     { head: 'Kind', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'Yours'}</span>` },
   ];
@@ -36,14 +37,12 @@ export function Role({ name }) {
   const writes = can('platform:write') && role && !role.built_in;
   return html`<${Page} title=${name} crumbs=${[['Roles', href(paths.roles)]]} aside=${role?.built_in && html`<span class="quiet">Built in</span>`}
     actions=${writes && html`<${Button} onClick=${() => setDeleting(true)}>Delete role…<//>`}>
-    <${ErrorBar} error=${error} retry=${reload} />
-    ${!role && !error && html`<${Skeleton} />`}
+    ${(error || !role) && html`<${Loading} error=${error} retry=${reload} />`}
     ${role?.built_in && html`<p class="quiet">${builtIn[name]}, with permissions that are created later. A built-in role stays as it is.</p>`}
     ${writes && html`<${RoleForm} key=${role.permissions.join()} role=${role} reload=${reload} />`}
     ${role && !writes && html`<ul class="stack tight">${role.permissions.map((key) => html`<li key=${key}>
       <a href=${href(paths.permission(key))}><${Tag}>${key}<//></a></li>`)}</ul>`}
-    ${deleting && html`<${Confirm} title=${`Delete the role ${name}?`} action="Delete role" danger onClose=${() => setDeleting(false)}
-      onConfirm=${async () => { await api.delete(`/roles/${encodeURIComponent(name)}/`); navigate(paths.roles); }}>
+    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
       <p>Only a role that no member has can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -60,7 +59,7 @@ function RoleForm({ role, reload }) {
     const created = await api.post('/roles/', { name: name.trim(), permissions });
     navigate(paths.role(created.name));
   });
-  if (!all.data) return all.error ? html`<${ErrorBar} error=${all.error} retry=${all.reload} />` : html`<${Skeleton} />`;
+  if (!all.data) return html`<${Loading} error=${all.error} retry=${all.reload} />`;
   const { permissions } = form.values;
   const listed = all.data.data.map((p) => [p.key, p.key, p.description]);
   const others = permissions.filter((key) => !listed.some(([k]) => k === key)).map((key) => [key, key]);

@@ -3,7 +3,7 @@ import { html, cx, useState } from '../ui/html.js';
 import { Page, Facts } from '../ui/page.js';
 import { Badge, Tags, subscriptionStatus } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, ErrorBar, Skeleton, Loading } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
@@ -34,7 +34,7 @@ export function Subscription({ id }) {
   if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
   if (!subscription) {
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
-      ${error ? html`<${ErrorBar} error=${error} title="This subscription cannot be shown" retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+      <${Loading} error=${error} title="This subscription cannot be shown" retry=${reload} /><//>`;
   }
   const changed = () => { setSent((n) => n + 1); return reload(); };
   const actions = {

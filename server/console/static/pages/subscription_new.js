@@ -4,7 +4,7 @@ import { Page, Section, Facts } from '../ui/page.js';
 import { Form, useForm } from '../ui/form.js';
 import { Badge } from '../ui/badge.js';
 import { Button, LinkButton } from '../ui/button.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, ErrorBar, Loading } from '../ui/state.js';
 import { Code } from '../ui/code.js';
 import { Copy } from '../ui/copy.js';
 import { Secret } from '../ui/secret.js';
@@ -64,7 +64,7 @@ function Programs() {
     <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
     ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
-      : error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${6} />`}
+      : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}
   </div>`;
 }
 

@@ -3,18 +3,17 @@ import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Address, Badge, Tags, subscriptionStatus } from '../ui/badge.js';
-import { Filters, Choice, rangeStart } from '../ui/filters.js';
+import { Filters, Choice, rangeStart, Everywhere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
-import { Code } from '../ui/code.js';
 import { Empty } from '../ui/state.js';
 import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
+import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
-import { href, place, useQuery } from '../router.js';
+import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator, useSession } from '../session.js';
-import { settings } from '../settings.js';
 import { needsAttention, paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
 import { wordsOf } from './subscription/mend.js';
@@ -46,10 +45,10 @@ export function Subscriptions() {
     ${!me.plan.webhooks && html`<${NoWebhooks} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${statuses} />
-      ${isOperator() && html`<${Choice} name="in" label="Organization" all="This one" options=${[['all', 'All']]} />`}
+      <${Everywhere} name="in" />
     <//>`}
     <${Table} label="Subscriptions" list=${sorted(list)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || everywhere ? html`<${NoneLike} status=${query.status} />` : html`<${First} />`} />
+      empty=${query.status || everywhere ? html`<${NoneLike} title=${noneLike(query.status)} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -79,15 +78,12 @@ function LastResult({ subscription }) {
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }
 
-const NoneLike = ({ status }) => html`<${Empty} title=${status === needsAttention ? 'No subscription needs attention' : status ? `No subscription is ${status}` : 'No organization has a subscription'} text="The list shows the others without this filter.">
-  <${LinkButton} href=${href(paths.subscriptions)}>Clear filters<//><//>`;
+function noneLike(status) {
+  if (status === needsAttention) return 'No subscription needs attention';
+  return status ? `No subscription is ${status}` : 'No organization has a subscription';
+}
 
 const First = () => html`<${Empty} title="No subscription yet"
   text="A subscription sends the events of this organization to an HTTPS address, signed, and again until they arrive.">
   ${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}
-  <${Code} label="The same with curl" text=${curl()} /><//>`;
-
-const curl = () => `curl ${location.origin}${settings.base}/api/v1/webhooks/subscriptions/ \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\${place.get().org && `
-  -H "X-Organization-Id: ${place.get().org}" \\`}
-  -d '{"url": "https://example.com/webhooks", "event_types": []}'`;
+  <${Curl} path="/webhooks/subscriptions/" body='{"url": "https://example.com/webhooks", "event_types": []}' /><//>`;

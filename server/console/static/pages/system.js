@@ -5,7 +5,7 @@ import { Badge } from '../ui/badge.js';
 import { Copy } from '../ui/copy.js';
 import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
-import { Bar, ErrorBar, Skeleton } from '../ui/state.js';
+import { Bar, Loading } from '../ui/state.js';
 import { Time, WithTimes, bytes, count, duration, number } from '../ui/time.js';
 import { usePoll } from '../ui/hooks.js';
 import { api, readiness } from '../api.js';
@@ -19,8 +19,7 @@ export function System() {
     return { system, queue, ready };
   }, [], 5000);
   return html`<${Page} title="System" actions=${data && can('platform:write') && html`<${Backup} />`}>
-    <${ErrorBar} error=${error} retry=${reload} />
-    ${!data && !error && html`<${Skeleton} />`}
+    ${(error || !data) && html`<${Loading} error=${error} retry=${reload} />`}
     ${data && html`
       <${Checks} ready=${data.ready} held=${data.queue.held} reload=${reload} />
       <${Queue} queue=${data.queue} reload=${reload} />

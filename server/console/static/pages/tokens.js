@@ -2,7 +2,7 @@
 import { html, useState } from '../ui/html.js';
 import { Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge } from '../ui/badge.js';
+import { Badge, TwoLines } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
@@ -26,8 +26,8 @@ export function Tokens({ user, memberships = [] }) {
   const writes = can('platform:write') && !user.erased_at;
   const names = new Map(memberships.map(({ organization }) => [organization.id, organization.name]));
   const columns = [
-    { head: 'Token', main: true, cell: (t) => html`<span class="two-lines"><span class="cut strong"><bdi>${t.name || 'Without a name'}</bdi></span>
-      <span class="cut small quiet"><code>${t.token_prefix}</code> in <bdi>${names.get(t.organization_id) ?? t.organization_id}</bdi></span></span>` },
+    { head: 'Token', main: true, cell: (t) => html`<${TwoLines} title=${t.name || 'Without a name'}>
+      <code>${t.token_prefix}</code> in <bdi>${names.get(t.organization_id) ?? t.organization_id}</bdi><//>` },
     { head: 'Last use', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.last_used_at} none="Not used yet" />` },
     { head: 'Expires', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.expires_at} none="Never" />` },
     { head: 'Created', size: 'm', wide: true, cell: (t) => html`<${Time} value=${t.created_at} />` },

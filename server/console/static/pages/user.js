@@ -1,5 +1,6 @@
 // One user: memberships, access tokens, and the end.
 import { html, useState } from '../ui/html.js';
+import { TwoLines } from '../ui/badge.js';
 import { Page, Facts, Section } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Id } from '../ui/copy.js';
@@ -7,13 +8,14 @@ import { Button } from '../ui/button.js';
 import { Menu } from '../ui/menu.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/form.js';
-import { Bar, Empty, ErrorBar, Skeleton } from '../ui/state.js';
+import { Empty, Loading } from '../ui/state.js';
 import { Time, count } from '../ui/time.js';
-import { useLoad, useList, usePoll } from '../ui/hooks.js';
+import { useLoad, useList } from '../ui/hooks.js';
 import { api } from '../api.js';
-import { href, navigate } from '../router.js';
+import { href } from '../router.js';
 import { can } from '../session.js';
 import { paths } from '../paths.js';
+import { End, Ended, Deletion } from './ending.js';
 import { UserStatus } from './users.js';
 import { AddToOrganization } from './membership.js';
 import { Tokens } from './tokens.js';
@@ -25,13 +27,13 @@ export function User({ id }) {
   const memberships = useList(`/users/${encodeURIComponent(id)}/memberships/`, {}, { id: (m) => m.organization.id });
   const [open, setOpen] = useState(null); // the name of the dialog
   const crumbs = [['Users', href(paths.users)]];
-  if (!user) return html`<${Page} title="User" crumbs=${crumbs}>${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} />`}<//>`;
+  if (!user) return html`<${Page} title="User" crumbs=${crumbs}><${Loading} error=${error} retry=${reload} /><//>`;
   const name = user.name || user.email || 'Without a name';
   const DialogNow = dialogs[open];
   const isPerson = user.kind === 'person' && !user.erased_at;
   const add = can('platform:write') && isPerson && html`<${Button} icon="plus" onClick=${() => setOpen('add')}>Add to organization…<//>`;
   const columns = [
-    { head: 'Organization', main: true, cell: (m) => html`<span class="two-lines"><span class="cut strong"><bdi>${m.organization.name}</bdi></span></span>` },
+    { head: 'Organization', main: true, cell: (m) => html`<${TwoLines} title=${m.organization.name} />` },
     { head: 'Role', size: 'm', cell: (m) => html`<bdi>${m.role}</bdi>` },
     { head: 'Since', size: 'm', wide: true, cell: (m) => html`<${Time} value=${m.created_at} />` },
   ];
@@ -81,44 +83,22 @@ function Active({ user, name, reload, onClose }) {
 // typedFor is what one types to end a user: the e-mail address if it is easy to type, else the id.
 const typedFor = ({ email, id }) => (email && email.length <= 40 ? email : id);
 
-function Erase({ user, name, reload, onClose }) {
-  const path = `/users/${user.id}/erase/`;
-  const { data: ends, error } = useLoad((signal) => api.post(path, { dry_run: true }, { signal }), [path]);
-  const erase = async () => {
-    await api.post(path, {});
-    await reload();
-  };
-  return html`<${Confirm} title=${html`Erase <bdi>${name}</bdi>?`} action="Erase user" danger typed=${ends && typedFor(user)} disabled=${!ends} onConfirm=${erase} onClose=${onClose}>
-    <${ErrorBar} error=${error} />
-    ${!ends && !error && html`<${Skeleton} rows=${3} />`}
-    ${ends && html`<p>For a person who leaves. This cannot be undone.</p>
-      <${Facts} items=${[
-        ['Revoked', `${count(ends.access_tokens, 'access token')}, ${count(ends.api_keys, 'API key')}`],
-        ['Removed', `${count(ends.memberships, 'membership')}; the name, the e-mail address and the external id, also in audit logs and events`],
-        ['Kept', 'The id in the audit log, and the keys of service accounts'],
-      ]} />`}
-  <//>`;
+const erasing = ({ id }) => `/users/${id}/erase/`;
+
+function Erase({ user, name, ...rest }) {
+  return html`<${End} ...${rest} path=${erasing(user)} title=${html`Erase <bdi>${name}</bdi>?`} action="Erase user" typed=${typedFor(user)}
+    items=${(ends) => [
+      ['Revoked', `${count(ends.access_tokens, 'access token')}, ${count(ends.api_keys, 'API key')}`],
+      ['Removed', `${count(ends.memberships, 'membership')}; the name, the e-mail address and the external id, also in audit logs and events`],
+      ['Kept', 'The id in the audit log, and the keys of service accounts'],
+    ]}>For a person who leaves. This cannot be undone.<//>`;
 }
 
-// Erased says how far the removal of the copies is.
-function Erased({ user }) {
-  const [done, setDone] = useState(false);
-  const { data } = usePoll(async (signal) => {
-    if (!can('platform:write')) return null;
-    const erasure = await api.post(`/users/${user.id}/erase/`, { dry_run: true }, { signal });
-    setDone(erasure.complete);
-    return erasure;
-  }, [user.id], done ? 0 : 2000);
-  return html`<${Bar} tone=${data?.complete ? 'success' : 'info'} title="This user is erased">
-    <p>${data?.complete ? 'No copy of the personal data is left.' : 'Copies of the personal data are being removed.'}</p><//>`;
-}
+const Erased = ({ user }) => html`<${Ended} path=${erasing(user)} title="This user is erased"
+  removing="Copies of the personal data are being removed." removed="No copy of the personal data is left." />`;
 
 function Remove({ user, name, onClose }) {
-  const remove = async () => {
-    await api.delete(`/users/${user.id}/`);
-    navigate(paths.users);
-  };
-  return html`<${Confirm} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" danger typed=${typedFor(user)} onConfirm=${remove} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" typed=${typedFor(user)} path=${`/users/${user.id}/`} to=${paths.users} onClose=${onClose}>
     <p>Only a user without memberships, tokens and keys can be deleted; revoked ones count too. Otherwise nothing happens.</p>
     <p>To stop a user, deactivate the user. For a person who leaves, erase the user.</p><//>`;
 }

@@ -3,11 +3,10 @@ import { html, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge } from '../ui/badge.js';
-import { Button, LinkButton } from '../ui/button.js';
+import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Filters, TextFilter } from '../ui/filters.js';
+import { Filters, TextFilter, NoneLike } from '../ui/filters.js';
 import { Form, TextField, useForm } from '../ui/form.js';
-import { Empty } from '../ui/state.js';
 import { useList } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate, useQuery } from '../router.js';
@@ -28,9 +27,7 @@ export function Users() {
   return html`<${Page} title="Users" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name, e-mail or external id" /><//>
     <${Table} label="Users" list=${list} columns=${columns} href=${(u) => href(paths.user(u.id))}
-      empty=${html`<${Empty} title=${search ? `No user begins with “${search}”` : 'No user yet'}
-        text="The search compares the beginning of the name, the e-mail address and the external id.">
-        <${LinkButton} href=${href(paths.users)}>Clear filters<//><//>`} />
+      empty=${html`<${NoneLike} title=${`No user begins with “${search}”`} text="The search compares the beginning of the name, the e-mail address and the external id." />`} />
     ${open && html`<${NewUser} onClose=${() => setOpen(false)} />`}
   <//>`;
 }

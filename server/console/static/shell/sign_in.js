@@ -20,7 +20,7 @@ export function SignIn() {
       <h1>Sign in</h1>
       ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
       <${Ways} />
-      ${!settings.oidc && html`<p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>`}
+      ${!settings.oidc && error?.code !== 'invalid_link' && html`<p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>`}
     </div>
   </main>`;
 }

@@ -47,6 +47,10 @@ export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span cl
   ${values.length > most && html`<span class="quiet small nowrap">+${values.length - most}</span>`}
   ${values.length === 0 && html`<span class="quiet">${none}</span>`}</span>`;
 
+// TwoLines is the main cell of a row: a name, and less important below it.
+export const TwoLines = ({ title, children }) => html`<span class="two-lines"><span class="cut strong" title=${title}><bdi>${title}</bdi></span>
+  ${children && html`<span class="cut small quiet">${children}</span>`}</span>`;
+
 // Address shows the host of a URL and its path. The scheme says nothing, because it is https.
 export function Address({ url }) {
   const { host, pathname, search } = new URL(url);

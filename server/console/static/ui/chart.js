@@ -98,7 +98,7 @@ function Drawing({ stats: { data, since, until }, width, height }) {
   }
   if (line && !line.includes('L')) line += 'm-3 0h6'; // a line of one point is a dash
   const from = Date.parse(since), all = Date.parse(until) - from;
-  const times = timeTicks(from, from + all, plot / 80).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
+  const times = timeTicks(from, from + all, plot / 64).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
   return html`<svg width=${width} height=${height} aria-hidden="true">
     ${Array.from({ length: counts.n + 1 }, (_, i) => {
       const y = Math.round(floor - i / counts.n * inner) + 0.5;

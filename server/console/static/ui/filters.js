@@ -8,6 +8,9 @@
 //   <//>`
 //   useList('/events/', { type: query.type, since: rangeStart(query.range) })
 import { html, cx, useState, useEffect, useId } from './html.js';
+import { LinkButton } from './button.js';
+import { Empty } from './state.js';
+import { isOperator } from '../session.js';
 import { useQuery, href, place } from '../router.js';
 import { toField, fromField } from './time.js';
 
@@ -19,6 +22,13 @@ export function Filters({ children }) {
   return html`<div class="filters" role="search" aria-label="Filters">${children}
     ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
 }
+
+// NoneLike is in the place of a list whose filters leave nothing.
+export const NoneLike = ({ title, text = 'The list shows the others without this filter.' }) => html`<${Empty} title=${title} text=${text}>
+  <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
+
+// Everywhere lets an operator see all organizations. Its name is "in".
+export const Everywhere = ({ name }) => isOperator() && html`<${Choice} name=${name} label="Organization" all="This one" options=${[['all', 'All']]} />`;
 
 // Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none.
 export function Choice({ name, label, options, all = 'All' }) {
@@ -54,7 +64,7 @@ export function TextFilter({ name, label, placeholder, suggestions, clean = (typ
 }
 
 // TimeFilter is a point in time, such as since and until.
-export function TimeFilter({ name, label }) {
+function TimeFilter({ name, label }) {
   const [query, setQuery] = useQuery();
   const id = useId();
   return html`<div class=${cx('filter time', query[name] && 'set')}><label for=${id}>${label}</label>

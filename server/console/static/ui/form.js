@@ -5,25 +5,25 @@
 //     <${TextField} form=${form} name="name" label="Name" hint="So that you recognize it." required />
 //   <//>`
 import { html, useId } from './html.js';
-import { Field, bind } from './text_form.js';
+import { Field, FieldError, bind } from './text_form.js';
 import { toField, fromField } from './time.js';
 
-export { Field, Form, TextField, useForm } from './text_form.js';
+export { Field, FieldError, Form, TextField, useForm } from './text_form.js';
 
-export const AreaField = ({ form, name, label, hint, optional, rows = 6, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<textarea class="input mono" rows=${rows} spellcheck="false" dir="auto" ...${attributes} ...${rest} ...${bind(form, name)} />`}
+export const AreaField = (props) => html`<${Field} rows=${6} ...${props}>
+  ${(attributes) => html`<textarea class="input mono" spellcheck="false" dir="auto" ...${attributes} ...${bind(props)} />`}
 <//>`;
 
 // SelectField: options are [[value, text]].
-export const SelectField = ({ form, name, label, hint, optional, options, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<select class="input" ...${attributes} ...${rest} ...${bind(form, name)}>
+export const SelectField = ({ options, ...props }) => html`<${Field} ...${props}>
+  ${(attributes) => html`<select class="input" ...${attributes} ...${bind(props)}>
     ${options.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
   </select>`}
 <//>`;
 
 // TimeField is a point in time: the value is an RFC 3339 time, or empty.
-export const TimeField = ({ form, name, label, hint, optional, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<input type="datetime-local" class="input" ...${attributes} ...${rest} value=${toField(form.values[name])}
+export const TimeField = ({ form, name, ...props }) => html`<${Field} form=${form} name=${name} ...${props}>
+  ${(attributes) => html`<input type="datetime-local" class="input" ...${attributes} value=${toField(form.values[name])}
     onChange=${(e) => form.set(name, fromField(e.target.value))} />`}
 <//>`;
 
@@ -35,7 +35,7 @@ export function CheckField({ form, name, label, hint }) {
     <input type="checkbox" id=${id} name=${name} checked=${form.values[name]} aria-describedby=${hint ? id + 'h' : undefined}
       onChange=${(e) => form.set(name, e.target.checked)} />
     <div><label for=${id}>${label}</label>${hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
-      ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}</div>
+      <${FieldError} error=${error} /></div>
   </div>`;
 }
 
@@ -54,6 +54,6 @@ export function CheckGroup({ form, name, label, hint, options }) {
     <div class="choices">${options.map(([value, text, about]) => html`<label key=${value} class="choice">
       <input type="checkbox" checked=${chosen.has(value)} onChange=${() => toggle(value)} />
       <span><bdi>${text}</bdi>${about && html`<span class="hint"> ${about}</span>`}</span></label>`)}</div>
-    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <${FieldError} error=${error} />
   </fieldset>`;
 }

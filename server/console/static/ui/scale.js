@@ -20,8 +20,8 @@ const durations = [10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 
 export const durationStep = (most, n) => durations.find((ms) => ms * n >= most) ?? niceStep(most / n);
 
 const minute = 6e4, hour = 36e5, day = 864e5;
-const times = [1, 2, 5, 10, 15, 30].map((n) => n * minute).concat([1, 2, 3, 6, 12].map((n) => n * hour));
-const days = [1, 2, 7, 14];
+const times = [1, 2, 5, 10, 15, 20, 30].map((n) => n * minute).concat([1, 2, 3, 6, 12].map((n) => n * hour));
+const days = [1, 2, 3, 7, 14];
 const months = [1, 2, 3, 6, 12];
 
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });

@@ -43,6 +43,9 @@ export function ErrorBar({ error, title, retry }) {
   <//>`;
 }
 
+// Loading is in the place of what has not been loaded: rows while it loads, or the error.
+export const Loading = ({ error, title, retry, rows }) => (error ? html`<${ErrorBar} error=${error} title=${title} retry=${retry} />` : html`<${Skeleton} rows=${rows} />`);
+
 // Bar is a message that stays. tone: danger, warning, success or info. action is a button at its end.
 export const Bar = ({ tone = 'info', title, action, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>
   <${Icon} name=${{ danger: 'bad', warning: 'warn', success: 'ok', info: 'info' }[tone]} class=${tone} />

@@ -42,21 +42,25 @@ export function Form({ form, submit, kind = 'primary', cancel, disabled, childre
   </form>`;
 }
 
-// Field is the frame of an input. An error takes the place of the hint. children is a function that gets the attributes of the input.
-export function Field({ form, name, label, hint, optional, children }) {
+// Field is the frame of an input. An error takes the place of the hint. children is a function that gets the attributes of
+// the input, with those that the frame does not know.
+export function Field({ form, name, label, hint, optional, children, ...rest }) {
   const id = useId();
   form?.names.add(name);
   const error = form?.errorOf(name);
   const about = error ? id + 'e' : hint ? id + 'h' : undefined;
   return html`<div class="field">
     <label for=${id}>${label}${optional && html` <span class="quiet">optional</span>`}</label>
-    ${children({ id, name, 'aria-describedby': about, 'aria-invalid': error ? 'true' : undefined })}
-    ${error ? html`<p class="field-error" id=${id + 'e'}><bdi>${error}</bdi></p>` : hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
+    ${children({ id, name, 'aria-describedby': about, 'aria-invalid': error ? 'true' : undefined, ...rest })}
+    ${error ? html`<${FieldError} error=${error} id=${id + 'e'} />` : hint && html`<p class="hint" id=${id + 'h'}>${hint}</p>`}
   </div>`;
 }
 
-export const bind = (form, name) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
+// FieldError is the error of a field, or of several that have none of their own to describe.
+export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}><bdi>${error}</bdi></p>`;
 
-export const TextField = ({ form, name, label, hint, optional, mono, ...rest }) => html`<${Field} ...${{ form, name, label, hint, optional }}>
-  ${(attributes) => html`<input class=${cx('input', mono && 'mono')} autocomplete="off" spellcheck="false" dir="auto" ...${attributes} ...${rest} ...${bind(form, name)} />`}
+export const bind = ({ form, name }) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
+
+export const TextField = ({ mono, ...props }) => html`<${Field} ...${props}>
+  ${(attributes) => html`<input class=${cx('input', mono && 'mono')} autocomplete="off" spellcheck="false" dir="auto" ...${attributes} ...${bind(props)} />`}
 <//>`;

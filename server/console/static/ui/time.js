@@ -8,7 +8,7 @@ const moment = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short'
 const day = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
 const units = [['year', 31536e6], ['month', 2592e6], ['day', 864e5], ['hour', 36e5], ['minute', 6e4]];
 
-export function ago(value, now = Date.now()) {
+function ago(value, now = Date.now()) {
   const ms = new Date(value) - now;
   for (const [unit, size] of units) {
     if (Math.abs(ms) >= size) return relative.format(Math.trunc(ms / size), unit);
@@ -39,6 +39,9 @@ export function Time({ value, form = 'ago', none = '–' }) {
   return html`<time class="nowrap" datetime=${value} title=${`${exactTime(value)}\n${value.replace('T', ' ').replace('Z', ' UTC')}`}
     onCopy=${(e) => copyAs(e, date.toISOString())}>${text}</time>`;
 }
+
+// TimeAndAge is "22 Nov 2026, 12:00:00 (2 min. ago)".
+export const TimeAndAge = ({ value }) => html`<${Time} value=${value} form="exact" /> <span class="quiet">(<${Time} value=${value} />)</span>`;
 
 const log = (value) => (new Date(value).toDateString() === new Date().toDateString() ? clock : moment).format(new Date(value));
 

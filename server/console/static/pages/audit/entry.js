@@ -5,8 +5,8 @@ import { Tag } from '../../ui/badge.js';
 import { Code } from '../../ui/code.js';
 import { Id } from '../../ui/copy.js';
 import { Icon } from '../../ui/icon.js';
-import { ErrorBar, Skeleton } from '../../ui/state.js';
-import { Time, number } from '../../ui/time.js';
+import { Loading } from '../../ui/state.js';
+import { Time, number, TimeAndAge } from '../../ui/time.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, place, useQuery } from '../../router.js';
@@ -23,7 +23,7 @@ export function Entry({ id, row }) {
   return html`<section class="card stack panel" aria-label="Entry">
     <a class="back" href=${back}><${Icon} name="left" /> All entries</a>
     ${entry ? html`<${All} entry=${entry} query=${query} back=${back} />`
-      : error ? html`<${ErrorBar} error=${error} title="This entry cannot be shown" retry=${reload} />` : html`<${Skeleton} rows=${6} />`}
+      : html`<${Loading} error=${error} title="This entry cannot be shown" retry=${reload} rows=${6} />`}
   </section>`;
 }
 
@@ -34,7 +34,7 @@ function All({ entry: e, query, back }) {
     <div class="row spread one-line"><h2 class="grow"><${Sentence} entry=${e} isLinked /></h2>
       <a class="plain close" data-close href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a></div>
     <${Facts} items=${[
-      ['When', html`<${Time} value=${e.at} form="exact" /> <span class="quiet">(<${Time} value=${e.at} />)</span>`],
+      ['When', html`<${TimeAndAge} value=${e.at} />`],
       ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : 'Keyhook itself'}</bdi><a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
       e.actor.id && ['Their id', html`<${Id} value=${e.actor.id} href=${actorHref(e.actor)} />`],
       ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} /><a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],

@@ -87,18 +87,15 @@ export function hrefOf({ type, id }) {
   }
 }
 
-// nameOf is what people call the target: its name, the host of its URL, or else its id.
-export const nameOf = ({ target, details }) => details?.name || details?.url_host || target.id;
-
 const nameless = ['session', 'queue', 'clock'];
 
 // Sentence is the entry as text. isLinked makes the target a link.
 export function Sentence({ entry, isLinked = false }) {
   const { target, type, details } = entry;
   const url = isLinked ? hrefOf(target) : undefined;
-  const text = nameOf(entry);
+  const text = details?.name || details?.url_host || target.id; // what people call it
   const name = nameless.includes(target.type) ? null : html`<bdi class=${cx('strong', text === target.id && 'mono')}>${text}</bdi>`;
   const [before, after] = (types[type] ?? type).split('…');
-  const end = name && text === details.url_host && html` <span class="mono small quiet" title=${target.id}>…${target.id.slice(-6)}</span>`; // subscriptions of one host look alike
+  const end = name && text === details?.url_host && html` <span class="mono small quiet" title=${target.id}>…${target.id.slice(-6)}</span>`; // subscriptions of one host look alike
   return html`${before} ${url && name ? html`<a href=${url}>${name}</a>` : name}${end}${after}`;
 }

@@ -3,7 +3,7 @@ import { html } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Address, Badge } from '../../ui/badge.js';
 import { Code } from '../../ui/code.js';
-import { Empty, ErrorBar, Skeleton } from '../../ui/state.js';
+import { Empty, Loading } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
 import { More } from '../../ui/table.js';
 import { useList, useLoad } from '../../ui/hooks.js';
@@ -18,7 +18,7 @@ import { verdicts } from './verdicts.js';
 export function Deliveries({ event, reasons, isLive, onChanged }) {
   const { rows, error, reload } = reasons;
   const known = useSubscriptions();
-  if (!rows) return html`<${Section} title="Subscriptions">${error ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${3} />`}<//>`;
+  if (!rows) return html`<${Section} title="Subscriptions"><${Loading} error=${error} retry=${reload} rows=${3} /><//>`;
   const rank = (r) => verdicts[r.verdict]?.rank ?? 4;
   const sent = rows.filter((r) => !verdicts[r.verdict]?.isAbsent).sort((a, b) => rank(a) - rank(b));
   const absent = rows.filter((r) => verdicts[r.verdict]?.isAbsent);
@@ -83,7 +83,7 @@ function Host({ reason: r, known }) {
 function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return list.error ? html`<${ErrorBar} error=${list.error} retry=${list.reload} />` : html`<${Skeleton} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
+  if (!list.rows) return html`<${Loading} error=${list.error} retry=${list.reload} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {

@@ -12,12 +12,13 @@ import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
 import { isAuditEntry } from '../audit/words.js';
+import { Resume } from '../subscription/dialogs.js';
 import { Recover } from '../subscription/recover.js';
 
 // The dialog of each action, the text of its button, and the permission that it needs.
 const mends = {
   recover: ['Recover subscription…', 'webhooks:write', ({ reason, ...rest }) => html`<${Recover} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
-  reactivate: ['Resume…', 'webhooks:write', Reactivate],
+  reactivate: ['Resume…', 'webhooks:write', ({ reason, ...rest }) => html`<${Resume} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
   release_queue: ['Release the queue…', 'platform:write', Release],
   redeliver: ['Send again…', 'webhooks:write', Redeliver],
   replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="failed" />`],
@@ -66,12 +67,6 @@ function Ask({ title, load, action, view, send, onDone, onClose }) {
   return html`<${Confirm} title=${title} action=${data ? action(data) : 'Counting…'} disabled=${!data} onConfirm=${confirm} onClose=${onClose}>
     ${data ? view(data) : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     <${ErrorBar} error=${error} retry=${reload} /><//>`;
-}
-
-function Reactivate({ reason, ...rest }) {
-  return html`<${Ask} ...${rest} title="Resume this subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
-    action=${(s) => `Resume and send ${count(s.pending_deliveries, 'delivery', 'deliveries')}`}
-    view=${() => html`<p>Keyhook sends what waits, oldest first.</p>`} send=${() => api.patch(pathOf(reason), { is_active: true })} />`;
 }
 
 function Release(props) {

@@ -23,7 +23,7 @@ export function Explain({ id, apiKey, inUrl = false }) {
     const path = v.path.trim(), permission = words(v.permission).join(' '), key = id ?? v.key.trim();
     refuse('key', !key && 'Paste a key, its prefix or its id.');
     refuse('path', !path && !permission && 'Write the path of the request, or the permission that it needs.');
-    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/', permission: permission || undefined }));
+    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/api/v1/whoami/', permission: permission || undefined }));
     if (inUrl) setQuery({ method: v.method, path, permission });
   });
   useEffect(() => { if (id && (given.path || given.permission)) form.submit(); }, []);

@@ -1,5 +1,6 @@
 // The permissions of an API key: shown, and picked by resource.
 import { html, useState } from '../../ui/html.js';
+import { FieldError } from '../../ui/form.js';
 import { Icon } from '../../ui/icon.js';
 import { Tag } from '../../ui/badge.js';
 import { count } from '../../ui/time.js';
@@ -49,7 +50,7 @@ export function ScopeField({ form, held, about }) {
       })}
       ${shown.length === 0 && html`<p class="quiet small scope-row">${text ? 'You hold no permission like this.' : 'You hold no permission that a key could get.'}</p>`}
     </div>
-    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <${FieldError} error=${error} />
   </fieldset>`;
 }
 

@@ -3,9 +3,9 @@ import { html, cx, useEffect, useRef } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Chart } from '../../ui/chart.js';
 import { Table } from '../../ui/table.js';
-import { Badge, Tag } from '../../ui/badge.js';
-import { Filters, Choice, TextFilter, Range, Segments, rangeOf, rangeStart } from '../../ui/filters.js';
-import { Button, LinkButton } from '../../ui/button.js';
+import { Badge } from '../../ui/badge.js';
+import { Filters, Choice, TextFilter, Range, Segments, rangeOf, rangeStart, NoneLike } from '../../ui/filters.js';
+import { Button } from '../../ui/button.js';
 import { Empty, ErrorBar } from '../../ui/state.js';
 import { Time, duration } from '../../ui/time.js';
 import { useList, usePoll } from '../../ui/hooks.js';
@@ -43,7 +43,7 @@ export function Activity({ subscription, sent, actions, changed }) {
       <div class=${cx('split', attempt && 'open')}>
         <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
           href=${(a) => href(place.get().path, { ...query, attempt: a.id })}
-          empty=${filtered ? html`<${NoneLike} />` : html`<${First} ...${{ subscription, actions }} />`} />
+          empty=${filtered ? html`<${NoneLike} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt." />` : html`<${First} ...${{ subscription, actions }} />`} />
         ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
       </div>
     <//>`;
@@ -79,9 +79,6 @@ const all = [
   { head: 'Duration', size: 's', number: true, wide: true, cell: (a) => duration(a.outcome === 'sending' ? null : a.duration_ms) },
   narrow[3],
 ];
-
-const NoneLike = () => html`<${Empty} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt.">
-  <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
 
 const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
   ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;

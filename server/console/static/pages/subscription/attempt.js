@@ -1,14 +1,15 @@
 // One attempt: what became of the delivery and what to do, the response, and the request as it was sent.
 import { html, useLayoutEffect, useRef, useState } from '../../ui/html.js';
+import { quoted } from '../../ui/curl.js';
 import { Facts } from '../../ui/page.js';
 import { Badge, Tag } from '../../ui/badge.js';
 import { Button } from '../../ui/button.js';
-import { Bar, ErrorBar, Skeleton } from '../../ui/state.js';
+import { Bar, ErrorBar, Loading } from '../../ui/state.js';
 import { Confirm } from '../../ui/dialog.js';
 import { Code, Headers } from '../../ui/code.js';
 import { Copy, Id } from '../../ui/copy.js';
 import { Icon } from '../../ui/icon.js';
-import { Time, WithTimes, duration } from '../../ui/time.js';
+import { Time, WithTimes, duration, TimeAndAge } from '../../ui/time.js';
 import { usePoll } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { href, place, useQuery } from '../../router.js';
@@ -48,7 +49,7 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
   const arrived = attempt?.outcome === 'succeeded' || verdict?.verdict === 'delivered';
   return html`<section class="card stack panel" aria-label="Attempt" ref=${frame}>
     <a class="back" href=${back}><${Icon} name="left" /> All attempts</a>
-    ${!data && (error ? html`<${ErrorBar} error=${error} title="This attempt cannot be shown" retry=${reload} />` : html`<${Skeleton} rows=${6} />`)}
+    ${!data && html`<${Loading} error=${error} title="This attempt cannot be shown" retry=${reload} rows=${6} />`}
     ${data && html`
       <div class="row spread one-line">
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
@@ -66,7 +67,7 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
         ['Number', `${attempt.attempt_number}, ${triggers[attempt.trigger]}`],
         ['Started', html`<${Time} value=${attempt.attempted_at} form="exact" />`],
         ['Duration', attempt.outcome === 'sending' ? 'In progress' : duration(attempt.duration_ms)],
-        ['Next attempt', attempt.next_attempt_at && html`<${Time} value=${attempt.next_attempt_at} form="exact" /> <span class="quiet">(<${Time} value=${attempt.next_attempt_at} />)</span>`],
+        ['Next attempt', attempt.next_attempt_at && html`<${TimeAndAge} value=${attempt.next_attempt_at} />`],
         ['Event', html`<${Id} value=${attempt.event_id} href=${can('events:read') ? href(paths.event(attempt.event_id)) : undefined} />`],
         ['Attempt', html`<${Id} value=${attempt.id} />`],
       ]} />
@@ -135,7 +136,6 @@ function Request({ attempt: { request } }) {
 
 // curl leaves out the headers whose values the API does not show.
 function curl({ url, headers, body }) {
-  const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const shown = Object.entries(headers).filter(([, value]) => !value.includes('***'));
-  return [`curl ${quote(url)}`, ...shown.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`), `--data-binary ${quote(body)}`].join(' \\\n  ');
+  return [`curl ${quoted(url)}`, ...shown.map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`), `--data-binary ${quoted(body)}`].join(' \\\n  ');
 }

@@ -10,40 +10,40 @@ import { paths } from '../../paths.js';
 
 const pathOf = ({ id }) => `/webhooks/subscriptions/${id}/`;
 
-// usePending is the number of deliveries that wait now.
+// usePending is the number of deliveries that wait now. Nothing can be confirmed before it is known.
 function usePending(subscription) {
   const { data, error } = useLoad((signal) => api.get(pathOf(subscription), { signal }), []);
-  return { waiting: count(data?.pending_deliveries ?? subscription.pending_deliveries, 'delivery', 'deliveries'), error };
+  return { waiting: data ? count(data.pending_deliveries, 'delivery', 'deliveries') : '…', disabled: !data, error };
 }
 
 export function Resume({ subscription, onDone, onClose }) {
-  const { waiting, error } = usePending(subscription);
+  const { waiting, disabled, error } = usePending(subscription);
   const resume = async () => {
     await api.patch(pathOf(subscription), { is_active: true });
     await onDone();
   };
-  return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} onConfirm=${resume} onClose=${onClose}>
+  return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} disabled=${disabled} onConfirm=${resume} onClose=${onClose}>
     <p>Keyhook sends what waits, oldest first.</p><${ErrorBar} error=${error} /><//>`;
 }
 
 export function Discard({ subscription, onDone, onClose }) {
-  const { waiting, error } = usePending(subscription);
+  const { waiting, disabled, error } = usePending(subscription);
   const discard = async () => {
     await api.post(pathOf(subscription) + 'discard/', {});
     await onDone();
   };
-  return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard" danger onConfirm=${discard} onClose=${onClose}>
+  return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard" danger disabled=${disabled} onConfirm=${discard} onClose=${onClose}>
     <p><strong class="strong">${waiting}</strong> to this subscription are dropped and never sent. A replay does not bring them back. The events stay.</p>
     <${ErrorBar} error=${error} /><//>`;
 }
 
 export function Delete({ subscription, onClose }) {
-  const { waiting, error } = usePending(subscription);
+  const { waiting, disabled, error } = usePending(subscription);
   const remove = async () => {
     await api.delete(pathOf(subscription));
     navigate(paths.subscriptions, {}, { replace: true });
   };
-  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${new URL(subscription.url).host} danger onConfirm=${remove} onClose=${onClose}>
+  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${new URL(subscription.url).host} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
     <p>Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>. <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>
     <${ErrorBar} error=${error} /><//>`;
 }

@@ -1,8 +1,8 @@
 // The fields of a subscription, for the form that creates one and the form that changes one.
 import { html } from '../../ui/html.js';
-import { AreaField, CheckField, TextField } from '../../ui/form.js';
+import { AreaField, CheckField, FieldError, TextField } from '../../ui/form.js';
 import { TokensField } from '../../ui/tokens.js';
-import { Icon } from '../../ui/icon.js';
+import { Pairs } from '../../ui/pairs.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { can } from '../../session.js';
@@ -59,16 +59,10 @@ export function Options({ form, isNew }) {
 function HeadersField({ form }) {
   form.names.add('headers');
   const rows = form.values.headers, error = form.errorOf('headers');
-  const change = (i, part) => form.set('headers', rows.map((row, at) => (at === i ? { ...row, ...part } : row)));
   return html`<fieldset class="field">
     <legend>Request headers <span class="quiet">optional</span></legend>
-    ${rows.map((row, i) => html`<div key=${i} class="header-row">
-      <input class="input mono" aria-label=${`Name of header ${i + 1}`} aria-invalid=${error ? 'true' : undefined} placeholder="Authorization" value=${row.name} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { name: e.target.value })} />
-      <input class="input mono" aria-label=${`Value of header ${i + 1}`} placeholder=${row.known ? 'unchanged' : 'Bearer …'} value=${row.value} autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { value: e.target.value })} />
-      <button type="button" class="plain" aria-label=${`Remove header ${row.name || i + 1}`} onClick=${() => form.set('headers', rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
-    </div>`)}
-    ${rows.length < 10 && html`<div><button type="button" class="button" onClick=${() => form.set('headers', [...rows, { name: '', value: '' }])}><${Icon} name="plus" /><span>Add header</span></button></div>`}
-    ${error && html`<p class="field-error" role="alert"><bdi>${error}</bdi></p>`}
+    <${Pairs} rows=${rows} set=${(next) => form.set('headers', next)} of="of header " add="Add header" most=${10} error=${error} examples=${(row) => ['Authorization', row.known ? 'unchanged' : 'Bearer …']} />
+    <${FieldError} error=${error} />
     <p class="hint">Every delivery has them, for example to authenticate at the receiver. Keyhook encrypts the values and never shows them again.</p>
   </fieldset>`;
 }

@@ -18,7 +18,7 @@ const errors = [
 ];
 
 // inWords says a sentence of the API in the words of the console.
-export const inWords = (text) => text.replace(/\bhttp_status: /, 'the receiver answered ').replace(/\bdeactivated by /, 'paused by ');
+export const inWords = (text) => text.replace(/\bhttp_status: /, 'the receiver answered ').replace(/\bdeactivated by /, 'paused by ').replace(/\breactivated\b/, 'resumed');
 
 // wordsOf says an error of the API without its class: "The receiver answered 503", "Connection refused", "Paused by Ann".
 export function wordsOf(error) {

@@ -1,0 +1,19 @@
+// The command that does the same as a page.
+//
+//   html`<${Curl} path="/events/" body='{"type": "order.paid", "data": {}}' />`
+import { html } from './html.js';
+import { Code } from './code.js';
+import { place } from '../router.js';
+import { settings } from '../settings.js';
+
+export const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+// Curl shows a request with curl, in the organization of the page. headers are further ones, as "Name: value".
+export function Curl({ path, body, method, headers = [] }) {
+  const { org } = place.get();
+  const isInOrganization = org && !path.startsWith('/organizations/');
+  const more = [isInOrganization && `X-Organization-Id: ${org}`, ...headers].filter(Boolean).map((header) => `  -H ${quoted(header)} \\\n`);
+  return html`<${Code} label="The same with curl" text=${`curl ${method ? `-X ${method} ` : ''}${location.origin}${settings.base}/api/v1${path} \\
+  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+${more.join('')}  -d ${quoted(body)}`} />`;
+}
