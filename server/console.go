@@ -19,7 +19,7 @@ func isRoot(path string) bool { return path == "/" }
 
 // consoleRedirect returns the handler that sends a browser from the address of the server to the console; nil if there is no
 // console.
-func (h *handlers) consoleRedirect() func(*exchange.Exchange) error {
+func (h *handlers) consoleRedirect() handler {
 	if h.console == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func newConsole(o Options, base string) (*console.Site, error) {
 }
 
 // consoleFile returns the handler of the console's files; nil if there is no console.
-func (h *handlers) consoleFile() func(*exchange.Exchange) error {
+func (h *handlers) consoleFile() handler {
 	if h.console == nil {
 		return nil
 	}

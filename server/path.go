@@ -42,21 +42,3 @@ func listed(x *exchange.Exchange) (organization int64, err error) {
 	}
 	return access.AllOrganizations, check.Permit(*x.Principal, access.NewScope(access.PlatformRead))
 }
-
-// exists adapts a finder to a yes/no check.
-func exists[T any](find func(*exchange.Exchange) (T, error)) func(*exchange.Exchange) error {
-	return func(x *exchange.Exchange) error {
-		_, err := find(x)
-		return err
-	}
-}
-
-// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
-func ifID(t access.IDType, check func(*exchange.Exchange) error) func(*exchange.Exchange) error {
-	return func(x *exchange.Exchange) error {
-		if !t.Valid(x.Path.Value("id")) {
-			return nil
-		}
-		return check(x)
-	}
-}

@@ -171,8 +171,8 @@ type route struct {
 	maxBody    int64        // bytes; 0 takes no body
 	parameters []string     // of the query; any other is refused
 	handle     func(*call) error
-	exists     func(*exchange.Exchange) error // NotFound if the resource in the path does not exist; nil if the path names none
-	match      func(path string) bool         // instead of the pattern
+	exists     handler                // NotFound if the resource in the path does not exist; nil if the path names none
+	match      func(path string) bool // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
@@ -188,7 +188,7 @@ func patch(pattern string, handle handler) route { return handle.at(http.MethodP
 
 func del(pattern string, handle handler) route { return handle.at(http.MethodDelete, pattern) }
 
-// handler handles a request after its credential was checked.
+// handler handles a request after the checks of its credential, or answers a question about it.
 type handler func(*exchange.Exchange) error
 
 func (h handler) at(method, pattern string) route {
@@ -199,7 +199,7 @@ func (h handler) at(method, pattern string) route {
 	return r
 }
 
-// signIn is an open route whose handler reads a credential from elsewhere than the header, and has it checked.
+// signIn is a route whose handler reads a credential from another place than the header, and has it checked.
 func signIn(method, pattern string, handle func(*call) error) route {
 	return route{method: method, pattern: pattern, handle: handle}
 }
@@ -242,9 +242,27 @@ func (r route) pages(filters ...string) route {
 }
 
 // of names the resource in the path. It decides between 404 and a problem with the query or the body.
-func (r route) of(exists func(*exchange.Exchange) error) route {
+func (r route) of(exists handler) route {
 	r.exists = exists
 	return r
+}
+
+// exists adapts a finder to a yes/no check.
+func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
+	return func(x *exchange.Exchange) error {
+		_, err := find(x)
+		return err
+	}
+}
+
+// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
+func ifID(t access.IDType, check handler) handler {
+	return func(x *exchange.Exchange) error {
+		if !t.Valid(x.Path.Value("id")) {
+			return nil
+		}
+		return check(x)
+	}
 }
 
 // Route is a row of the table for tests and for the description of the API.

@@ -29,7 +29,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The memory for the bodies of all requests, in bytes.
+// The budget for the bodies of all requests, in bytes.
 const (
 	DefaultBodyMemory = 64 << 20
 	MinBodyMemory     = exchange.SmallestMemory

@@ -163,12 +163,12 @@ func (x *Exchange) DiscardBody() {
 	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
 }
 
-// The memory that requests use, in bytes.
-const (
-	// SmallestMemory is the smallest budget of all requests together. With it, one organization can send the largest body while the
-	// others use a quarter of the budget.
-	SmallestMemory = 2 * bodyCost * LargestBody
+// SmallestMemory is the smallest budget for the bodies of all requests, in bytes. With it, one organization can send the largest body
+// while the others use a quarter of the budget.
+const SmallestMemory = 2 * bodyCost * LargestBody
 
+// The memory that a request uses, in bytes.
+const (
 	// bodyCost is the bytes of memory per byte of a body: the body itself, and one copy. The copy is made while the buffer
 	// grows, or of the events that are stored and delivered.
 	bodyCost = 2

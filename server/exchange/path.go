@@ -22,8 +22,8 @@ func (p *Path) Add(name, value string) {
 	p.values = append(p.values, pathValue{name, value})
 }
 
-// Value returns a value as it was sent, decoded. It may be empty, "..", NUL or invalid UTF-8, so a handler passes it only to a
-// finder, which finds nothing for such a text.
+// Value returns a value as it was sent, decoded. It may be empty, "..", NUL or invalid UTF-8. A handler checks it, or passes it only
+// to a finder, which finds nothing for such a text.
 func (p *Path) Value(name string) string {
 	for _, v := range p.values {
 		if v.name == name {

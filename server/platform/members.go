@@ -8,8 +8,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-import ()
-
 // memberStore is the part of the store that the member endpoints use.
 type memberStore interface {
 	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.

@@ -7,8 +7,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-import ()
-
 // permissionStore is the part of the store that the permission endpoints use.
 type permissionStore interface {
 	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.

@@ -9,8 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-import ()
-
 // tokenStore is the part of the store that the access token endpoints use.
 type tokenStore interface {
 	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
