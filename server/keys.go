@@ -148,7 +148,13 @@ func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
 	return h.store.Key(x.Request.Context(), x.Organization(), id)
 }
 
-func (h keys) read(x *exchange.Exchange) error { return exchange.Show(x, h.find, newKeyBody) }
+func (h keys) read(x *exchange.Exchange) error {
+	key, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newKeyBody(key))
+}
 
 func (h keys) revoke(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.KeyID, aKey)

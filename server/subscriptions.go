@@ -155,7 +155,11 @@ func (h subscriptions) find(x *exchange.Exchange) (found webhook.Subscription, e
 }
 
 func (h subscriptions) read(x *exchange.Exchange) error {
-	return exchange.Show(x, h.find, newSubscriptionBody)
+	sub, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newSubscriptionBody(sub))
 }
 
 func (h subscriptions) update(x *exchange.Exchange) error {

@@ -143,15 +143,6 @@ func (x *Exchange) Put(path string, created bool, v any) error {
 	return x.OK(v)
 }
 
-// Show responds with the resource that find returns.
-func Show[R, B any](x *Exchange, find func(*Exchange) (R, error), body func(R) B) error {
-	found, err := find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(body(found))
-}
-
 // Refusal is an error that only HTTP has, so no fault kind exists for it. All of it is public.
 type Refusal struct {
 	Status       int

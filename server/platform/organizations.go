@@ -85,7 +85,11 @@ func (h Organizations) Find(x *exchange.Exchange) (found access.Organization, er
 
 // Read responds with the organization in the path.
 func (h Organizations) Read(x *exchange.Exchange) error {
-	return exchange.Show(x, h.Find, newOrganizationBody)
+	organization, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newOrganizationBody(organization))
 }
 
 // Update changes an organization.

@@ -75,7 +75,11 @@ func (h Permissions) Find(x *exchange.Exchange) (found access.Permission, err er
 
 // Read responds with the permission in the path.
 func (h Permissions) Read(x *exchange.Exchange) error {
-	return exchange.Show(x, h.Find, newPermissionBody)
+	permission, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newPermissionBody(permission))
 }
 
 // Update changes the description of a permission.

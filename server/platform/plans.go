@@ -84,7 +84,13 @@ func (h Plans) Find(x *exchange.Exchange) (found access.Plan, err error) {
 }
 
 // Read responds with the plan in the path.
-func (h Plans) Read(x *exchange.Exchange) error { return exchange.Show(x, h.Find, NewPlanBody) }
+func (h Plans) Read(x *exchange.Exchange) error {
+	plan, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(NewPlanBody(plan))
+}
 
 // Update changes a plan.
 func (h Plans) Update(x *exchange.Exchange) error {

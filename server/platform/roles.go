@@ -65,7 +65,13 @@ func (h Roles) Find(x *exchange.Exchange) (found access.Role, err error) {
 }
 
 // Read responds with the role in the path.
-func (h Roles) Read(x *exchange.Exchange) error { return exchange.Show(x, h.Find, newRoleBody) }
+func (h Roles) Read(x *exchange.Exchange) error {
+	role, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newRoleBody(role))
+}
 
 // Update changes the permissions of a role.
 func (h Roles) Update(x *exchange.Exchange) error {

@@ -94,7 +94,13 @@ func (h Tokens) Find(x *exchange.Exchange) (found access.AccessToken, err error)
 }
 
 // Read responds with the access token in the path.
-func (h Tokens) Read(x *exchange.Exchange) error { return exchange.Show(x, h.Find, newTokenBody) }
+func (h Tokens) Read(x *exchange.Exchange) error {
+	token, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newTokenBody(token))
+}
 
 // Revoke revokes the access token in the path.
 func (h Tokens) Revoke(x *exchange.Exchange) error {

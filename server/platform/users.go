@@ -119,7 +119,13 @@ func (h Users) Find(x *exchange.Exchange) (found access.User, err error) {
 }
 
 // Read responds with the user in the path.
-func (h Users) Read(x *exchange.Exchange) error { return exchange.Show(x, h.Find, newUserBody) }
+func (h Users) Read(x *exchange.Exchange) error {
+	user, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newUserBody(user))
+}
 
 // Update changes a user.
 func (h Users) Update(x *exchange.Exchange) error {
