@@ -118,7 +118,7 @@ func (h Organizations) Put(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	id, err := putReference(x, f, access.OrganizationID, anOrg)
+	id, err := putReference(x, f, access.OrganizationID, anOrganization)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 
 // The nouns in the text of a 404, as in the store.
 const (
-	anOrg       = "organization"
-	aUser       = "user"
-	aToken      = "access token"
-	aPlan       = "plan"
-	aRole       = "role"
-	aPermission = "permission"
+	anOrganization = "organization"
+	aUser          = "user"
+	aToken         = "access token"
+	aPlan          = "plan"
+	aRole          = "role"
+	aPermission    = "permission"
 )
 
 // putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an
