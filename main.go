@@ -197,7 +197,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 		Deliveries: a.dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: a.store.Ready},
-			server.ClockCheck(a.store),
+			server.ClockCheck(a.store.Clock),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -26,35 +27,35 @@ type arrivals struct {
 }
 
 type explainedDeliveryBody struct {
-	SubscriptionID string     `json:"subscription_id"`
-	URLHost        string     `json:"url_host"`
-	Verdict        string     `json:"verdict"`
-	Detail         string     `json:"detail"`
-	Action         *string    `json:"action"`
-	Advice         *string    `json:"advice"`
-	NextAttemptAt  *timestamp `json:"next_attempt_at"`
-	Attempts       int        `json:"attempts"`
+	SubscriptionID string         `json:"subscription_id"`
+	URLHost        string         `json:"url_host"`
+	Verdict        string         `json:"verdict"`
+	Detail         string         `json:"detail"`
+	Action         *string        `json:"action"`
+	Advice         *string        `json:"advice"`
+	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
+	Attempts       int            `json:"attempts"`
 }
 
-func (h arrivals) list(x *exchange) error {
-	id, err := x.pathID("id", eventID, anEvent)
+func (h arrivals) list(x *exchange.Exchange) error {
+	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return err
 	}
-	subscription := x.query.Matching("subscription_id", "must be the id of a subscription", subscriptionID.Valid)
-	p, err := x.page()
+	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription", access.SubscriptionID.Valid)
+	p, err := x.Page()
 	if err != nil {
 		return err
 	}
-	ctx := x.request.Context()
-	event, err := h.store.EventFacts(ctx, x.organization(), id)
+	ctx := x.Request.Context()
+	event, err := h.store.EventFacts(ctx, x.Organization(), id)
 	if err != nil {
 		return err
 	}
 	if access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
 		return fault.Missing(anEvent)
 	}
-	page, err := h.store.ReceiverPage(ctx, x.organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
+	page, err := h.store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
 	if err != nil {
 		return err
 	}
@@ -66,13 +67,13 @@ func (h arrivals) list(x *exchange) error {
 	body := func(f webhook.ReceiverFacts) explainedDeliveryBody {
 		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
 	}
-	return writePage(x, p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+	return exchange.WritePage(x, p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
 }
 
 func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
 	d := r.Explain()
 	return explainedDeliveryBody{
-		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Action: nullIfEmpty(string(d.Action)), Advice: nullIfEmpty(d.Advice),
-		NextAttemptAt: (*timestamp)(d.NextAttemptAt), Attempts: d.Attempts,
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Action: exchange.NullIfEmpty(string(d.Action)), Advice: exchange.NullIfEmpty(d.Advice),
+		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
 	}
 }

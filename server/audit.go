@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -33,7 +34,7 @@ type auditBody struct {
 	Target           auditTarget     `json:"target"`
 	IP               *string         `json:"ip"`
 	RequestID        *string         `json:"request_id"`
-	At               timestamp       `json:"at"`
+	At               exchange.Time   `json:"at"`
 	Details          json.RawMessage `json:"details"`
 }
 
@@ -50,15 +51,19 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, nullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID, OrganizationName: e.OrganizationName,
-		Target: auditTarget{e.TargetType, e.TargetID}, IP: nullIfEmpty(e.IP), RequestID: nullIfEmpty(e.RequestID),
-		At: timestamp(e.At), Details: json.RawMessage(e.Details),
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, exchange.NullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID, OrganizationName: e.OrganizationName,
+		Target: auditTarget{e.TargetType, e.TargetID}, IP: exchange.NullIfEmpty(e.IP), RequestID: exchange.NullIfEmpty(e.RequestID),
+		At: exchange.Time(e.At), Details: json.RawMessage(e.Details),
 	}
 }
 
-func (h audit) list(x *exchange) error {
-	filter, target := readAuditFilter(&x.query)
-	list := func(ctx context.Context, organization, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
+func (h audit) list(x *exchange.Exchange) error {
+	filter, target := readAuditFilter(&x.Query)
+	organization, err := listed(x)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
 		filter.Before, filter.Limit = before, limit
 		if target != "" {
 			if filter.Targets, err = h.store.AuditTargets(ctx, organization, target, x.Principal.Can(access.PlatformRead)); err != nil {
@@ -68,30 +73,30 @@ func (h audit) list(x *exchange) error {
 		page, err := h.store.AuditPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
-	return searchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
+	return exchange.SearchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
 }
 
 // find returns the line of the log in the path.
-func (h audit) find(x *exchange) (access.AuditEvent, error) {
-	id, err := x.pathID("id", auditEventID, anAuditEvent)
+func (h audit) find(x *exchange.Exchange) (access.AuditEvent, error) {
+	id, err := x.Path.ID("id", access.AuditEventID, anAuditEvent)
 	if err != nil {
 		return access.AuditEvent{}, err
 	}
-	return h.store.AuditEvent(x.request.Context(), x.organization(), id)
+	return h.store.AuditEvent(x.Request.Context(), x.Organization(), id)
 }
 
-func (h audit) read(x *exchange) error {
+func (h audit) read(x *exchange.Exchange) error {
 	event, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return x.ok(newAuditBody(event))
+	return x.OK(newAuditBody(event))
 }
 
 // readAuditFilter reads the filters of the list. The store has to look up the target.
 func readAuditFilter(q *form.Query) (f access.AuditFilter, target string) {
 	isActor := func(s string) bool {
-		return s == "system" || userID.Valid(s) || keyID.Valid(s) || access.SessionID.Valid(s)
+		return s == "system" || access.UserID.Valid(s) || access.KeyID.Valid(s) || access.SessionID.Valid(s)
 	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
 	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)

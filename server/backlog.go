@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -17,10 +18,10 @@ type backlogStore interface {
 type backlog struct{ store backlogStore }
 
 type backlogBody struct {
-	Pending     int64         `json:"pending"`
-	OldestDueAt *timestamp    `json:"oldest_due_at"` // null if nothing is pending
-	Statuses    statusesBody  `json:"statuses"`
-	Blocked     []blockedBody `json:"blocked"`
+	Pending     int64          `json:"pending"`
+	OldestDueAt *exchange.Time `json:"oldest_due_at"` // null if nothing is pending
+	Statuses    statusesBody   `json:"statuses"`
+	Blocked     []blockedBody  `json:"blocked"`
 }
 
 // statusesBody counts subscriptions.
@@ -32,10 +33,10 @@ type statusesBody struct {
 }
 
 type blockedBody struct {
-	BlockedBy     *string    `json:"blocked_by"` // null: they are sent when they are due
-	Subscriptions int64      `json:"subscriptions"`
-	Pending       int64      `json:"pending"`
-	OldestDueAt   *timestamp `json:"oldest_due_at"`
+	BlockedBy     *string        `json:"blocked_by"` // null: they are sent when they are due
+	Subscriptions int64          `json:"subscriptions"`
+	Pending       int64          `json:"pending"`
+	OldestDueAt   *exchange.Time `json:"oldest_due_at"`
 }
 
 func newBacklogBody(sum webhook.PendingSummary) backlogBody {
@@ -46,23 +47,23 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 		if b.OldestDue != 0 && (oldest == 0 || b.OldestDue < oldest) {
 			oldest = b.OldestDue
 		}
-		body.Blocked = append(body.Blocked, blockedBody{nullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, timeOrNull(b.OldestDue)})
+		body.Blocked = append(body.Blocked, blockedBody{exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, timeOrNull(b.OldestDue)})
 	}
 	body.OldestDueAt = timeOrNull(oldest)
 	return body
 }
 
-func (h backlog) read(x *exchange) error {
-	organization, err := x.listed()
+func (h backlog) read(x *exchange.Exchange) error {
+	organization, err := listed(x)
 	if err != nil {
 		return err
 	}
-	if err := x.query.Err(); err != nil {
+	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	sum, err := h.store.PendingSummary(x.request.Context(), organization)
+	sum, err := h.store.PendingSummary(x.Request.Context(), organization)
 	if err != nil {
 		return err
 	}
-	return x.ok(newBacklogBody(sum))
+	return x.OK(newBacklogBody(sum))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/exchange"
 )
 
 // isConsole reports whether the files of the console have this path. The API serves the paths of sign-in with an identity
@@ -18,12 +19,12 @@ func isRoot(path string) bool { return path == "/" }
 
 // consoleRedirect returns the handler that sends a browser from the address of the server to the console; nil if there is no
 // console.
-func (h *handlers) consoleRedirect() func(*exchange) error {
+func (h *handlers) consoleRedirect() handler {
 	if h.console == nil {
 		return nil
 	}
-	return func(x *exchange) error {
-		x.redirect(x.base + console.Path)
+	return func(x *exchange.Exchange) error {
+		x.Redirect(x.Base + console.Path)
 		return nil
 	}
 }
@@ -39,27 +40,27 @@ func newConsole(o Options, base string) (*console.Site, error) {
 }
 
 // consoleFile returns the handler of the console's files; nil if there is no console.
-func (h *handlers) consoleFile() func(*exchange) error {
+func (h *handlers) consoleFile() handler {
 	if h.console == nil {
 		return nil
 	}
-	return func(x *exchange) error {
-		path := x.request.URL.Path
+	return func(x *exchange.Exchange) error {
+		path := x.Request.URL.Path
 		file, found := h.console.File(strings.TrimPrefix(path, console.Path))
 		if !found {
-			return &refusal{http.StatusNotFound, "not_found", "The console has no file " + path + ". Reload the page."}
+			return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+path+". Reload the page.")
 		}
 		for _, field := range file.Header {
-			x.set(field[0], field[1])
+			x.SetHeader(field[0], field[1])
 		}
 		body := file.Body
-		if acceptsGzip(x.request.Header.Get("Accept-Encoding")) {
+		if acceptsGzip(x.Request.Header.Get("Accept-Encoding")) {
 			if zipped := file.Zipped(); zipped != nil {
-				x.set("Content-Encoding", "gzip")
+				x.SetHeader("Content-Encoding", "gzip")
 				body = zipped
 			}
 		}
-		x.send(http.StatusOK, file.Type, body)
+		x.Send(http.StatusOK, file.Type, body)
 		return nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -44,19 +45,19 @@ type deliveries struct {
 }
 
 type attemptBody struct {
-	ID             string     `json:"id"`
-	SubscriptionID string     `json:"subscription_id"`
-	EventID        string     `json:"event_id"`
-	EventType      string     `json:"event_type"`
-	AttemptNumber  int        `json:"attempt_number"`
-	Trigger        string     `json:"trigger"`
-	Outcome        string     `json:"outcome"`
-	ResponseStatus *int       `json:"response_status"`
-	ResponseBody   string     `json:"response_body"`
-	DurationMS     int64      `json:"duration_ms"`
-	Error          *string    `json:"error"`
-	AttemptedAt    timestamp  `json:"attempted_at"`
-	NextAttemptAt  *timestamp `json:"next_attempt_at"`
+	ID             string         `json:"id"`
+	SubscriptionID string         `json:"subscription_id"`
+	EventID        string         `json:"event_id"`
+	EventType      string         `json:"event_type"`
+	AttemptNumber  int            `json:"attempt_number"`
+	Trigger        string         `json:"trigger"`
+	Outcome        string         `json:"outcome"`
+	ResponseStatus *int           `json:"response_status"`
+	ResponseBody   string         `json:"response_body"`
+	DurationMS     int64          `json:"duration_ms"`
+	Error          *string        `json:"error"`
+	AttemptedAt    exchange.Time  `json:"attempted_at"`
+	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
 }
 
 // newAttemptBody shows an attempt. s says when its delivery is sent again.
@@ -64,51 +65,51 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
-		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: nullIfEmpty(a.Error),
-		AttemptedAt: timestamp(a.AttemptedAt), NextAttemptAt: (*timestamp)(s.NextAttempt(a.NextAttemptAt, time.Now().UnixMilli())),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: exchange.NullIfEmpty(a.Error),
+		AttemptedAt: exchange.Time(a.AttemptedAt), NextAttemptAt: (*exchange.Time)(s.NextAttempt(a.NextAttemptAt, time.Now().UnixMilli())),
 	}
 }
 
-func (h deliveries) test(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h deliveries) test(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.request.Context(), h.limit+testMargin)
+	ctx, cancel := context.WithTimeout(x.Request.Context(), h.limit+testMargin)
 	defer cancel()
-	x.extendDeadlines(h.limit + 2*testMargin)
-	attempt, err := h.tester.Test(ctx, x.organization(), id)
+	x.ExtendDeadlines(h.limit + 2*testMargin)
+	attempt, err := h.tester.Test(ctx, x.Organization(), id)
 	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
 		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
 	}
 	if err != nil {
 		return err
 	}
-	return x.ok(newAttemptBody(attempt, webhook.Schedule{})) // a test is not repeated
+	return x.OK(newAttemptBody(attempt, webhook.Schedule{})) // a test is not repeated
 }
 
-func (h deliveries) list(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h deliveries) list(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	filter := readAttemptFilter(&x.query)
-	p, err := x.page()
+	filter := readAttemptFilter(&x.Query)
+	p, err := x.Page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.store.AttemptPage(x.request.Context(), x.organization(), id, filter)
+	found, err := h.store.AttemptPage(x.Request.Context(), x.Organization(), id, filter)
 	if err != nil {
 		return err
 	}
-	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), []string{id})
+	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), []string{id})
 	if err != nil {
 		return err
 	}
 	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(a, schedules[id]) }
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return writePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return exchange.WritePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
 // sentAttemptBody is one attempt with its request.
@@ -126,24 +127,24 @@ type requestBody struct {
 }
 
 // find returns the attempt in the path.
-func (h deliveries) find(x *exchange) (found webhook.SentAttempt, err error) {
-	id, err := x.pathSubscription(h.store)
+func (h deliveries) find(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return found, err
 	}
-	attempt, err := x.pathID("attempt_id", attemptID, anAttempt)
+	attempt, err := x.Path.ID("attempt_id", access.AttemptID, anAttempt)
 	if err != nil {
 		return found, err
 	}
-	return h.store.SentAttempt(x.request.Context(), x.organization(), id, attempt)
+	return h.store.SentAttempt(x.Request.Context(), x.Organization(), id, attempt)
 }
 
-func (h deliveries) read(x *exchange) error {
+func (h deliveries) read(x *exchange.Exchange) error {
 	sent, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), []string{sent.SubscriptionID})
+	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), []string{sent.SubscriptionID})
 	if err != nil {
 		return err
 	}
@@ -163,17 +164,17 @@ func (h deliveries) read(x *exchange) error {
 	if x.Principal.Can(access.EventsRead) && (!access.IsAuditType(sent.EventType) || x.Principal.Can(access.AuditRead)) {
 		request.Body = new(string(sent.Body))
 	}
-	return x.ok(sentAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), request})
+	return x.OK(sentAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), request})
 }
 
 // findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
-func (h deliveries) findLog(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h deliveries) findLog(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	_, err = h.store.AttemptPage(x.request.Context(), x.organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err = h.store.AttemptPage(x.Request.Context(), x.Organization(), id, webhook.AttemptFilter{Limit: 1})
 	return err
 }
 
@@ -183,7 +184,7 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 		webhook.Sending.String(), webhook.Interrupted.String())); present {
 		f.Outcome = &o
 	}
-	isEvent := eventID.Valid
+	isEvent := access.EventID.Valid
 	f.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
 	f.EventID = q.Matching("event_id", "must be the id of an event", isEvent)
 	f.Since, f.Until = q.Period()
@@ -195,19 +196,19 @@ type redeliveryBody struct {
 	Deliveries int `json:"deliveries"`
 }
 
-func (h deliveries) redeliver(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h deliveries) redeliver(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	attempt, err := x.pathID("attempt_id", attemptID, anAttempt)
+	attempt, err := x.Path.ID("attempt_id", access.AttemptID, anAttempt)
 	if err != nil {
 		return err
 	}
-	if err := h.store.Redeliver(x.request.Context(), x.actor(), x.organization(), id, attempt); err != nil {
+	if err := h.store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
 		return err
 	}
-	return x.write(http.StatusAccepted, "application/json", redeliveryBody{1})
+	return x.Respond(http.StatusAccepted, redeliveryBody{1})
 }
 
 // replayStore is the part of the store that the replay endpoint uses.
@@ -228,12 +229,12 @@ const replayLimit = 5 * time.Minute
 // replays is the endpoint that sends events again that a subscription did not receive.
 type replays struct{ store replayStore }
 
-func (h replays) replay(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h replays) replay(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -243,18 +244,18 @@ func (h replays) replay(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.longContext(replayLimit)
+	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
 	var found webhook.Replayed
 	if dry != nil && *dry {
-		found, err = h.store.CountReplay(ctx, x.organization(), id, r)
+		found, err = h.store.CountReplay(ctx, x.Organization(), id, r)
 	} else {
-		found, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
+		found, err = h.store.Replay(ctx, x.Actor(), x.Organization(), id, r)
 	}
 	if err != nil {
 		return err
 	}
-	return x.write(http.StatusAccepted, "application/json", replayBody{found.Total(), reasonsBody(found)})
+	return x.Respond(http.StatusAccepted, replayBody{found.Total(), reasonsBody(found)})
 }
 
 // replayBody says how many deliveries a replay made, and why the subscription had not received the events.

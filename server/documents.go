@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/keyhook/keyhook/server/docs"
+	"github.com/keyhook/keyhook/server/exchange"
 )
 
 const docsPath = "/docs/"
@@ -39,21 +40,21 @@ func newDocuments(base string) documents {
 }
 
 // index lists the documents.
-func (h documents) index(x *exchange) error { return h.show(x, "") }
+func (h documents) index(x *exchange.Exchange) error { return h.show(x, "") }
 
 // read shows one document, or the style sheet.
-func (h documents) read(x *exchange) error { return h.show(x, x.params.ByName("name")) }
+func (h documents) read(x *exchange.Exchange) error { return h.show(x, x.Path.Value("name")) }
 
-func (h documents) show(x *exchange, name string) error {
+func (h documents) show(x *exchange.Exchange, name string) error {
 	pages, err := h.pages()
 	if err != nil {
 		return fmt.Errorf("documents: %w", err)
 	}
 	page, found := pages[name]
 	if !found {
-		return &refusal{http.StatusNotFound, "not_found", "There is no document with this name; see the list at " + x.base + docsPath + "."}
+		return exchange.Refuse(http.StatusNotFound, "not_found", "There is no document with this name; see the list at "+x.Base+docsPath+".")
 	}
-	x.set("Content-Security-Policy", "default-src 'none'; style-src 'self'")
+	x.SetHeader("Content-Security-Policy", "default-src 'none'; style-src 'self'")
 	page.serve(x)
 	return nil
 }
@@ -106,12 +107,12 @@ func withServerURL(text []byte, base string) []byte {
 	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
 }
 
-func (h description) asYAML(x *exchange) error {
+func (h description) asYAML(x *exchange.Exchange) error {
 	h.yaml.serve(x)
 	return nil
 }
 
-func (h description) asJSON(x *exchange) error {
+func (h description) asJSON(x *exchange.Exchange) error {
 	d, err := h.json()
 	if err != nil {
 		return fmt.Errorf("description as JSON: %w", err)
@@ -122,14 +123,14 @@ func (h description) asJSON(x *exchange) error {
 
 // serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
 // has another document.
-func (d document) serve(x *exchange) {
-	x.set("ETag", d.tag)
-	x.set("Cache-Control", "no-cache")
-	if matchesETag(x.request.Header.Values("If-None-Match"), d.tag) {
+func (d document) serve(x *exchange.Exchange) {
+	x.SetHeader("ETag", d.tag)
+	x.SetHeader("Cache-Control", "no-cache")
+	if matchesETag(x.Request.Header.Values("If-None-Match"), d.tag) {
 		x.WriteHeader(http.StatusNotModified)
 		return
 	}
-	x.send(http.StatusOK, d.mediaType, d.body)
+	x.Send(http.StatusOK, d.mediaType, d.body)
 }
 
 // matchesETag reports whether If-None-Match contains the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our

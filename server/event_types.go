@@ -1,6 +1,9 @@
 package server
 
-import "github.com/keyhook/keyhook/storage/access"
+import (
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/access"
+)
 
 type eventTypesBody struct {
 	Data []eventTypeBody `json:"data"`
@@ -11,8 +14,8 @@ type eventTypeBody struct {
 }
 
 // types responds with the types of the newest events, for somebody who chooses the types of a subscription.
-func (h events) types(x *exchange) error {
-	found, err := h.store.EventTypes(x.request.Context(), x.organization(), !x.Principal.Can(access.AuditRead))
+func (h events) types(x *exchange.Exchange) error {
+	found, err := h.store.EventTypes(x.Request.Context(), x.Organization(), !x.Principal.Can(access.AuditRead))
 	if err != nil {
 		return err
 	}
@@ -20,5 +23,5 @@ func (h events) types(x *exchange) error {
 	for _, name := range found {
 		body.Data = append(body.Data, eventTypeBody{name})
 	}
-	return x.ok(body)
+	return x.OK(body)
 }

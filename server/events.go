@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -40,37 +41,37 @@ type events struct {
 // replayed is the header that marks the response to a repeated request: it is the first response again.
 const replayed = "Idempotent-Replayed"
 
-func (h events) publish(x *exchange) error {
-	f, err := x.form()
+func (h events) publish(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
-	event, err := f.Event(x.request.Header["Idempotency-Key"])
+	event, err := f.Event(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), []webhook.NewEvent{event})
+	published, err := h.store.PublishEvents(x.Request.Context(), x.Organization(), []webhook.NewEvent{event})
 	if err != nil {
 		return err
 	}
 	if published[0].Replayed {
-		x.set(replayed, "true")
+		x.SetHeader(replayed, "true")
 	}
-	x.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
+	x.Send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
 	return nil
 }
 
 // publishBatch responds with one item per event, in the same order.
-func (h events) publishBatch(x *exchange) error {
-	f, err := x.form()
+func (h events) publishBatch(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
-	batch, err := f.Events(x.request.Header["Idempotency-Key"])
+	batch, err := f.Events(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), batch)
+	published, err := h.store.PublishEvents(x.Request.Context(), x.Organization(), batch)
 	if err != nil {
 		return inBatch(err, len(batch))
 	}
@@ -86,9 +87,9 @@ func (h events) publishBatch(x *exchange) error {
 		}
 	}
 	if repeated == len(published) {
-		x.set(replayed, "true")
+		x.SetHeader(replayed, "true")
 	}
-	x.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
+	x.Send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil
 }
 
@@ -130,13 +131,13 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 
 // eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.
 type eventBody struct {
-	ID               string    `json:"id"`
-	Type             string    `json:"type"`
-	Timestamp        timestamp `json:"timestamp"`
-	OrganizationID   string    `json:"organization_id"`
-	OrganizationName string    `json:"organization_name"`
-	Deliveries       int       `json:"deliveries"`
-	States           states    `json:"states"`
+	ID               string        `json:"id"`
+	Type             string        `json:"type"`
+	Timestamp        exchange.Time `json:"timestamp"`
+	OrganizationID   string        `json:"organization_id"`
+	OrganizationName string        `json:"organization_name"`
+	Deliveries       int           `json:"deliveries"`
+	States           states        `json:"states"`
 }
 
 // states counts subscriptions by the state of the delivery to them.
@@ -148,14 +149,14 @@ type states struct {
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.OrganizationName, e.Deliveries, states(e.States)}
+	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationName, e.Deliveries, states(e.States)}
 }
 
 // eventWithDeliveries is one event with its data and the state of each delivery.
 type eventWithDeliveries struct {
 	ID             string          `json:"id"`
 	Type           string          `json:"type"`
-	Timestamp      timestamp       `json:"timestamp"`
+	Timestamp      exchange.Time   `json:"timestamp"`
 	OrganizationID string          `json:"organization_id"`
 	IdempotencyKey *string         `json:"idempotency_key"`
 	Data           json.RawMessage `json:"data"`
@@ -164,21 +165,25 @@ type eventWithDeliveries struct {
 }
 
 type deliveryBody struct {
-	SubscriptionID string     `json:"subscription_id"`
-	State          string     `json:"state"`
-	Attempts       int        `json:"attempts"`
-	NextAttemptAt  *timestamp `json:"next_attempt_at"` // null if it waits for anything but a time
+	SubscriptionID string         `json:"subscription_id"`
+	State          string         `json:"state"`
+	Attempts       int            `json:"attempts"`
+	NextAttemptAt  *exchange.Time `json:"next_attempt_at"` // null if it waits for anything but a time
 }
 
-func (h events) list(x *exchange) error {
-	filter := readEventFilter(&x.query)
+func (h events) list(x *exchange.Exchange) error {
+	filter := readEventFilter(&x.Query)
 	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
-	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, int64, error) {
+	organization, err := listed(x)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, int64, error) {
 		filter.Before, filter.Limit = before, limit
 		page, err := h.store.EventPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
-	return searchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
+	return exchange.SearchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
 
 // readEventFilter reads the filters of the list.
@@ -191,12 +196,12 @@ func readEventFilter(q *form.Query) (f webhook.EventFilter) {
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.
-func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
-	id, err := x.pathID("id", eventID, anEvent)
+func (h events) find(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
+	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return event, nil, err
 	}
-	event, sent, err = h.store.Event(x.request.Context(), x.organization(), id)
+	event, sent, err = h.store.Event(x.Request.Context(), x.Organization(), id)
 	if err == nil && access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
@@ -204,12 +209,12 @@ func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery,
 }
 
 // exists reports whether the event in the path exists.
-func (h events) exists(x *exchange) error {
+func (h events) exists(x *exchange.Exchange) error {
 	_, _, err := h.find(x)
 	return err
 }
 
-func (h events) read(x *exchange) error {
+func (h events) read(x *exchange.Exchange) error {
 	event, sent, err := h.find(x)
 	if err != nil {
 		return err
@@ -224,21 +229,21 @@ func (h events) read(x *exchange) error {
 			waiting = append(waiting, d.SubscriptionID)
 		}
 	}
-	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), waiting)
+	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), waiting)
 	if err != nil {
 		return err
 	}
 	body := eventWithDeliveries{
-		ID: event.ID, Type: event.Type, Timestamp: timestamp(event.At), OrganizationID: event.OrganizationID,
+		ID: event.ID, Type: event.Type, Timestamp: exchange.Time(event.At), OrganizationID: event.OrganizationID,
 		IdempotencyKey: event.IdempotencyKey, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
 	}
 	now := time.Now().UnixMilli()
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
 		if schedule, found := schedules[d.SubscriptionID]; found && d.State == webhook.Pending {
-			item.NextAttemptAt = (*timestamp)(schedule.NextAttempt(&d.DueAt, now))
+			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(&d.DueAt, now))
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}
-	return x.ok(body)
+	return x.OK(body)
 }

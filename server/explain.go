@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -52,14 +53,14 @@ type explained struct {
 	route        *route // nil if none matches
 }
 
-func (h explanation) explain(x *exchange) error {
-	f, err := x.form()
+func (h explanation) explain(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("key", "method", "path")
 	m := &explained{}
-	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
+	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
@@ -73,8 +74,8 @@ func (h explanation) explain(x *exchange) error {
 	if err := h.checkKey(x, m, *key); err != nil {
 		return err
 	}
-	x.noStore() // the response is about a credential
-	return x.ok(m.body())
+	x.NoStore() // the response is about a credential
+	return x.OK(m.body())
 }
 
 // readMethod reads an HTTP method, in upper or lower case.
@@ -106,7 +107,7 @@ func readPath(f *form.Form, name string) *url.URL {
 // readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
 // or from the caller.
 func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
-	var found exchange
+	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
 		m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
 	}
@@ -123,17 +124,17 @@ func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Sc
 
 // resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;
 // Invalid if several keys have the prefix.
-func (h explanation) resolvePrefix(x *exchange, key string) (string, error) {
+func (h explanation) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
 	prefix, ok := access.ParseDisplay(key)
 	if !ok {
 		return key, nil
 	}
-	organization := x.organization()
+	organization := x.Organization()
 	if x.Principal.Can(access.PlatformActAs) {
 		organization = access.AllOrganizations
 	}
 	const shown = 3
-	page, err := h.store.KeyPage(x.request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
+	page, err := h.store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
 	if err != nil {
 		return "", err
 	}
@@ -154,10 +155,10 @@ func (h explanation) resolvePrefix(x *exchange, key string) (string, error) {
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
-func (h explanation) checkKey(x *exchange, m *explained, key string) error {
-	ctx := x.request.Context()
+func (h explanation) checkKey(x *exchange.Exchange, m *explained, key string) error {
+	ctx := x.Request.Context()
 	m.Kind, m.Last = credential.Key, access.CheckPermission
-	if m.ByID = keyID.Valid(key); !m.ByID {
+	if m.ByID = access.KeyID.Valid(key); !m.ByID {
 		m.Length = len(key)
 		m.Presented = credential.ParseKey(key)
 	}
@@ -185,7 +186,7 @@ func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 
 // find looks up the key in any state. A caller may know the keys of its own organization. A caller
 // with platform:act_as may know all keys.
-func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
+func (h explanation) find(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)
 	} else {

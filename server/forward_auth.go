@@ -95,19 +95,19 @@ func neededPermissions(needed string) access.Scope {
 // headers. No is a problem document. The API key of the proxied request is checked and counted as in a request to Keyhook.
 // Everything else in the request comes from the client and is ignored: the query, the body, the organization and the identity
 // headers.
-func (h forwardAuth) authorize(x *exchange) error {
-	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
-	x.dialect = dialect
-	if x.request.ContentLength != 0 && x.request.ProtoMajor == 1 {
+func (h forwardAuth) authorize(c *call) error {
+	dialect, needed, _ := parseForwardAuth(c.Request.URL.Path)
+	c.dialect = dialect
+	if c.Request.ContentLength != 0 && c.Request.ProtoMajor == 1 {
 		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
-		x.Header()["Connection"] = closing
+		c.Header()["Connection"] = closing
 	}
-	x.Presented, x.Address = h.auth.reader.ReadKey(x.request), x.client
-	x.Needed, x.Last = neededPermissions(needed), access.CheckPermission
-	if err := h.auth.admit(x); err != nil {
-		return h.explainUnknown(x, err)
+	c.run.Presented, c.run.Address = h.auth.reader.ReadKey(c.Request), c.Client
+	c.run.Needed, c.run.Last = neededPermissions(needed), access.CheckPermission
+	if err := h.auth.admit(c); err != nil {
+		return h.explainUnknown(c, err)
 	}
-	x.identifyKey()
+	c.identifyKey()
 	return nil
 }
 
@@ -119,27 +119,27 @@ var (
 
 // identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a
 // proxy that copies them overwrites headers of the same names that a client sent.
-func (x *exchange) identifyKey() {
-	p := &x.Principal
-	x.set("X-Service-Key-Id", p.Key.ID)
-	x.set("X-Service-User-Id", p.User.ID)
-	x.set("X-Service-Organization-Id", p.Organization.ID)
-	x.set("X-Service-Scope", p.Permissions.String())
-	x.set("X-Service-Plan", p.Plan.Name)
-	if x.request.Method == http.MethodHead { // otherwise net/http sets it
-		x.Header()["Content-Length"] = zeroBytes
+func (c *call) identifyKey() {
+	p := c.Principal
+	c.SetHeader("X-Service-Key-Id", p.Key.ID)
+	c.SetHeader("X-Service-User-Id", p.User.ID)
+	c.SetHeader("X-Service-Organization-Id", p.Organization.ID)
+	c.SetHeader("X-Service-Scope", p.Permissions.String())
+	c.SetHeader("X-Service-Plan", p.Plan.Name)
+	if c.Request.Method == http.MethodHead { // otherwise net/http sets it
+		c.Header()["Content-Length"] = zeroBytes
 	}
-	x.WriteHeader(http.StatusOK)
+	c.WriteHeader(http.StatusOK)
 }
 
 // explainUnknown replaces the message of a refusal if a needed permission does not exist. The operator
 // misspelled it in the configuration of the proxy, or has not created it yet. The client cannot fix that.
-func (h forwardAuth) explainUnknown(x *exchange, err error) error {
-	if x.At != access.CheckPermission {
+func (h forwardAuth) explainUnknown(c *call, err error) error {
+	if c.run.At != access.CheckPermission {
 		return err
 	}
-	missing := x.Needed.Minus(x.Principal.Permissions)
-	unknown, failed := h.permissions.UnknownPermissions(x.request.Context(), missing)
+	missing := c.run.Needed.Minus(c.Principal.Permissions)
+	unknown, failed := h.permissions.UnknownPermissions(c.Request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}
@@ -150,14 +150,14 @@ func (h forwardAuth) explainUnknown(x *exchange, err error) error {
 
 // masked returns the status to send. nginx treats most statuses as a failure of Keyhook, so its dialect gets 403 instead, with
 // the true status in a header. nginx also drops the body of a refusal, so another header has the code.
-func (x *exchange) masked(status int, code string) int {
-	if x.dialect != nginxDialect {
+func (c *call) masked(status int, code string) int {
+	if c.dialect != nginxDialect {
 		return status
 	}
-	x.set("X-Service-Code", code)
+	c.SetHeader("X-Service-Code", code)
 	if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
 		return status
 	}
-	x.set("X-Service-Status", strconv.Itoa(status))
+	c.SetHeader("X-Service-Status", strconv.Itoa(status))
 	return http.StatusForbidden
 }

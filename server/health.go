@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -38,6 +41,12 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 		}
 		return "", nil
 	}}
+}
+
+// ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on. state returns the
+// state of the clock.
+func ClockCheck(state func() clock.State) Check {
+	return Check{"clock", func(context.Context) (string, error) { return platform.ClockWarning(state()), nil }}
 }
 
 // checkTime is the timeout of all checks together.
@@ -93,20 +102,20 @@ type checkResult struct {
 }
 
 // live says that the process runs.
-func (h health) live(x *exchange) error { return x.ok(liveBody{"ok"}) }
+func (h health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries work, and if not, why.
-func (h health) ready(x *exchange) error {
-	body := h.readiness(x.request.Context())
-	if x.local && !share.IsForwarded(x.request) {
+func (h health) ready(x *exchange.Exchange) error {
+	body := h.readiness(x.Request.Context())
+	if x.Local && !share.IsForwarded(x.Request) {
 		body.Settings = h.settings
 	}
 	if body.Status == isReady {
-		return x.ok(body)
+		return x.OK(body)
 	}
-	x.code = notReady
-	x.set("Retry-After", retryAfter)
-	return x.write(http.StatusServiceUnavailable, "application/json", body)
+	x.Code = notReady
+	x.SetHeader("Retry-After", retryAfter)
+	return x.Respond(http.StatusServiceUnavailable, body)
 }
 
 // readiness returns the cached result of the checks, or runs them if it is too old. Concurrent requests wait for that result.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -39,10 +41,10 @@ type keyBody struct {
 	OrganizationID string          `json:"organization_id"`
 	CreatedBy      string          `json:"created_by"`
 	Creator        keyCreator      `json:"creator"`
-	CreatedAt      timestamp       `json:"created_at"`
-	ExpiresAt      *timestamp      `json:"expires_at"`
-	LastUsedAt     *timestamp      `json:"last_used_at"`
-	RevokedAt      *timestamp      `json:"revoked_at"`
+	CreatedAt      exchange.Time   `json:"created_at"`
+	ExpiresAt      *exchange.Time  `json:"expires_at"`
+	LastUsedAt     *exchange.Time  `json:"last_used_at"`
+	RevokedAt      *exchange.Time  `json:"revoked_at"`
 	Metadata       json.RawMessage `json:"metadata"`   // the organization's own
 	Replaces       *string         `json:"replaces"`   // the key that was rotated into this one
 	RotatedTo      *string         `json:"rotated_to"` // the key that this one was rotated into
@@ -65,50 +67,57 @@ func newKeyBody(k access.Key) keyBody {
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
 		Status:         string(k.Status(time.Now().UnixMilli())),
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, kindOf(k.CreatorIsService)}, CreatedAt: timestamp(k.CreatedAt),
-		ExpiresAt: (*timestamp)(k.ExpiresAt), LastUsedAt: (*timestamp)(k.LastUsedAt), RevokedAt: (*timestamp)(k.RevokedAt),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
+		ExpiresAt: (*exchange.Time)(k.ExpiresAt), LastUsedAt: (*exchange.Time)(k.LastUsedAt), RevokedAt: (*exchange.Time)(k.RevokedAt),
 		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
-func (h keys) create(x *exchange) error {
-	f, err := x.form()
+func (h keys) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "scope")
-	name, scope, expires := f.Label("name"), h.lookup.Scope(x.request.Context(), f, "scope"), f.Expiry("expires_at")
+	name, scope, expires := f.Label("name"), h.lookup.Scope(x.Request.Context(), f, "scope"), f.Expiry("expires_at")
 	metadata := f.Object("metadata", access.MaxMetadata)
 	owner := f.Line("user_id", access.MaxExternalID)
 	if err := f.Err(); err != nil {
 		return err
 	}
+	if owner == nil {
+		owner = new(string)
+	}
 	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
-		Credential: credential, User: orEmpty(owner), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
+	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
+		Credential: credential, User: *owner, Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
 	})
 	if err != nil {
 		return err
 	}
-	return x.createdKey(key, scope.Minus(key.Scope), credential)
+	return createdKey(x, key, scope.Minus(key.Scope), credential)
 }
 
 // createdKey responds with a new key. The raw key is never shown again.
-func (x *exchange) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
-	x.noStore()
-	return x.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
+func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, credential access.Credential) error {
+	x.NoStore()
+	return x.Created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
 		keyBody: newKeyBody(key), ScopeNotGranted: notGranted.String(), Key: credential.Reveal(),
 	})
 }
 
-func (h keys) list(x *exchange) error {
-	filter := readKeyFilter(&x.query)
-	list := func(ctx context.Context, organization, before int64, limit int) ([]access.Key, int64, error) {
+func (h keys) list(x *exchange.Exchange) error {
+	filter := readKeyFilter(&x.Query)
+	organization, err := listed(x)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) ([]access.Key, int64, error) {
 		filter.Before, filter.Limit = before, limit
 		page, err := h.store.KeyPage(ctx, organization, filter)
 		return page.Keys, page.Next, err
 	}
-	return searchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
+	return exchange.SearchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
 }
 
 // readKeyFilter reads the filters of the list. Somebody who looks for a prefix wants to find the key in any status.
@@ -131,36 +140,42 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 }
 
 // find returns the API key in the path.
-func (h keys) find(x *exchange) (found access.Key, err error) {
-	id, err := x.pathID("id", keyID, aKey)
+func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
+	id, err := x.Path.ID("id", access.KeyID, aKey)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Key(x.request.Context(), x.organization(), id)
+	return h.store.Key(x.Request.Context(), x.Organization(), id)
 }
 
-func (h keys) read(x *exchange) error { return show(x, h.find, newKeyBody) }
-
-func (h keys) revoke(x *exchange) error {
-	id, err := x.pathID("id", keyID, aKey)
+func (h keys) read(x *exchange.Exchange) error {
+	key, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeKey(x.request.Context(), x.actor(), x.organization(), id); err != nil {
+	return x.OK(newKeyBody(key))
+}
+
+func (h keys) revoke(x *exchange.Exchange) error {
+	id, err := x.Path.ID("id", access.KeyID, aKey)
+	if err != nil {
 		return err
 	}
-	return x.noContent()
+	if err := h.store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id); err != nil {
+		return err
+	}
+	return x.NoContent()
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = longestOverlap
 
-func (h keys) rotate(x *exchange) error {
-	id, err := x.pathID("id", keyID, aKey)
+func (h keys) rotate(x *exchange.Exchange) error {
+	id, err := x.Path.ID("id", access.KeyID, aKey)
 	if err != nil {
 		return err
 	}
-	f, err := x.optionalForm()
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
@@ -172,9 +187,9 @@ func (h keys) rotate(x *exchange) error {
 		grace = new(int64)
 	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(x.request.Context(), x.Principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(*grace)*time.Second)
 	if err != nil {
 		return err
 	}
-	return x.createdKey(rotated.Key, rotated.NotGranted, credential)
+	return createdKey(x, rotated.Key, rotated.NotGranted, credential)
 }

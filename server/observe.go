@@ -37,106 +37,105 @@ func (s *Server) LocalHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
 }
 
-// exchanges are finished exchanges, for reuse: one takes more than a kilobyte.
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+// calls are finished calls, for reuse: one takes more than a kilobyte.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
-	x := exchanges.Get().(*exchange)
+	c := calls.Get().(*call)
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
-	x.ResponseWriter, x.request, x.local, x.began, x.id, x.base = w, r, local, time.Now(), rand.Text(), s.base
-	x.client = s.trusted.Client(r)
-	x.reserved.memory = s.memory
-	s.finish(x)
-	*x = exchange{}
-	exchanges.Put(x)
+	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
+	c.Client, c.Applying, c.Memory = s.trusted.Client(r), len(r.Header[applyHeader]) > 0, s.memory
+	s.finish(c)
+	*c = call{}
+	calls.Put(c)
 }
 
-// finish responds to the request of x. If it panics, net/http aborts the connection.
-func (s *Server) finish(x *exchange) {
-	defer x.release()
-	x.set("X-Request-Id", x.id)
-	x.set("X-Content-Type-Options", "nosniff")
-	defer s.observe(x)
-	defer s.rescue(x)
-	s.dispatch(x)
+// finish responds to the request of c. If it panics, net/http aborts the connection.
+func (s *Server) finish(c *call) {
+	defer c.Release()
+	c.SetHeader("X-Request-Id", c.ID)
+	c.SetHeader("X-Content-Type-Options", "nosniff")
+	defer s.observe(c)
+	defer s.rescue(c)
+	s.dispatch(c)
 }
 
 // rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.
 // Otherwise the caller could mistake that part for the whole response.
-func (s *Server) rescue(x *exchange) {
+func (s *Server) rescue(c *call) {
 	v := recover()
 	if v == nil {
 		return
 	}
 	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		x.code = "aborted"
+		c.Code = "aborted"
 		panic(http.ErrAbortHandler)
 	}
-	x.cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-	if x.status != 0 {
-		x.code = "aborted"
+	c.Cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+	if c.Status() != 0 {
+		c.Code = "aborted"
 		panic(http.ErrAbortHandler)
 	}
-	s.fail(x, x.cause)
+	s.fail(c, c.Cause)
 }
 
 // observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It
 // has no path, query, header or body, because each of them may contain a secret. The number of lines about requests without a
 // valid credential is limited, except at the debug level.
-func (s *Server) observe(x *exchange) {
-	took := time.Since(x.began)
+func (s *Server) observe(c *call) {
+	took := time.Since(c.Began)
 	if s.observer != nil {
-		s.observer(x.method(), x.pattern(), x.status, x.code, took)
+		s.observer(c.method(), c.pattern(), c.Status(), c.Code, took)
 	}
-	level := x.level()
+	level := c.level()
 	s.unknown.Report(false)
-	if !s.log.Enabled(x.request.Context(), level) {
+	if !s.log.Enabled(c.Request.Context(), level) {
 		return
 	}
-	if !x.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
+	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
 		s.unknown.Report(false)
 		return
 	}
 	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
-		slog.String("method", x.method()),
-		slog.String("route", x.pattern()),
-		slog.Int("status", x.status),
+		slog.String("method", c.method()),
+		slog.String("route", c.pattern()),
+		slog.Int("status", c.Status()),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes", x.bytes),
-		slog.String("request_id", x.id),
-		slog.String("client", x.clientName()),
+		slog.Int64("bytes", c.Bytes()),
+		slog.String("request_id", c.ID),
+		slog.String("client", c.clientName()),
 	)
-	attrs = x.appendPrincipal(attrs)
-	if x.code != "" {
-		attrs = append(attrs, slog.String("code", x.code))
+	attrs = c.appendPrincipal(attrs)
+	if c.Code != "" {
+		attrs = append(attrs, slog.String("code", c.Code))
 	}
-	if x.cause != nil {
-		attrs = append(attrs, slog.String("cause", clip(x.cause.Error(), maxCause)))
+	if c.Cause != nil {
+		attrs = append(attrs, slog.String("cause", clip(c.Cause.Error(), maxCause)))
 	}
-	s.log.LogAttrs(x.request.Context(), level, "request", attrs...)
+	s.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.
-func (x *exchange) appendPrincipal(attrs []slog.Attr) []slog.Attr {
-	if !x.Authenticated {
+func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
+	if c.Principal == nil {
 		return attrs
 	}
-	attrs = append(attrs, slog.String("user", x.Principal.User.ID), slog.String("organization", x.Principal.Organization.ID))
-	if x.Principal.Key != nil {
-		attrs = append(attrs, slog.String("key", x.Principal.Key.ID))
+	attrs = append(attrs, slog.String("user", c.Principal.User.ID), slog.String("organization", c.Principal.Organization.ID))
+	if c.Principal.Key != nil {
+		attrs = append(attrs, slog.String("key", c.Principal.Key.ID))
 	}
-	if x.Principal.Session != nil && x.Principal.Session.ID != "" { // a link that was refused has started no session
-		attrs = append(attrs, slog.String("session", x.Principal.Session.ID))
+	if c.Principal.Session != nil && c.Principal.Session.ID != "" { // a link that was refused has started no session
+		attrs = append(attrs, slog.String("session", c.Principal.Session.ID))
 	}
 	return attrs
 }
 
 // known reports whether the request had a valid credential or came over the local socket, which only operators can open. A
 // request that was refused for another reason is known too.
-func (x *exchange) known() bool { return x.Authenticated || x.local }
+func (c *call) known() bool { return c.Principal != nil || c.Local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10
@@ -153,38 +152,38 @@ func clip(text string, most int) string {
 }
 
 // clientName returns the client for the log line. The local socket has no address.
-func (x *exchange) clientName() string {
-	if x.local {
+func (c *call) clientName() string {
+	if c.Local {
 		return "socket"
 	}
-	return x.client.String()
+	return c.Client.String()
 }
 
 // level returns the level of the log line. Failures of the server are errors and warnings. Requests that probes repeat every
 // few seconds are debug lines. A sign-in that fails has a cause.
-func (x *exchange) level() slog.Level {
+func (c *call) level() slog.Level {
 	switch {
-	case x.status == http.StatusInternalServerError || x.code == "aborted":
+	case c.Status() == http.StatusInternalServerError || c.Code == "aborted":
 		return slog.LevelError
-	case x.status > http.StatusInternalServerError:
+	case c.Status() > http.StatusInternalServerError:
 		return slog.LevelWarn
-	case x.route != nil && (x.route.access == open && x.route.method == http.MethodGet && x.cause == nil || x.route.access == local && x.status == http.StatusOK):
+	case c.route != nil && (c.route.access == open && c.route.method == http.MethodGet && c.Cause == nil || c.route.access == local && c.Status() == http.StatusOK):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }
 
 // method returns the method for the log and the metrics. A method that HTTP does not define is otherMethod.
-func (x *exchange) method() string {
-	if slices.Contains(methodsOfHTTP, x.request.Method) {
-		return x.request.Method
+func (c *call) method() string {
+	if slices.Contains(methodsOfHTTP, c.Request.Method) {
+		return c.Request.Method
 	}
 	return otherMethod
 }
 
-func (x *exchange) pattern() string {
-	if x.route == nil {
+func (c *call) pattern() string {
+	if c.route == nil {
 		return noRoute
 	}
-	return x.route.pattern
+	return c.route.pattern
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -27,14 +28,6 @@ var statuses = [...]int{
 	fault.Limited:         http.StatusTooManyRequests,
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
-
-// refusal is an error that only HTTP has, so no fault kind exists for it. All of it is public.
-type refusal struct {
-	status       int
-	code, detail string
-}
-
-func (r *refusal) Error() string { return r.code + ": " + r.detail }
 
 // problem is the body of every response that is not a success (RFC 9457). Its type is "about:blank", so its title is the phrase
 // of the status. Clients branch on code.
@@ -80,43 +73,45 @@ func quotaRetryAfter(now time.Time) int64 {
 }
 
 // fail responds with the public part of err and keeps the rest for the log.
-func (s *Server) fail(x *exchange, err error) {
-	x.discardBody()
+func (s *Server) fail(c *call, err error) {
+	if c.dialect == "" { // in forward authentication, the proxy does not send the body of the proxied request
+		c.DiscardBody()
+	}
 	p := publicProblem(err)
-	p.Status = x.masked(p.Status, p.Code)
-	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), x.id
-	x.code = p.Code
+	p.Status = c.masked(p.Status, p.Code)
+	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.ID
+	c.Code = p.Code
 	if cause := privateCause(err); cause != nil {
-		x.cause = cause
+		c.Cause = cause
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:
-		x.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusTooManyRequests:
 		if p.Code == codeStorageQuota {
-			x.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+			c.SetHeader("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
 		}
 	case http.StatusServiceUnavailable:
-		if x.Header()["Retry-After"] != nil {
+		if c.Header()["Retry-After"] != nil {
 			break
 		}
 		wait := retryAfter
 		if p.Code == codeTooBusy {
 			wait = retryAfterBusy
 		}
-		x.set("Retry-After", wait)
+		c.SetHeader("Retry-After", wait)
 	}
-	if err := x.write(p.Status, "application/problem+json", p); err != nil {
-		s.log.LogAttrs(context.WithoutCancel(x.request.Context()), slog.LevelError, "encode problem",
-			slog.String("request_id", x.id), slog.Any("cause", err))
+	if err := c.RespondAs(p.Status, "application/problem+json", p); err != nil {
+		s.log.LogAttrs(context.WithoutCancel(c.Request.Context()), slog.LevelError, "encode problem",
+			slog.String("request_id", c.ID), slog.Any("cause", err))
 	}
 }
 
 // publicProblem returns the part of err that a caller may see.
 func publicProblem(err error) problem {
-	var r *refusal
+	var r *exchange.Refusal
 	if errors.As(err, &r) {
-		return problem{Status: r.status, Code: r.code, Detail: r.detail}
+		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message), ConflictingID: e.Existing}
@@ -147,7 +142,7 @@ func publicProblem(err error) problem {
 
 // privateCause returns the part of err that is for the log only. It is nil if the public part is complete.
 func privateCause(err error) error {
-	var r *refusal
+	var r *exchange.Refusal
 	if errors.As(err, &r) {
 		return nil
 	}
@@ -157,10 +152,7 @@ func privateCause(err error) error {
 	return err
 }
 
-// codeClockDoubted names the warning about a clock that has jumped.
-const codeClockDoubted = "clock_doubted"
-
-// mends tells what to do about a fault or a warning of the store, by its code. It names paths, headers, fields and commands,
+// mends tells what to do about a fault of the store, by its code. It names paths, headers, fields and commands,
 // which the store does not know. The mend follows the message of the fault.
 var mends = map[string]string{
 	"subject_mismatch":      "An operator can change the user's external_id with PATCH /api/v1/users/{id}/.",
@@ -168,7 +160,6 @@ var mends = map[string]string{
 	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
 	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
 		"(keyhook subscriptions rotate-secret --force).",
-	codeClockDoubted: "To start deleting at once, run: keyhook clock accept",
 }
 
 // withMend returns the message of a fault with the mend for its code, if the table has one.

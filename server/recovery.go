@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -26,13 +27,13 @@ type recoveryStore interface {
 type recoveries struct{ store recoveryStore }
 
 type recoveryBody struct {
-	Deliveries int64     `json:"deliveries"`
-	Pending    int64     `json:"pending"`
-	Since      timestamp `json:"since"`
+	Deliveries int64         `json:"deliveries"`
+	Pending    int64         `json:"pending"`
+	Since      exchange.Time `json:"since"`
 }
 
-func (h recoveries) recover(x *exchange) error {
-	id, f, err := x.subscriptionForm(h.store)
+func (h recoveries) recover(x *exchange.Exchange) error {
+	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err
 	}
@@ -44,22 +45,22 @@ func (h recoveries) recover(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.longContext(replayLimit)
+	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
 	var r webhook.Recovery
 	if dry != nil && *dry {
-		r, err = h.store.CountRecovery(ctx, x.organization(), id, milliseconds(since))
+		r, err = h.store.CountRecovery(ctx, x.Organization(), id, milliseconds(since))
 	} else {
-		r, err = h.store.Recover(ctx, x.actor(), x.organization(), id, milliseconds(since))
+		r, err = h.store.Recover(ctx, x.Actor(), x.Organization(), id, milliseconds(since))
 	}
 	if err != nil {
 		return err
 	}
-	return x.write(http.StatusAccepted, "application/json", recoveryBody{r.Deliveries, r.Pending, timestamp(r.Since)})
+	return x.Respond(http.StatusAccepted, recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since)})
 }
 
-func (h recoveries) discard(x *exchange) error {
-	id, f, err := x.subscriptionForm(h.store)
+func (h recoveries) discard(x *exchange.Exchange) error {
+	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err
 	}
@@ -67,21 +68,21 @@ func (h recoveries) discard(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.longContext(replayLimit)
+	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	n, err := h.store.Discard(ctx, x.actor(), x.organization(), id, milliseconds(before))
+	n, err := h.store.Discard(ctx, x.Actor(), x.Organization(), id, milliseconds(before))
 	if err != nil {
 		return err
 	}
-	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+	return x.Respond(http.StatusAccepted, redeliveryBody{int(n)})
 }
 
 // subscriptionForm returns the id of the subscription in the path, and the body, which may be empty.
-func (x *exchange) subscriptionForm(store subscriptionNames) (id string, f *form.Form, err error) {
-	if id, err = x.pathSubscription(store); err != nil {
+func subscriptionForm(x *exchange.Exchange, store subscriptionNames) (id string, f *form.Form, err error) {
+	if id, err = pathSubscription(x, store); err != nil {
 		return "", nil, err
 	}
-	f, err = x.optionalForm()
+	f, err = x.OptionalForm()
 	return id, f, err
 }
 

@@ -11,9 +11,10 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
-	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -51,7 +52,7 @@ func (r *router) serve(table []route) {
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, method := range at {
-			handle := setRoute(rt)
+			handle := handleOf(rt)
 			for _, path := range paths {
 				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
@@ -65,26 +66,29 @@ func (r *router) serve(table []route) {
 	}
 }
 
-// setRoute returns the handle of a route in the tree. It only sets the route of an exchange.
-func setRoute(rt *route) httprouter.Handle {
+// handleOf returns the handle of a route in the tree. It only sets the route of a call, and the values in its path.
+func handleOf(rt *route) httprouter.Handle {
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
-		x := w.(*exchange)
-		x.route, x.params = rt, p
+		c := w.(*call)
+		c.setRoute(rt)
+		for _, value := range p {
+			c.Path.Add(value.Key, value.Value)
+		}
 	}
 }
 
-// find sets the route of a method and a path in x. If there is none, it returns the methods that the path has.
+// find sets the route of a method and a path in c. If there is none, it returns the methods that the path has.
 //
 // An external id may contain a slash, which the path has as %2F. Then the tree looks for the path as it is encoded, and find
 // decodes the values.
-func (r *router) find(x *exchange, method string, requested *url.URL) (allowed []string, found bool) {
+func (r *router) find(c *call, method string, requested *url.URL) (allowed []string, found bool) {
 	path := requested.Path
 	for _, rt := range r.matched {
 		if !rt.match(path) {
 			continue
 		}
 		if rt.method == anyMethod || rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
-			x.route = rt
+			c.setRoute(rt)
 			return nil, true
 		}
 		return []string{rt.method, http.MethodHead}, false
@@ -108,7 +112,7 @@ func (r *router) find(x *exchange, method string, requested *url.URL) (allowed [
 	if hasSlash {
 		decodeValues(params)
 	}
-	handle(x, nil, params)
+	handle(c, nil, params)
 	return nil, true
 }
 
@@ -129,75 +133,61 @@ func (r *router) allowed(path string) []string {
 }
 
 // dispatch runs a request and writes the problem if it fails.
-func (s *Server) dispatch(x *exchange) {
-	if err := s.run(x); err != nil {
-		s.fail(x, err)
+func (s *Server) dispatch(c *call) {
+	if err := s.run(c); err != nil {
+		s.fail(c, err)
 	}
 }
 
 // run finds the route of a request. Then it makes the checks, reads the query, and calls the handler.
-func (s *Server) run(x *exchange) error {
-	if err := x.limitHeaderFields(); err != nil {
+func (s *Server) run(c *call) error {
+	if err := c.limitHeaderFields(); err != nil {
 		return err
 	}
-	if allowed, found := s.router.find(x, x.request.Method, x.request.URL); !found {
-		return s.refuseUnmatched(x, allowed)
+	if allowed, found := s.router.find(c, c.Request.Method, c.Request.URL); !found {
+		return s.refuseUnmatched(c, allowed)
 	}
 	switch {
-	case x.route.access == open, x.route.access == proxied:
-		return x.route.handle(x)
-	case x.route.access == local && share.IsLocal(x.request):
-		return x.handle()
+	case c.route.access == open, c.route.access == proxied:
+		return c.route.handle(c)
+	case c.route.access == local && share.IsLocal(c.Request):
+		return c.handle()
 	}
-	s.auth.read(x)
-	x.Needed, x.Last = x.needed(), access.CheckPermission
-	if err := s.auth.admit(x); err != nil {
+	s.auth.read(c)
+	c.run.Needed, c.run.Last = c.needed(), access.CheckPermission
+	if err := s.auth.admit(c); err != nil {
 		return err
 	}
-	if err := x.checkApplyHeader(); err != nil {
+	if err := c.checkApplyHeader(); err != nil {
 		return err
 	}
-	if x.request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
-		if err := x.reserve(requestCost, 0); err != nil {
+	if c.Request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
+		if err := c.Reserve(); err != nil {
 			return err
 		}
 	}
-	if err := x.handle(); err != nil {
-		return x.missingInstead(err)
+	if err := c.handle(); err != nil {
+		return c.missingInstead(err)
 	}
 	return nil
 }
 
 // refuseUnmatched refuses a request that no route matches. Every request of a key counts, so a credential is checked first,
 // up to its rate limit.
-func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
-	if len(x.request.Header["Authorization"]) > 0 {
-		s.auth.read(x)
-		x.Last = access.CheckRateLimit
-		if err := s.auth.admit(x); err != nil {
+func (s *Server) refuseUnmatched(c *call, allowed []string) error {
+	if len(c.Request.Header["Authorization"]) > 0 {
+		s.auth.read(c)
+		c.run.Last = access.CheckRateLimit
+		if err := s.auth.admit(c); err != nil {
 			return err
 		}
 	}
 	if len(allowed) == 0 {
-		return &refusal{http.StatusNotFound, "not_found", nothingAt(x.request.URL.Path)}
+		return exchange.Refuse(http.StatusNotFound, "not_found", nothingAt(c.Request.URL.Path))
 	}
 	list := strings.Join(allowed, ", ")
-	x.set("Allow", list)
-	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
-}
-
-// handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler
-// with parameters reads them itself and refuses the others.
-func (x *exchange) handle() error {
-	if raw := x.request.URL.RawQuery; raw != "" {
-		x.query = form.ParseQuery(raw, x.route.parameters)
-	}
-	if len(x.route.parameters) == 0 {
-		if err := x.query.Err(); err != nil {
-			return err
-		}
-	}
-	return x.route.handle(x)
+	c.SetHeader("Allow", list)
+	return exchange.Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "This path has only "+list+".")
 }
 
 // authenticator reads the credential of a request and has it checked.
@@ -208,45 +198,76 @@ type authenticator struct {
 }
 
 // read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
-func (a *authenticator) read(x *exchange) {
-	x.Presented, x.Address = a.reader.Read(x.request, x.local), x.client
-	if x.Kind != credential.Session {
+func (a *authenticator) read(c *call) {
+	c.run.Presented, c.run.Address = a.reader.Read(c.Request, c.Local), c.Client
+	if c.run.Kind != credential.Session {
 		return
 	}
-	x.noStore() // the response is for this browser only
-	if errors.Is(x.Unreadable, credential.ErrSession) {
-		a.cookies.Clear(x, x.request)
+	c.NoStore() // the response is for this browser only
+	if errors.Is(c.run.Unreadable, credential.ErrSession) {
+		a.cookies.Clear(c, c.Request)
 	}
 }
 
 // admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
 // again.
-func (a *authenticator) admit(x *exchange) error {
-	err := a.checker.Check(x.request.Context(), &x.Run)
-	if x.Windowed {
-		x.setRateHeaders(x.Window, time.Now())
+func (a *authenticator) admit(c *call) error {
+	err := a.checker.Check(c.Request.Context(), &c.run)
+	if c.run.Authenticated {
+		c.Principal = &c.run.Principal
+	}
+	if c.run.Windowed {
+		c.setRateHeaders(c.run.Window, time.Now())
 	}
 	switch fault.KindOf(err) {
 	case fault.Limited:
-		x.setRetryAfter()
+		c.setRetryAfter()
 	case fault.Unauthenticated:
-		if x.Kind == credential.Session && x.At == access.CheckLookUp {
-			a.cookies.Clear(x, x.request)
+		if c.run.Kind == credential.Session && c.run.At == access.CheckLookUp {
+			a.cookies.Clear(c, c.Request)
 		}
 	}
 	return err
 }
 
 // mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.
-func (a *authenticator) mayFail(x *exchange) error {
-	err := a.checker.MayFail(&x.Run)
+func (a *authenticator) mayFail(c *call) error {
+	err := a.checker.MayFail(&c.run)
 	if err != nil {
-		x.setRetryAfter()
+		c.setRetryAfter()
 	}
 	return err
 }
 
 // setRetryAfter says when to try again.
-func (x *exchange) setRetryAfter() {
-	x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
+func (c *call) setRetryAfter() {
+	c.SetHeader("Retry-After", strconv.FormatInt(max(1, check.Seconds(c.run.RetryAfter)), 10))
+}
+
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: the headers of
+// draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of one string, which saves allocations
+// in every request.
+func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, check.Seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	c.SetHeader("RateLimit-Policy", text[:policy])
+	c.SetHeader("RateLimit", text[policy:state])
+	c.SetHeader("X-RateLimit-Limit", text[state:limit])
+	c.SetHeader("X-RateLimit-Remaining", text[limit:remaining])
+	c.SetHeader("X-RateLimit-Reset", text[remaining:])
 }

@@ -3,11 +3,11 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
-	"time"
 
-	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -17,9 +17,9 @@ import (
 func (h *handlers) table() []route {
 	var (
 		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
-		plan, permission, role   = exists(h.plans.find), exists(h.permissions.find), exists(h.roles.find)
-		organization, member     = exists(h.organizations.find), h.members.find
-		user, token              = exists(h.users.find), exists(h.tokens.find)
+		plan, permission, role   = exists(h.platform.Plans.Find), exists(h.platform.Permissions.Find), exists(h.platform.Roles.Find)
+		organization, member     = exists(h.platform.Organizations.Find), h.platform.Members.Exist
+		user, token              = exists(h.platform.Users.Find), exists(h.platform.Tokens.Find)
 	)
 	return []route{
 		// The process and its documents.
@@ -34,13 +34,13 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/", h.consoleRedirect()).matching(isRoot).to(open),
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
-		get("/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
-		get(callbackPath, h.signIns.finish()).to(open),
+		signIn(http.MethodGet, "/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
+		signIn(http.MethodGet, callbackPath, h.signIns.finish()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		get("/api/v1/usage/", h.usage.read).to(anyone),
-		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
+		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
 
@@ -86,61 +86,61 @@ func (h *handlers) table() []route {
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
 
-		get("/api/v1/system/", h.system.read).need(access.PlatformRead),
-		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
-		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
-		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
-		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
-		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/applied/", h.applied.list).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.applied.forget).need(access.PlatformWrite).of(exists(h.applied.find)),
-		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
-		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
+		get("/api/v1/system/", h.platform.System.Read).need(access.PlatformRead),
+		get("/api/v1/queue/", h.platform.Queue.Read).need(access.PlatformRead),
+		post("/api/v1/queue/hold/", h.platform.Queue.Hold).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/queue/release/", h.platform.Queue.Release).need(access.PlatformWrite),
+		post("/api/v1/queue/discard/", h.platform.Queue.Discard).need(access.PlatformWrite),
+		post("/api/v1/backups/", h.platform.Backups.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/applied/", h.platform.Applied.List).need(access.PlatformRead).pages(),
+		del("/api/v1/applied/{kind}/{key}/", h.platform.Applied.Forget).need(access.PlatformWrite).of(exists(h.platform.Applied.Find)),
+		get("/api/v1/clock/", h.platform.Clock.Read).need(access.PlatformRead),
+		post("/api/v1/clock/accept/", h.platform.Clock.Accept).need(access.PlatformWrite),
 
-		get("/api/v1/plans/", h.plans.list).need(access.PlatformRead).pages(),
-		post("/api/v1/plans/", h.plans.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/plans/{name}/", h.plans.read).need(access.PlatformRead).of(plan),
-		patch("/api/v1/plans/{name}/", h.plans.update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
-		del("/api/v1/plans/{name}/", h.plans.remove).need(access.PlatformWrite).of(plan),
+		get("/api/v1/plans/", h.platform.Plans.List).need(access.PlatformRead).pages(),
+		post("/api/v1/plans/", h.platform.Plans.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/plans/{name}/", h.platform.Plans.Read).need(access.PlatformRead).of(plan),
+		patch("/api/v1/plans/{name}/", h.platform.Plans.Update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
+		del("/api/v1/plans/{name}/", h.platform.Plans.Remove).need(access.PlatformWrite).of(plan),
 
-		get("/api/v1/permissions/", h.permissions.list).need(access.PlatformRead).pages(),
-		post("/api/v1/permissions/", h.permissions.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/permissions/{key}/", h.permissions.read).need(access.PlatformRead).of(permission),
-		patch("/api/v1/permissions/{key}/", h.permissions.update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
-		del("/api/v1/permissions/{key}/", h.permissions.remove).need(access.PlatformWrite).of(permission),
+		get("/api/v1/permissions/", h.platform.Permissions.List).need(access.PlatformRead).pages(),
+		post("/api/v1/permissions/", h.platform.Permissions.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/permissions/{key}/", h.platform.Permissions.Read).need(access.PlatformRead).of(permission),
+		patch("/api/v1/permissions/{key}/", h.platform.Permissions.Update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
+		del("/api/v1/permissions/{key}/", h.platform.Permissions.Remove).need(access.PlatformWrite).of(permission),
 
-		get("/api/v1/roles/", h.roles.list).need(access.PlatformRead).pages(),
-		post("/api/v1/roles/", h.roles.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/roles/{name}/", h.roles.read).need(access.PlatformRead).of(role),
-		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
-		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
+		get("/api/v1/roles/", h.platform.Roles.List).need(access.PlatformRead).pages(),
+		post("/api/v1/roles/", h.platform.Roles.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/roles/{name}/", h.platform.Roles.Read).need(access.PlatformRead).of(role),
+		patch("/api/v1/roles/{name}/", h.platform.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
+		del("/api/v1/roles/{name}/", h.platform.Roles.Remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages("search"),
-		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
-		put("/api/v1/organizations/{id}/", h.organizations.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(organizationID, organization)),
-		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
-		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
+		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search"),
+		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
+		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.OrganizationID, organization)),
+		patch("/api/v1/organizations/{id}/", h.platform.Organizations.Update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		del("/api/v1/organizations/{id}/", h.platform.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
-		post("/api/v1/organizations/{id}/portal-links/", h.portals.create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
-		post("/api/v1/organizations/{id}/close/", h.departures.close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
-		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
-		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
-		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
+		post("/api/v1/organizations/{id}/portal-links/", h.platform.Portals.Create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
+		post("/api/v1/organizations/{id}/close/", h.platform.Departures.Close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		get("/api/v1/organizations/{id}/members/", h.platform.Members.List).need(access.PlatformRead).pages().of(organization),
+		put("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Set).need(access.PlatformWrite).body(maxSmallBody).of(member),
+		del("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Remove).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages("search"),
-		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
-		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
-		put("/api/v1/users/{id}/", h.users.put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(userID, user)),
-		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
-		post("/api/v1/users/{id}/erase/", h.departures.erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/", h.platform.Users.List).need(access.PlatformRead).pages("search"),
+		post("/api/v1/users/", h.platform.Users.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/users/{id}/", h.platform.Users.Read).need(access.PlatformRead).of(user),
+		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.UserID, user)),
+		patch("/api/v1/users/{id}/", h.platform.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		del("/api/v1/users/{id}/", h.platform.Users.Remove).need(access.PlatformWrite).of(user),
+		post("/api/v1/users/{id}/erase/", h.platform.Departures.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
-		get("/api/v1/users/{id}/memberships/", h.users.memberships).need(access.PlatformRead).pages().of(user),
-		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
-		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
-		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.revoke).need(access.PlatformWrite).of(token),
+		get("/api/v1/users/{id}/memberships/", h.platform.Users.Memberships).need(access.PlatformRead).pages().of(user),
+		get("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.List).need(access.PlatformRead).pages().of(user),
+		post("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.Create).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Read).need(access.PlatformRead).of(token),
+		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
 	}
 }
 
@@ -148,7 +148,7 @@ func (h *handlers) table() []route {
 const (
 	maxSmallBody = 64 << 10
 	maxEventBody = webhook.MaxEvent
-	maxBatchBody = 16 << 20
+	maxBatchBody = exchange.LargestBody
 )
 
 // reach says who reaches the handler of a route, and which limit counts the request.
@@ -170,36 +170,42 @@ type route struct {
 	needs      access.Scope // all of these permissions
 	maxBody    int64        // bytes; 0 takes no body
 	parameters []string     // of the query; any other is refused
-	handle     func(*exchange) error
-	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
+	handle     func(*call) error
+	exists     handler                // NotFound if the resource in the path does not exist; nil if the path names none
 	match      func(path string) bool // instead of the pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
 const anyMethod = "*"
 
-func get(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodGet, pattern: pattern, handle: handle}
+func get(pattern string, handle handler) route { return handle.at(http.MethodGet, pattern) }
+
+func post(pattern string, handle handler) route { return handle.at(http.MethodPost, pattern) }
+
+func put(pattern string, handle handler) route { return handle.at(http.MethodPut, pattern) }
+
+func patch(pattern string, handle handler) route { return handle.at(http.MethodPatch, pattern) }
+
+func del(pattern string, handle handler) route { return handle.at(http.MethodDelete, pattern) }
+
+// handler handles a request after the checks of its credential, or answers a question about it.
+type handler func(*exchange.Exchange) error
+
+func (h handler) at(method, pattern string) route {
+	r := route{method: method, pattern: pattern}
+	if h != nil {
+		r.handle = func(c *call) error { return h(&c.Exchange) }
+	}
+	return r
 }
 
-func post(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPost, pattern: pattern, handle: handle}
-}
-
-func put(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPut, pattern: pattern, handle: handle}
-}
-
-func patch(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodPatch, pattern: pattern, handle: handle}
-}
-
-func del(pattern string, handle func(*exchange) error) route {
-	return route{method: http.MethodDelete, pattern: pattern, handle: handle}
+// signIn is a route whose handler reads a credential from another place than the header, and has it checked.
+func signIn(method, pattern string, handle func(*call) error) route {
+	return route{method: method, pattern: pattern, handle: handle}
 }
 
 // anyPath serves all methods at the paths that match.
-func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
+func anyPath(pattern string, match func(path string) bool, handle func(*call) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
 }
 
@@ -236,9 +242,27 @@ func (r route) pages(filters ...string) route {
 }
 
 // of names the resource in the path. It decides between 404 and a problem with the query or the body.
-func (r route) of(exists func(*exchange) error) route {
+func (r route) of(exists handler) route {
 	r.exists = exists
 	return r
+}
+
+// exists adapts a finder to a yes/no check.
+func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
+	return func(x *exchange.Exchange) error {
+		_, err := find(x)
+		return err
+	}
+}
+
+// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
+func ifID(t access.IDType, check handler) handler {
+	return func(x *exchange.Exchange) error {
+		if !t.Valid(x.Path.Value("id")) {
+			return nil
+		}
+		return check(x)
+	}
 }
 
 // Route is a row of the table for tests and for the description of the API.
@@ -265,7 +289,7 @@ func (s *Server) Routes() []Route {
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
 	health        health
-	metrics       func(*exchange) error // nil if there are none
+	metrics       handler // nil if there are none
 	description   description
 	documents     documents
 	console       *console.Site // nil is not served
@@ -287,20 +311,7 @@ type handlers struct {
 	events        events
 	arrivals      arrivals
 	audit         audit
-	system        system
-	queue         queue
-	backups       backups
-	applied       applied
-	clock         clocks
-	plans         plans
-	permissions   permissions
-	roles         roles
-	organizations organizations
-	portals       portals
-	members       members
-	users         users
-	tokens        tokens
-	departures    departures
+	platform      platform.Handlers
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
@@ -329,25 +340,11 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
-		system:        system{store: o.Store, build: build.Read(), started: time.Now()},
-		queue:         queue{o.Store},
-		backups:       backups{o.Store},
-		applied:       applied{o.Store},
-		clock:         clocks{o.Store},
-		plans:         plans{o.Store},
-		permissions:   permissions{o.Store},
-		roles:         roles{o.Store, lookup},
-		organizations: organizations{o.Store, lookup},
-		portals:       portals{o.Store, lookup, o.ConsoleURL},
-		members:       members{o.Store, lookup},
-		users:         users{o.Store},
-		tokens:        tokens{o.Store, lookup},
-		departures:    departures{o.Store},
 	}
-	h.system.deliveries = h.health.queue
+	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	if o.Metrics != nil {
-		h.metrics = func(x *exchange) error {
-			o.Metrics.ServeHTTP(x, x.request)
+		h.metrics = func(x *exchange.Exchange) error {
+			o.Metrics.ServeHTTP(x, x.Request)
 			return nil
 		}
 	}

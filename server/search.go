@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/search"
 )
@@ -30,15 +31,15 @@ type foundBody struct {
 	OrganizationName *string `json:"organization_name"`
 }
 
-func (h searches) find(x *exchange) error {
-	text, present := x.query.Value("q")
+func (h searches) find(x *exchange.Exchange) error {
+	text, present := x.Query.Value("q")
 	if !present {
-		x.query.Refuse("q", "is required: an id, a prefix, an external id, or the beginning of a name")
+		x.Query.Refuse("q", "is required: an id, a prefix, an external id, or the beginning of a name")
 	}
-	if err := x.query.Err(); err != nil {
+	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	found, err := h.store.Search(x.request.Context(), x.Principal, text)
+	found, err := h.store.Search(x.Request.Context(), *x.Principal, text)
 	if err != nil {
 		return err
 	}
@@ -46,5 +47,5 @@ func (h searches) find(x *exchange) error {
 	for _, f := range found {
 		body.Data = append(body.Data, foundBody{f.Type, f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationName})
 	}
-	return x.ok(body)
+	return x.OK(body)
 }

@@ -10,15 +10,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
 )
 
 // The limits of a connection. The timeouts are for callers: a request that is not read within readTimeout is cut off. The same
-// timeout cancels the context of a handler that takes longer. Handlers that need more time call extendDeadlines.
+// timeout cancels the context of a handler that takes longer. Handlers that need more time extend the deadlines of their exchange.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
-	writeTimeout      = 30 * time.Second
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 	maxStreams        = 100       // of one HTTP/2 connection
@@ -101,7 +101,7 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
+		WriteTimeout:      exchange.WriteTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),

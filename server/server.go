@@ -1,5 +1,6 @@
-// Package server owns the HTTP API: the table of routes, the checks of credentials, the limits of requests, and the responses. It
-// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
+// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers of
+// keys, sessions, events, subscriptions and deliveries. It knows no SQL and sends nothing to receivers: it uses the interfaces Store
+// and Tester, which it declares itself.
 package server
 
 import (
@@ -21,10 +22,18 @@ import (
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The budget for the bodies of all requests, in bytes.
+const (
+	DefaultBodyMemory = 64 << 20
+	MinBodyMemory     = exchange.SmallestMemory
 )
 
 // Store is everything that the server asks of the store. Each file of handlers declares its own part.
@@ -34,6 +43,7 @@ import (
 type Store interface {
 	check.Store
 	form.LookupStore
+	platform.Store
 	whoamiStore
 	usageStore
 	searchStore
@@ -48,22 +58,8 @@ type Store interface {
 	statsStore
 	backlogStore
 	auditStore
-	planStore
-	permissionStore
-	roleStore
-	organizationStore
-	memberStore
-	userStore
-	tokenStore
-	departureStore
 	sessionStore
 	signInStore
-	portalStore
-	systemStore
-	queueStore
-	backupStore
-	appliedStore
-	clockStore
 	healthStore
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -31,9 +33,9 @@ type sessions struct {
 // sessionBody says who is signed in, how, and until when. It contains neither a token nor the value of the cookie.
 type sessionBody struct {
 	whoamiBody
-	ExpiresAt timestamp   `json:"expires_at"`
-	Kind      string      `json:"kind"`
-	Portal    *portalBody `json:"portal"` // null unless a portal link started the session
+	ExpiresAt exchange.Time `json:"expires_at"`
+	Kind      string        `json:"kind"`
+	Portal    *portalBody   `json:"portal"` // null unless a portal link started the session
 	// Organizations are those between which the session may switch.
 	Organizations []whoamiOrganization `json:"organizations"`
 }
@@ -46,38 +48,38 @@ type portalBody struct {
 
 // create exchanges an access token or a sign-in link for a cookie. It refuses requests from other sites: they could sign in a
 // visitor as another user.
-func (h sessions) create(x *exchange) error {
-	x.noStore()
-	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
+func (h sessions) create(c *call) error {
+	c.NoStore()
+	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
-	isDry, err := h.present(x)
+	isDry, err := h.present(c)
 	if err != nil {
 		return err
 	}
-	if err := h.auth.admit(x); err != nil {
+	if err := h.auth.admit(c); err != nil {
 		return err
 	}
 	if isDry {
-		return h.whoami.read(x)
+		return h.whoami.read(&c.Exchange)
 	}
 	minted := access.MintSession()
-	session, err := h.start(x, minted)
+	session, err := h.start(c, minted)
 	if err != nil {
 		return err
 	}
-	x.Principal.Session = &session
-	body, err := h.body(x)
+	c.Principal.Session = &session
+	body, err := h.body(&c.Exchange)
 	if err != nil {
 		return err
 	}
-	h.auth.cookies.Set(x, x.request, minted, session)
-	return x.created("/api/v1/session/", body)
+	h.auth.cookies.Set(c, c.Request, minted, session)
+	return c.Created("/api/v1/session/", body)
 }
 
 // present reads the credential in the body: a token or a link. isDry asks only who would be signed in.
-func (h sessions) present(x *exchange) (isDry bool, err error) {
-	f, err := x.form()
+func (h sessions) present(c *call) (isDry bool, err error) {
+	f, err := c.Form()
 	if err != nil {
 		return false, err
 	}
@@ -90,31 +92,31 @@ func (h sessions) present(x *exchange) (isDry bool, err error) {
 	if err := f.Err(); err != nil {
 		return false, err
 	}
-	x.Address, x.Last = x.client, access.CheckRateLimit
+	c.run.Address, c.run.Last = c.Client, access.CheckRateLimit
 	if link != nil {
-		x.Presented = credential.ParseLink(*link)
+		c.run.Presented = credential.ParseLink(*link)
 		return isDry, nil
 	}
-	x.Presented = h.auth.reader.ReadToken(*token)
-	if x.Unreadable != nil {
-		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
+	c.run.Presented = h.auth.reader.ReadToken(*token)
+	if c.run.Unreadable != nil {
+		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
 	return isDry, nil
 }
 
 // start starts the session of the credential that was presented.
-func (h sessions) start(x *exchange, cookie access.Credential) (access.Session, error) {
-	if x.Kind != credential.Link {
-		return h.store.CreateSession(x.request.Context(), x.Principal, x.actor(), cookie)
+func (h sessions) start(c *call, cookie access.Credential) (access.Session, error) {
+	if c.run.Kind != credential.Link {
+		return h.store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
 	}
-	session, err := h.store.UseLink(x.request.Context(), x.Principal, x.actor(), x.Credential, cookie)
+	session, err := h.store.UseLink(c.Request.Context(), *c.Principal, c.Actor(), c.run.Credential, cookie)
 	if fault.KindOf(err) == fault.Unauthenticated {
 		err = credential.ErrLink
 	}
 	return session, err
 }
 
-func (h sessions) read(x *exchange) error {
+func (h sessions) read(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
@@ -122,31 +124,31 @@ func (h sessions) read(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.ok(body)
+	return x.OK(body)
 }
 
-func (h sessions) end(x *exchange) error {
+func (h sessions) end(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.store.EndSession(x.request.Context(), x.Principal, x.actor()); err != nil {
+	if err := h.store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
 		return err
 	}
-	h.auth.cookies.Clear(x, x.request)
-	return x.noContent()
+	h.auth.cookies.Clear(x, x.Request)
+	return x.NoContent()
 }
 
-func (h sessions) body(x *exchange) (sessionBody, error) {
+func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
 	who, err := h.whoami.body(x)
 	if err != nil {
 		return sessionBody{}, err
 	}
 	s := x.Principal.Session
-	body := sessionBody{whoamiBody: who, ExpiresAt: timestamp(s.ExpiresAt), Kind: string(s.Kind), Organizations: []whoamiOrganization{}}
+	body := sessionBody{whoamiBody: who, ExpiresAt: exchange.Time(s.ExpiresAt), Kind: string(s.Kind), Organizations: []whoamiOrganization{}}
 	if s.IsPortal() {
 		body.Portal = &portalBody{s.Role, s.ReturnURL}
 	}
-	found, err := h.store.SessionOrganizations(x.request.Context(), x.Principal)
+	found, err := h.store.SessionOrganizations(x.Request.Context(), *x.Principal)
 	for _, o := range found {
 		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name})
 	}
@@ -170,7 +172,7 @@ type whoami struct {
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; a credential has the limits of its own organization
+	Plan         platform.PlanBody  `json:"plan"` // of that organization; a credential has the limits of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -193,24 +195,24 @@ type whoamiKey struct {
 	Scope string `json:"scope"`
 }
 
-func (h whoami) read(x *exchange) error {
+func (h whoami) read(x *exchange.Exchange) error {
 	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	return x.ok(body)
+	return x.OK(body)
 }
 
-func (h whoami) body(x *exchange) (whoamiBody, error) {
+func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 	p := x.Principal
 	plan, err := h.plan(x)
 	if err != nil {
 		return whoamiBody{}, err
 	}
 	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, nullIfEmpty(p.User.Email), p.User.Name, kindOf(p.User.IsService())},
+		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
 		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
-		Plan:         newPlanBody(plan),
+		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}
 	if p.Key != nil {
@@ -221,10 +223,10 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 
 // plan returns the plan of the organization in which the caller acts. The
 // principal already has the plan of its own organization.
-func (h whoami) plan(x *exchange) (access.Plan, error) {
+func (h whoami) plan(x *exchange.Exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}
-	return h.store.Plan(x.request.Context(), p.Organization.Plan)
+	return h.store.Plan(x.Request.Context(), p.Organization.Plan)
 }

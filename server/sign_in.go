@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -43,26 +42,26 @@ type signIns struct {
 const signInLife = 10 * time.Minute
 
 // begin returns the handler that sends a browser to the identity provider.
-func (h signIns) begin() func(*exchange) error {
+func (h signIns) begin() func(*call) error {
 	if h.provider == nil {
 		return nil
 	}
-	return func(x *exchange) error {
-		x.query = form.ParseQuery(x.request.URL.RawQuery, x.route.parameters)
-		x.query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
-		if err := x.query.Err(); err != nil {
+	return func(c *call) error {
+		c.Query = form.ParseQuery(c.Request.URL.RawQuery, c.route.parameters)
+		c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
+		if err := c.Query.Err(); err != nil {
 			return err
 		}
-		to, found := x.query.Value("to")
+		to, found := c.Query.Value("to")
 		if !found {
 			to = console.Path
 		}
 		redirect, sealed, err := h.provider.Begin(to)
 		if err != nil {
-			return h.explain(x, err)
+			return h.explain(c, err)
 		}
-		h.auth.cookies.SetSignIn(x, x.request, stateOf(redirect), sealed, signInLife)
-		x.redirect(redirect)
+		h.auth.cookies.SetSignIn(c, c.Request, stateOf(redirect), sealed, signInLife)
+		c.Redirect(redirect)
 		return nil
 	}
 }
@@ -77,74 +76,74 @@ func stateOf(redirect string) string {
 }
 
 // finish returns the handler to which the identity provider sends the browser back. It starts the session.
-func (h signIns) finish() func(*exchange) error {
+func (h signIns) finish() func(*call) error {
 	if h.provider == nil {
 		return nil
 	}
-	return func(x *exchange) error {
-		who, to, err := h.ask(x)
+	return func(c *call) error {
+		who, to, err := h.ask(c)
 		if err == nil {
-			err = h.start(x, who)
+			err = h.start(c, who)
 		}
 		if err != nil {
-			return h.explain(x, err)
+			return h.explain(c, err)
 		}
-		h.auth.cookies.ClearSignIn(x, x.request, x.request.URL.Query().Get("state"))
+		h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
 		if !isConsolePage(to) {
 			to = console.Path
 		}
-		x.redirect(h.base + to)
+		c.Redirect(h.base + to)
 		return nil
 	}
 }
 
 // ask returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any code, so
 // refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
-func (h signIns) ask(x *exchange) (who access.Identity, to string, err error) {
-	x.Address = x.client
-	sealed := h.auth.cookies.SignIn(x.request, x.request.URL.Query().Get("state"))
+func (h signIns) ask(c *call) (who access.Identity, to string, err error) {
+	c.run.Address = c.Client
+	sealed := h.auth.cookies.SignIn(c.Request, c.Request.URL.Query().Get("state"))
 	if sealed != "" {
-		if err := h.auth.mayFail(x); err != nil {
+		if err := h.auth.mayFail(c); err != nil {
 			return who, "", err
 		}
 	}
-	who, to, err = h.provider.Finish(x.request.Context(), sealed, x.request.URL.Query())
+	who, to, err = h.provider.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
 	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
-		h.auth.checker.Failed(x.Address)
+		h.auth.checker.Failed(c.run.Address)
 	}
 	return who, to, err
 }
 
 // start starts the session of an identity, if all checks of a credential pass.
-func (h signIns) start(x *exchange, who access.Identity) error {
+func (h signIns) start(c *call, who access.Identity) error {
 	cookie := access.MintSession()
-	x.Presented, x.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
-	x.Last = access.CheckRateLimit
-	if err := h.auth.admit(x); err != nil {
+	c.run.Presented, c.run.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
+	c.run.Last = access.CheckRateLimit
+	if err := h.auth.admit(c); err != nil {
 		return err
 	}
-	session, err := h.store.CreateIdentitySession(x.request.Context(), x.Principal, who, x.actor(), cookie)
+	session, err := h.store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
 	if err != nil {
 		return err
 	}
-	x.Principal.Session = &session
-	h.auth.cookies.Set(x, x.request, cookie, session)
+	c.Principal.Session = &session
+	h.auth.cookies.Set(c, c.Request, cookie, session)
 	return nil
 }
 
 // explain ends a sign-in and sends the browser to the console, which explains the code of a refusal. Failures of the server itself
 // stay errors.
-func (h signIns) explain(x *exchange, err error) error {
+func (h signIns) explain(c *call, err error) error {
 	f, ok := fault.As(err)
 	if !ok || f.Kind == fault.Internal {
 		return err
 	}
-	x.code, x.cause = f.Code, f.Unwrap()
-	if x.cause == nil {
-		x.cause = f
+	c.Code, c.Cause = f.Code, f.Unwrap()
+	if c.Cause == nil {
+		c.Cause = f
 	}
-	h.auth.cookies.ClearSignIn(x, x.request, x.request.URL.Query().Get("state"))
-	x.redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {x.id}}.Encode())
+	h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
+	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }
 
@@ -166,12 +165,4 @@ func isConsolePage(text string) bool {
 		return false
 	}
 	return strings.TrimSuffix(path.Clean(u.Path), "/") == strings.TrimSuffix(u.Path, "/") && isConsole(u.Path)
-}
-
-// redirect sends the browser to another page. The page does not learn from where the browser comes.
-func (x *exchange) redirect(to string) {
-	x.noStore()
-	x.set("Referrer-Policy", "no-referrer")
-	x.set("Location", to)
-	x.WriteHeader(http.StatusSeeOther)
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -55,11 +57,11 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 
 // period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
 // it chooses one that keeps the limit.
-func (x *exchange) period(limits pointLimits) (period, error) {
-	q := &x.query
+func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
+	q := &x.Query
 	since, until := q.Period()
 	if until == 0 {
-		until = max(x.began.UnixMilli(), since+1)
+		until = max(x.Began.UnixMilli(), since+1)
 	}
 	if since == 0 {
 		since = max(until-defaultPeriod.Milliseconds(), 0)
@@ -94,7 +96,7 @@ func (x *exchange) period(limits pointLimits) (period, error) {
 }
 
 // minuteAt is the time of a minute since the epoch.
-func minuteAt(m int64) timestamp { return timestamp(m * time.Minute.Milliseconds()) }
+func minuteAt(m int64) exchange.Time { return exchange.Time(m * time.Minute.Milliseconds()) }
 
 // readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
 func readMinutes(q *form.Query, name string, most time.Duration) int64 {
@@ -107,16 +109,16 @@ func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 }
 
 type statsBody struct {
-	Since    timestamp   `json:"since"`
-	Until    timestamp   `json:"until"`
-	Step     int64       `json:"step"`               // seconds
-	BoundsMS []int64     `json:"duration_bounds_ms"` // of the durations below
-	Totals   countsBody  `json:"totals"`
-	Data     []pointBody `json:"data"` // one for each step, oldest first
+	Since    exchange.Time `json:"since"`
+	Until    exchange.Time `json:"until"`
+	Step     int64         `json:"step"`               // seconds
+	BoundsMS []int64       `json:"duration_bounds_ms"` // of the durations below
+	Totals   countsBody    `json:"totals"`
+	Data     []pointBody   `json:"data"` // one for each step, oldest first
 }
 
 type pointBody struct {
-	At timestamp `json:"at"`
+	At exchange.Time `json:"at"`
 	countsBody
 }
 
@@ -146,21 +148,21 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 }
 
 // read responds with a series without gaps: a step without attempts is zero.
-func (h stats) read(x *exchange) error {
-	organization, err := x.listed()
+func (h stats) read(x *exchange.Exchange) error {
+	organization, err := listed(x)
 	if err != nil {
 		return err
 	}
-	subscription := x.query.Matching("subscription_id", "must be the id of a subscription",
-		subscriptionID.Valid)
-	if subscription != "" && x.listsAll() {
-		x.query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
+	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription",
+		access.SubscriptionID.Valid)
+	if subscription != "" && x.ListsAll() {
+		x.Query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
 	}
-	p, err := x.period(seriesLimits)
+	p, err := readPeriod(x, seriesLimits)
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(x.request.Context(), organization, subscription, p.since, p.until, p.step)
+	found, err := h.store.Series(x.Request.Context(), organization, subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
@@ -178,5 +180,5 @@ func (h stats) read(x *exchange) error {
 		body.Data = append(body.Data, pointBody{minuteAt(m), newCountsBody(t)})
 	}
 	body.Totals = newCountsBody(totals)
-	return x.ok(body)
+	return x.OK(body)
 }

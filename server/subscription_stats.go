@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 const (
@@ -17,8 +20,8 @@ const (
 var sparklineLimits = pointLimits{100, 100}
 
 type subscriptionStatsBody struct {
-	Since timestamp                `json:"since"`
-	Until timestamp                `json:"until"`
+	Since exchange.Time            `json:"since"`
+	Until exchange.Time            `json:"until"`
 	Step  int64                    `json:"step"` // seconds
 	Data  []subscriptionSeriesBody `json:"data"`
 }
@@ -31,18 +34,18 @@ type subscriptionSeriesBody struct {
 }
 
 // readSubscriptions responds with the series of several subscriptions, so that a list can show a chart in each row.
-func (h stats) readSubscriptions(x *exchange) error {
-	ids := x.subscriptionIDs()
-	p, err := x.period(sparklineLimits)
+func (h stats) readSubscriptions(x *exchange.Exchange) error {
+	ids := subscriptionIDs(x)
+	p, err := readPeriod(x, sparklineLimits)
 	if err != nil {
 		return err
 	}
 	if minutes := int64(len(ids)) * (p.until - p.since); minutes > maxSeriesMinutes {
-		x.query.Refuse("since", fmt.Sprintf(
+		x.Query.Refuse("since", fmt.Sprintf(
 			"and until are too far apart for %d subscriptions: at most %d days are allowed", len(ids), maxSeriesMinutes/int64(len(ids))/(24*60)))
-		return x.query.Err()
+		return x.Query.Err()
 	}
-	found, err := h.store.SubscriptionSeries(x.request.Context(), x.organization(), ids, p.since, p.until, p.step)
+	found, err := h.store.SubscriptionSeries(x.Request.Context(), x.Organization(), ids, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
@@ -50,15 +53,15 @@ func (h stats) readSubscriptions(x *exchange) error {
 	for _, s := range found {
 		body.Data = append(body.Data, subscriptionSeriesBody(s))
 	}
-	return x.ok(body)
+	return x.OK(body)
 }
 
 // subscriptionIDs reads the ids of subscriptions, without repetitions.
-func (x *exchange) subscriptionIDs() (ids []string) {
-	text, _ := x.query.Value("subscription_id")
+func subscriptionIDs(x *exchange.Exchange) (ids []string) {
+	text, _ := x.Query.Value("subscription_id")
 	for id := range strings.SplitSeq(text, ",") {
-		if !subscriptionID.Valid(id) || len(ids) == maxSeries {
-			x.query.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids of subscriptions, separated by commas", maxSeries))
+		if !access.SubscriptionID.Valid(id) || len(ids) == maxSeries {
+			x.Query.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids of subscriptions, separated by commas", maxSeries))
 			return nil
 		}
 		if !slices.Contains(ids, id) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -47,7 +48,7 @@ type subscriptionBody struct {
 	IsActive            bool               `json:"is_active"`
 	Status              string             `json:"status"`
 	ConsecutiveFailures int                `json:"consecutive_failures"`
-	FailingSince        *timestamp         `json:"failing_since"` // the first of these failures; null if there is none
+	FailingSince        *exchange.Time     `json:"failing_since"` // the first of these failures; null if there is none
 	LastError           *string            `json:"last_error"`
 	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string             `json:"description"`
@@ -57,11 +58,11 @@ type subscriptionBody struct {
 	Headers             map[string]*string `json:"headers"` // the names; every value is null
 	PendingDeliveries   int64              `json:"pending_deliveries"`
 	OrganizationID      string             `json:"organization_id"`
-	CreatedAt           timestamp          `json:"created_at"`
-	UpdatedAt           timestamp          `json:"updated_at"`
-	DisabledAt          *timestamp         `json:"disabled_at"`
-	LastSuccessAt       *timestamp         `json:"last_success_at"`
-	LastFailureAt       *timestamp         `json:"last_failure_at"`
+	CreatedAt           exchange.Time      `json:"created_at"`
+	UpdatedAt           exchange.Time      `json:"updated_at"`
+	DisabledAt          *exchange.Time     `json:"disabled_at"`
+	LastSuccessAt       *exchange.Time     `json:"last_success_at"`
+	LastFailureAt       *exchange.Time     `json:"last_failure_at"`
 }
 
 // secretBody is the response to create and rotate-secret. No other response shows a secret.
@@ -73,10 +74,10 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), BlockedBy: exchange.NullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
-		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
-		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
+		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
+		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),
 	}
 }
 
@@ -90,15 +91,15 @@ func namesOnly(names []string) map[string]*string {
 }
 
 // timeOrNull returns nil for no time.
-func timeOrNull(at int64) *timestamp {
+func timeOrNull(at int64) *exchange.Time {
 	if at == 0 {
 		return nil
 	}
-	return new(timestamp(at))
+	return new(exchange.Time(at))
 }
 
-func (h subscriptions) create(x *exchange) error {
-	f, err := x.form()
+func (h subscriptions) create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -109,12 +110,12 @@ func (h subscriptions) create(x *exchange) error {
 		return err
 	}
 	change.Secret = secret
-	sub, created, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
+	sub, created, err := h.store.CreateSubscription(x.Request.Context(), x.Actor(), x.Organization(), change)
 	if err != nil {
 		return err
 	}
-	x.noStore()
-	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
+	x.NoStore()
+	return x.Created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
 }
 
 // change reads the fields of a subscription that a caller may set.
@@ -128,35 +129,45 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	return change, f.Err()
 }
 
-func (h subscriptions) list(x *exchange) error {
+func (h subscriptions) list(x *exchange.Exchange) error {
 	var statuses []webhook.Status
-	for _, s := range x.query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
+	for _, s := range x.Query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
 		statuses = append(statuses, webhook.Status(s))
 	}
-	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Before: before, Limit: limit})
-		return page.Subscriptions, page.Next, err
-	}
-	return searchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
-}
-
-// find returns the subscription in the path.
-func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error) {
-	id, err := x.pathSubscription(h.store)
-	if err != nil {
-		return found, err
-	}
-	return h.store.Subscription(x.request.Context(), x.organization(), id)
-}
-
-func (h subscriptions) read(x *exchange) error { return show(x, h.find, newSubscriptionBody) }
-
-func (h subscriptions) update(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+	organization, err := listed(x)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
+		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Before: before, Limit: limit})
+		return page.Subscriptions, page.Next, err
+	}
+	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
+}
+
+// find returns the subscription in the path.
+func (h subscriptions) find(x *exchange.Exchange) (found webhook.Subscription, err error) {
+	id, err := pathSubscription(x, h.store)
+	if err != nil {
+		return found, err
+	}
+	return h.store.Subscription(x.Request.Context(), x.Organization(), id)
+}
+
+func (h subscriptions) read(x *exchange.Exchange) error {
+	sub, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newSubscriptionBody(sub))
+}
+
+func (h subscriptions) update(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
+	if err != nil {
+		return err
+	}
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -164,30 +175,30 @@ func (h subscriptions) update(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	sub, err := h.store.UpdateSubscription(x.request.Context(), x.actor(), x.organization(), id, change)
+	sub, err := h.store.UpdateSubscription(x.Request.Context(), x.Actor(), x.Organization(), id, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newSubscriptionBody(sub))
+	return x.OK(newSubscriptionBody(sub))
 }
 
-func (h subscriptions) remove(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h subscriptions) remove(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteSubscription(x.request.Context(), x.actor(), x.organization(), id); err != nil {
+	if err := h.store.DeleteSubscription(x.Request.Context(), x.Actor(), x.Organization(), id); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }
 
-func (h subscriptions) rotate(x *exchange) error {
-	id, err := x.pathSubscription(h.store)
+func (h subscriptions) rotate(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
-	f, err := x.optionalForm()
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
@@ -199,12 +210,12 @@ func (h subscriptions) rotate(x *exchange) error {
 	if overlap != nil {
 		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}
-	sub, secret, err := h.store.RotateSecret(x.request.Context(), x.actor(), x.organization(), id, rotation)
+	sub, secret, err := h.store.RotateSecret(x.Request.Context(), x.Actor(), x.Organization(), id, rotation)
 	if err != nil {
 		return err
 	}
-	x.noStore()
-	return x.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	x.NoStore()
+	return x.OK(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
 // readURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"time"
+
+	"github.com/keyhook/keyhook/server/exchange"
 )
 
 // usageStore is the part of the store that the usage endpoint uses.
@@ -21,13 +23,13 @@ type usageBody struct {
 	Subscriptions int64 `json:"subscriptions"`
 }
 
-func (h usage) read(x *exchange) (err error) {
+func (h usage) read(x *exchange.Exchange) (err error) {
 	var body usageBody
-	if body.APIKeys, err = h.store.LiveKeys(x.request.Context(), x.organization(), time.Now().UnixMilli()); err != nil {
+	if body.APIKeys, err = h.store.LiveKeys(x.Request.Context(), x.Organization(), time.Now().UnixMilli()); err != nil {
 		return err
 	}
-	if body.Subscriptions, err = h.store.LiveSubscriptions(x.request.Context(), x.organization()); err != nil {
+	if body.Subscriptions, err = h.store.LiveSubscriptions(x.Request.Context(), x.Organization()); err != nil {
 		return err
 	}
-	return x.ok(body)
+	return x.OK(body)
 }

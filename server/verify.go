@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -36,21 +37,21 @@ type verifyBody struct {
 
 // rateWindowBody is the window of a key after this request was counted.
 type rateWindowBody struct {
-	Limit     int64     `json:"limit"`
-	Remaining int64     `json:"remaining"`
-	ResetAt   timestamp `json:"reset_at"`
+	Limit     int64         `json:"limit"`
+	Remaining int64         `json:"remaining"`
+	ResetAt   exchange.Time `json:"reset_at"`
 }
 
 // verify makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
 // is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
 // customers.
-func (h verification) verify(x *exchange) error {
-	f, err := x.form()
+func (h verification) verify(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
 	f.Require("key")
-	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
+	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -58,17 +59,17 @@ func (h verification) verify(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.noStore() // the response is about a credential
-	return x.ok(body)
+	x.NoStore() // the response is about a credential
+	return x.OK(body)
 }
 
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
 // check checks the key. needed are the permissions that it must have. An error means that a check could not be made.
-func (h verification) check(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
+func (h verification) check(x *exchange.Exchange, raw string, needed access.Scope) (verifyBody, error) {
 	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
-	err := h.checker.Check(x.request.Context(), &run)
+	err := h.checker.Check(x.Request.Context(), &run)
 	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
 	}
@@ -90,5 +91,5 @@ func (h verification) check(x *exchange, raw string, needed access.Scope) (verif
 }
 
 func newRateWindowBody(r limiter.Result) *rateWindowBody {
-	return &rateWindowBody{r.Limit, r.Remaining, timestamp(time.Now().Add(r.Reset).UnixMilli())}
+	return &rateWindowBody{r.Limit, r.Remaining, exchange.Time(time.Now().Add(r.Reset).UnixMilli())}
 }

@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -15,8 +16,8 @@ type portalStore interface {
 	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
 }
 
-// portals are the endpoint for links to the customer portal: the console of one organization.
-type portals struct {
+// Portals are the endpoint for links to the customer portal: the console of one organization.
+type Portals struct {
 	store  portalStore
 	lookup form.Lookup
 	url    string // where browsers reach the server
@@ -31,16 +32,17 @@ const (
 
 // portalLinkBody is the only response that shows the secret of a link.
 type portalLinkBody struct {
-	URL       string    `json:"url"`
-	ExpiresAt timestamp `json:"expires_at"`
+	URL       string        `json:"url"`
+	ExpiresAt exchange.Time `json:"expires_at"`
 }
 
-func (h portals) create(x *exchange) error {
-	f, err := x.optionalForm()
+// Create creates a link. No other response shows its secret.
+func (h Portals) Create(x *exchange.Exchange) error {
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
-	role, life, back := h.lookup.Role(x.request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
+	role, life, back := h.lookup.Role(x.Request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -53,10 +55,10 @@ func (h portals) create(x *exchange) error {
 	if life != nil {
 		wanted.Life = time.Duration(*life) * time.Second
 	}
-	link, err := h.store.CreatePortalLink(x.request.Context(), x.actor(), x.pathReference("id"), wanted)
+	link, err := h.store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
 	if err != nil {
 		return err
 	}
-	x.noStore()
-	return x.write(http.StatusCreated, "application/json", portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), timestamp(link.ExpiresAt)})
+	x.NoStore()
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
 }

@@ -1,4 +1,4 @@
-package server
+package platform
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
@@ -24,25 +25,26 @@ const backupLimit = 30 * time.Minute
 // maxKeep is the largest number of copies to keep.
 const maxKeep = 10_000
 
-// backups is the endpoint that copies the database. A caller chooses the name of the file, never its directory.
-type backups struct{ store backupStore }
+// Backups is the endpoint that copies the database. A caller chooses the name of the file, never its directory.
+type Backups struct{ store backupStore }
 
 type backupBody struct {
-	File            string    `json:"file"` // its name; the directory is not shown
-	Bytes           int64     `json:"bytes"`
-	SHA256          string    `json:"sha256"`
-	DurationMS      int64     `json:"duration_ms"`
-	EncryptionKeyID string    `json:"encryption_key_id"`
-	CreatedAt       timestamp `json:"created_at"`
-	Events          int64     `json:"events"`
-	Deliveries      int64     `json:"deliveries"`
-	Pending         int64     `json:"pending_deliveries"`
-	Removed         []string  `json:"removed"`
-	Warning         *string   `json:"warning"` // shows no path, like File
+	File            string        `json:"file"` // its name; the directory is not shown
+	Bytes           int64         `json:"bytes"`
+	SHA256          string        `json:"sha256"`
+	DurationMS      int64         `json:"duration_ms"`
+	EncryptionKeyID string        `json:"encryption_key_id"`
+	CreatedAt       exchange.Time `json:"created_at"`
+	Events          int64         `json:"events"`
+	Deliveries      int64         `json:"deliveries"`
+	Pending         int64         `json:"pending_deliveries"`
+	Removed         []string      `json:"removed"`
+	Warning         *string       `json:"warning"` // shows no path, like File
 }
 
-func (h backups) create(x *exchange) error {
-	f, err := x.optionalForm()
+// Create copies the database and responds with a report.
+func (h Backups) Create(x *exchange.Exchange) error {
+	f, err := x.OptionalForm()
 	if err != nil {
 		return err
 	}
@@ -62,9 +64,9 @@ func (h backups) create(x *exchange) error {
 	if keep == nil {
 		keep = new(int64)
 	}
-	ctx, cancel := x.longContext(backupLimit)
+	ctx, cancel := x.LongContext(backupLimit)
 	defer cancel()
-	r, err := h.store.CreateBackup(ctx, x.actor(), *name, int(*keep))
+	r, err := h.store.CreateBackup(ctx, x.Actor(), *name, int(*keep))
 	if err != nil {
 		return err
 	}
@@ -73,9 +75,9 @@ func (h backups) create(x *exchange) error {
 		text := "The copy was made, but older copies could not be removed. See the server log for the cause."
 		warning = &text
 	}
-	return x.write(http.StatusCreated, "application/json", backupBody{
+	return x.Respond(http.StatusCreated, backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: timestamp(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
+		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
 		Removed: append([]string{}, r.Removed...), Warning: warning,
 	})
 }

@@ -1,4 +1,4 @@
-package server
+package exchange
 
 import (
 	"errors"
@@ -20,8 +20,8 @@ const (
 	spare       = 1       // after the last byte, so that reading the end does not grow the buffer
 )
 
-// form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
-func (x *exchange) form() (*form.Form, error) {
+// Form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
+func (x *Exchange) Form() (*form.Form, error) {
 	body, err := x.body()
 	if err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (x *exchange) form() (*form.Form, error) {
 	return form.Parse(body)
 }
 
-// optionalForm is like form, but no body means an empty object.
-func (x *exchange) optionalForm() (*form.Form, error) {
+// OptionalForm is like Form, but no body means an empty object.
+func (x *Exchange) OptionalForm() (*form.Form, error) {
 	body, err := x.body()
 	if err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func (x *exchange) optionalForm() (*form.Form, error) {
 
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows as bytes
 // arrive. A Content-Length alone never reserves more than paidBody.
-func (x *exchange) body() ([]byte, error) {
-	r, limit := x.request, x.route.maxBody
+func (x *Exchange) body() ([]byte, error) {
+	r, limit := x.Request, x.MaxBody
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (x *exchange) body() ([]byte, error) {
 	}
 	body, err := x.receive(unread)
 	if err != nil {
-		x.release() // before the rest of the body is discarded
+		x.Release() // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
@@ -81,11 +81,11 @@ func (x *exchange) body() ([]byte, error) {
 }
 
 // receive reads until the end. It reserves memory before each doubling of the buffer.
-func (x *exchange) receive(r io.Reader) ([]byte, error) {
-	most := x.route.maxBody + spare
+func (x *Exchange) receive(r io.Reader) ([]byte, error) {
+	most := x.MaxBody + spare
 	first := int64(firstBuffer)
-	if x.request.ContentLength > 0 {
-		most = x.request.ContentLength + spare
+	if x.Request.ContentLength > 0 {
+		most = x.Request.ContentLength + spare
 		first = min(most, paidBody)
 	}
 	buffer := make([]byte, 0, first)
@@ -120,7 +120,7 @@ func tooLarge(limit int64) error {
 // isJSON refuses a body unless its headers say that it is JSON in UTF-8 without compression.
 func isJSON(h http.Header) error {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is compressed; send it without a Content-Encoding."}
+		return Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is compressed; send it without a Content-Encoding.")
 	}
 	contentType := h.Get("Content-Type")
 	if contentType == "application/json" {
@@ -129,31 +129,33 @@ func isJSON(h http.Header) error {
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset := parameters["charset"]
 	if err != nil || mediaType != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is not declared as JSON; send it in UTF-8 with Content-Type: application/json."}
+		return Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is not declared as JSON; send it in UTF-8 with Content-Type: application/json.")
 	}
 	return nil
 }
 
+// LargestBody is the size of the largest body that any route accepts, in bytes.
+const LargestBody = 16 << 20
+
 // maxDiscarded is how many bytes of an unwanted body are read: 32 MiB more than the largest body that a route accepts.
-const maxDiscarded = maxBatchBody + 32<<20
+const maxDiscarded = LargestBody + 32<<20
 
 // anonymousDiscardTime is how long a request without a valid credential may send an unwanted body.
 const anonymousDiscardTime = 5 * time.Second
 
-// discardBody reads the rest of the body and drops it. Many clients send the whole request before they read the response. If
+// DiscardBody reads the rest of the body and drops it. Many clients send the whole request before they read the response. If
 // the server closed the connection meanwhile, as net/http does after 256 KiB, such a client would see a reset and no reason.
-// The read timeout of the request also applies. In four cases nothing is read:
+// The read timeout of the request also applies. In three cases nothing is read:
 //   - The body is larger than maxDiscarded.
 //   - The client waits for "100 Continue", which it did not get (RFC 9110 section 10.1.1).
 //   - HTTP/2: the client reads the response while it sends.
-//   - Forward authentication: the proxy does not send the body of the proxied request.
-func (x *exchange) discardBody() {
-	r := x.request
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || x.dialect != "" ||
+func (x *Exchange) DiscardBody() {
+	r := x.Request
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 ||
 		!x.bodyRequested && r.Header.Get("Expect") != "" {
 		return
 	}
-	if !x.Authenticated {
+	if x.Principal == nil {
 		// In tests without a connection there are no deadlines to set.
 		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
 	}
@@ -161,14 +163,12 @@ func (x *exchange) discardBody() {
 	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
 }
 
-// The memory that requests use, in bytes.
+// SmallestMemory is the smallest budget for the bodies of all requests, in bytes. With it, one organization can send the largest body
+// while the others use a quarter of the budget.
+const SmallestMemory = 2 * bodyCost * LargestBody
+
+// The memory that a request uses, in bytes.
 const (
-	DefaultBodyMemory = 64 << 20 // of all requests together
-
-	// MinBodyMemory is the smallest budget. With it, one organization can send the largest body while the others use a
-	// quarter of the budget.
-	MinBodyMemory = 2 * bodyCost * maxBatchBody
-
 	// bodyCost is the bytes of memory per byte of a body: the body itself, and one copy. The copy is made while the buffer
 	// grows, or of the events that are stored and delivered.
 	bodyCost = 2
@@ -188,17 +188,20 @@ type reservation struct {
 
 func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
 
+// Reserve reserves the memory of a request without its body. Form reserves that itself.
+func (x *Exchange) Reserve() error { return x.reserve(requestCost, 0) }
+
 // reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
 // not available now, the request is refused at once.
-func (x *exchange) reserve(n, expected int64) error {
+func (x *Exchange) reserve(n, expected int64) error {
 	if x.reserved.bytes == 0 {
-		x.reserved.holder = share.Holder{Organization: x.organization()}
-		if !x.Authenticated && !x.local {
-			x.reserved.holder.Address = share.Network(x.client)
+		x.reserved.memory, x.reserved.holder = x.Memory, share.Holder{Organization: x.Organization()}
+		if x.Principal == nil && !x.Local {
+			x.reserved.holder.Address = share.Network(x.Client)
 		}
 	}
 	if !x.reserved.memory.Reserve(x.reserved.holder, n, expected) {
-		x.set("Retry-After", "2")
+		x.SetHeader("Retry-After", "2")
 		return errMemory
 	}
 	x.reserved.bytes += n
@@ -208,15 +211,15 @@ func (x *exchange) reserve(n, expected int64) error {
 var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
 	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
 
-// release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
+// Release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
 // In that case the memory is returned when the garbage collector frees the body.
-func (x *exchange) release() {
+func (x *Exchange) Release() {
 	r := x.reserved
-	x.reserved = reservation{memory: r.memory}
+	x.reserved = reservation{}
 	if r.bytes == 0 {
 		return
 	}
-	if len(r.body) > 0 && x.request.Context().Err() != nil {
+	if len(r.body) > 0 && x.Request.Context().Err() != nil {
 		first := &r.body[0]
 		r.body = nil
 		runtime.AddCleanup(first, reservation.release, r)

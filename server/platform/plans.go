@@ -1,8 +1,9 @@
-package server
+package platform
 
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -22,12 +23,13 @@ const maxRate = 1_000_000_000
 // maxStoredBytes is the largest number of bytes a day of a plan. A plan without a limit has null.
 const maxStoredBytes = 1_000_000_000_000_000
 
-// plans are the plan endpoints.
-type plans struct {
+// Plans are the plan endpoints.
+type Plans struct {
 	store planStore
 }
 
-type planBody struct {
+// PlanBody is a plan in a response.
+type PlanBody struct {
 	Name               string `json:"name"`
 	APIKeys            bool   `json:"api_keys"`
 	Webhooks           bool   `json:"webhooks"`
@@ -37,13 +39,14 @@ type planBody struct {
 	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null means no limit
 }
 
-func newPlanBody(p access.Plan) planBody {
-	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
+// NewPlanBody shows a plan.
+func NewPlanBody(p access.Plan) PlanBody {
+	return PlanBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
-// create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
-func (h plans) create(x *exchange) error {
-	f, err := x.form()
+// Create creates a plan. It requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
+func (h Plans) Create(x *exchange.Exchange) error {
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -56,37 +59,46 @@ func (h plans) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.CreatePlan(x.request.Context(), x.actor(), access.Plan{
+	plan, err := h.store.CreatePlan(x.Request.Context(), x.Actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
 		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
 	})
 	if err != nil {
 		return err
 	}
-	return x.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+	return x.Created("/api/v1/plans/"+plan.Name+"/", NewPlanBody(plan))
 }
 
-func (h plans) list(x *exchange) error {
-	return listRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
+// List lists plans, newest first.
+func (h Plans) List(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Plans, NewPlanBody, func(p access.Plan) int64 { return p.RowID })
 }
 
-// find returns the plan in the path.
-func (h plans) find(x *exchange) (found access.Plan, err error) {
-	name, err := x.pathName(aPlan)
+// Find returns the plan in the path.
+func (h Plans) Find(x *exchange.Exchange) (found access.Plan, err error) {
+	name, err := pathName(x, aPlan)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Plan(x.request.Context(), name)
+	return h.store.Plan(x.Request.Context(), name)
 }
 
-func (h plans) read(x *exchange) error { return show(x, h.find, newPlanBody) }
-
-func (h plans) update(x *exchange) error {
-	name, err := x.pathName(aPlan)
+// Read responds with the plan in the path.
+func (h Plans) Read(x *exchange.Exchange) error {
+	plan, err := h.Find(x)
 	if err != nil {
 		return err
 	}
-	f, err := x.form()
+	return x.OK(NewPlanBody(plan))
+}
+
+// Update changes a plan.
+func (h Plans) Update(x *exchange.Exchange) error {
+	name, err := pathName(x, aPlan)
+	if err != nil {
+		return err
+	}
+	f, err := x.Form()
 	if err != nil {
 		return err
 	}
@@ -98,20 +110,21 @@ func (h plans) update(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.UpdatePlan(x.request.Context(), x.actor(), name, change)
+	plan, err := h.store.UpdatePlan(x.Request.Context(), x.Actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return x.ok(newPlanBody(plan))
+	return x.OK(NewPlanBody(plan))
 }
 
-func (h plans) remove(x *exchange) error {
-	name, err := x.pathName(aPlan)
+// Remove deletes a plan that no organization has.
+func (h Plans) Remove(x *exchange.Exchange) error {
+	name, err := pathName(x, aPlan)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePlan(x.request.Context(), x.actor(), name); err != nil {
+	if err := h.store.DeletePlan(x.Request.Context(), x.Actor(), name); err != nil {
 		return err
 	}
-	return x.noContent()
+	return x.NoContent()
 }

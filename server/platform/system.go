@@ -1,10 +1,11 @@
-package server
+package platform
 
 import (
 	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/build"
+	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
@@ -24,8 +25,8 @@ type systemStore interface {
 	Clock() clock.State
 }
 
-// system is the endpoint that describes this process and its database.
-type system struct {
+// System is the endpoint that describes this process and its database.
+type System struct {
 	store      systemStore
 	build      build.Info
 	started    time.Time
@@ -36,9 +37,9 @@ type systemBody struct {
 	Version    string         `json:"version"`
 	Commit     string         `json:"commit"`
 	Go         string         `json:"go_version"`
-	StartedAt  timestamp      `json:"started_at"`
+	StartedAt  exchange.Time  `json:"started_at"`
 	Uptime     int64          `json:"uptime_seconds"`
-	Now        timestamp      `json:"now"`
+	Now        exchange.Time  `json:"now"`
 	Database   databaseBody   `json:"database"`
 	Deliveries deliveringBody `json:"deliveries"`
 	Clock      trustBody      `json:"clock"`
@@ -62,7 +63,8 @@ type trustBody struct {
 	Trusted bool `json:"trusted"`
 }
 
-func (h system) read(x *exchange) error {
+// Read responds with the version, the database and the state of this process.
+func (h System) Read(x *exchange.Exchange) error {
 	bytes, log, err := h.store.Sizes()
 	if err != nil {
 		return err
@@ -74,14 +76,14 @@ func (h system) read(x *exchange) error {
 	if free, known := h.store.Free(); known {
 		database.FreeBytes = &free
 	}
-	warning, err := h.deliveries(x.request.Context())
+	warning, err := h.deliveries(x.Request.Context())
 	if err != nil {
 		warning = err.Error()
 	}
 	now := time.Now()
-	return x.ok(systemBody{
+	return x.OK(systemBody{
 		Version: h.build.Version, Commit: h.build.Revision, Go: h.build.Go,
-		StartedAt: timestamp(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: timestamp(now.UnixMilli()),
-		Database: database, Deliveries: deliveringBody{nullIfEmpty(warning)}, Clock: trustBody{h.store.Clock().Trusted()},
+		StartedAt: exchange.Time(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: exchange.Time(now.UnixMilli()),
+		Database: database, Deliveries: deliveringBody{exchange.NullIfEmpty(warning)}, Clock: trustBody{h.store.Clock().Trusted()},
 	})
 }

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// call is what the server knows of a request: the exchange that its handler sees, its route, and the checks of its credential.
+type call struct {
+	exchange.Exchange
+	route   *route    // nil until one matches
+	run     check.Run // the credential, and what the checks found out
+	dialect string    // of the proxy in forward authentication; otherwise empty
+}
+
+// setRoute sets the route, and what its handler may know of it.
+func (c *call) setRoute(rt *route) {
+	c.route, c.Path.Pattern, c.MaxBody = rt, rt.pattern, rt.maxBody
+}
+
+// maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a
+// short one. So 4,000 short fields take 25 times the memory that maxHeaderBytes allows on the wire.
+const maxHeaderFields = 100
+
+// limitHeaderFields refuses a header with too many fields. It drops the header too, because a client can keep the request alive
+// for seconds with a slow body.
+func (c *call) limitHeaderFields() error {
+	fields := 0
+	for _, values := range c.Request.Header {
+		fields += len(values)
+	}
+	if fields <= maxHeaderFields {
+		return nil
+	}
+	c.Request.Header = http.Header{}
+	c.SetHeader("Connection", "close")
+	return exchange.Refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_header_fields",
+		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields))
+}
+
+// applyHeader marks the requests of `keyhook apply`. Keyhook remembers what they create. Its value is "true".
+const applyHeader = "X-Keyhook-Apply"
+
+// needed returns the permissions that the request needs. What apply creates may be removed by a later apply, so a customer must
+// not be able to say that something was applied.
+func (c *call) needed() access.Scope {
+	if !c.Applying {
+		return c.route.needs
+	}
+	return c.route.needs.Union(access.NewScope(access.PlatformWrite))
+}
+
+// checkApplyHeader refuses another value than true: a client that sends "false" means the opposite.
+func (c *call) checkApplyHeader() error {
+	for _, value := range c.Request.Header[applyHeader] {
+		if value != "true" {
+			return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may only be true; correct it or leave it out.", applyHeader)
+		}
+	}
+	return nil
+}
+
+// handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler
+// with parameters reads them itself and refuses the others.
+func (c *call) handle() error {
+	if raw := c.Request.URL.RawQuery; raw != "" {
+		c.Query = form.ParseQuery(raw, c.route.parameters)
+	}
+	if len(c.route.parameters) == 0 {
+		if err := c.Query.Err(); err != nil {
+			return err
+		}
+	}
+	return c.route.handle(c)
+}
+
+// missingInstead returns the error to show for a request that failed with err. A problem with the query or the
+// body is shown only if the resource in the path exists. Otherwise the response is 404, so that nobody learns anything about
+// resources of others. Only failed requests pay for this lookup; a handler's own store call finds the resource anyway.
+func (c *call) missingInstead(err error) error {
+	if c.route.exists == nil || !isInvalidRequest(err) {
+		return err
+	}
+	if missing := c.route.exists(&c.Exchange); fault.KindOf(missing) == fault.NotFound {
+		return missing
+	}
+	return err
+}
+
+// isInvalidRequest reports whether err is about the query or the body of the request, not about stored data.
+func isInvalidRequest(err error) bool {
+	kind := fault.KindOf(err)
+	var unsupported *exchange.Refusal
+	return kind == fault.Malformed || kind == fault.Invalid || kind == fault.TooLarge || errors.As(err, &unsupported)
+}

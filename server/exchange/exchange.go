@@ -1,0 +1,73 @@
+// Package exchange owns one HTTP request with its response, as handlers see it: the body and the memory that it takes, the values in
+// the path, the query, the caller, and the writing of the response. It knows no table of routes, no credentials and no store.
+package exchange
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// Exchange is one HTTP request with its response. The server fills it in, and handlers read it and respond.
+type Exchange struct {
+	Response
+	Request *http.Request
+	Path    Path
+	Query   form.Query
+	MaxBody int64  // bytes that the route accepts; 0 takes no body
+	Base    string // path before every path that a response shows
+
+	ID        string            // X-Request-Id
+	Local     bool              // the request came over the local socket
+	Applying  bool              // the request comes from `keyhook apply`
+	Client    netip.Addr        // address of the client; invalid on the local socket
+	Principal *access.Principal // the caller; nil without a valid credential
+	Memory    *share.Memory     // the budget for bodies and large responses
+	Began     time.Time
+
+	bodyRequested bool // the handler has started to read the body
+	reserved      reservation
+}
+
+// WriteTimeout is how long the server waits until a client has read the response.
+const WriteTimeout = 30 * time.Second
+
+// ExtendDeadlines gives the handler time until d from now, beyond the timeouts of the server. The read deadline matters too:
+// net/http reads ahead while a handler runs, and cancels the context when that read times out.
+func (x *Exchange) ExtendDeadlines(d time.Duration) {
+	deadline := time.Now().Add(d)
+	rc := http.NewResponseController(x.ResponseWriter)
+	// In tests without a connection there are no deadlines to extend.
+	_ = rc.SetReadDeadline(deadline)
+	_ = rc.SetWriteDeadline(deadline)
+}
+
+// LongContext returns the context of a handler that may take as long as d. The caller calls cancel.
+func (x *Exchange) LongContext(d time.Duration) (ctx context.Context, cancel context.CancelFunc) {
+	x.ExtendDeadlines(d + WriteTimeout)
+	return context.WithTimeout(x.Request.Context(), d)
+}
+
+// Organization is the row id of the organization in which the caller acts; 0 without a valid credential.
+func (x *Exchange) Organization() int64 {
+	if x.Principal == nil {
+		return 0
+	}
+	return x.Principal.Organization.RowID
+}
+
+// Actor is the caller as the audit log names it.
+func (x *Exchange) Actor() access.Actor {
+	ip := ""
+	if x.Client.IsValid() {
+		ip = x.Client.String()
+	}
+	by := x.Principal.Actor(ip, x.ID)
+	by.Applying = x.Applying
+	return by
+}

@@ -1,0 +1,90 @@
+package exchange
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/form"
+)
+
+// AllOrganizations is the value of the parameter organization with which a list has the items of all organizations.
+const AllOrganizations = "all"
+
+// ListsAll reports whether the request asks for the items of all organizations. It does not check whether the caller may read them.
+func (x *Exchange) ListsAll() bool {
+	value, _ := x.Query.Value("organization")
+	return value == AllOrganizations
+}
+
+// Page reads limit and cursor. A handler reads them last, because Page returns all problems of the query.
+func (x *Exchange) Page() (form.Page, error) { return x.Query.Page(x.list()) }
+
+// list names the list of a request: its route, the organization whose items it has, and the values in the path.
+func (x *Exchange) list() string {
+	var name strings.Builder
+	organization := x.Principal.Organization.ID
+	if x.ListsAll() {
+		organization = AllOrganizations
+	}
+	name.WriteString(x.Path.Pattern + "\n" + organization)
+	for _, v := range x.Path.values {
+		name.WriteString("\n" + v.value)
+	}
+	return name.String()
+}
+
+// page is the body of a response with a page of a list.
+type page[B any] struct {
+	Data       []B     `json:"data"`
+	HasMore    bool    `json:"has_more"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// WritePage responds with a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
+func WritePage[R, B any](x *Exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+	response := page[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	after := p.Ended
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		after = at(rows[len(rows)-1])
+	}
+	if after != (form.Position{}) {
+		next := p.Next(after)
+		response.HasMore, response.NextCursor = true, &next
+	}
+	for _, row := range rows {
+		response.Data = append(response.Data, body(row))
+	}
+	return x.OK(response)
+}
+
+// ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
+// before; 0 starts at the newest row.
+func ListRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
+	p, err := x.Page()
+	if err != nil {
+		return err
+	}
+	found, err := list(x.Request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return WritePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// SearchRows is ListRows for a list whose search may end early. next is then the row id at which the next page begins, and
+// otherwise 0.
+func SearchRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) (found []R, next int64, err error),
+	body func(R) B, row func(R) int64) error {
+	p, err := x.Page()
+	if err != nil {
+		return err
+	}
+	found, next, err := list(x.Request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: next}
+	return WritePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}

@@ -1,0 +1,44 @@
+package exchange
+
+import (
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Path is the route of a request, and the values in its path.
+type Path struct {
+	Pattern string // of the route, such as /api/v1/plans/{name}/; empty if no route matches
+	values  []pathValue
+	stored  [2]pathValue // for values, so that they need no memory of their own
+}
+
+type pathValue struct{ name, value string }
+
+// Add adds a value. Values are in the order of the path.
+func (p *Path) Add(name, value string) {
+	if p.values == nil {
+		p.values = p.stored[:0]
+	}
+	p.values = append(p.values, pathValue{name, value})
+}
+
+// Value returns a value as it was sent, decoded. It may be empty, "..", NUL or invalid UTF-8. A handler checks it, or passes it only
+// to a finder, which finds nothing for such a text.
+func (p *Path) Value(name string) string {
+	for _, v := range p.values {
+		if v.name == name {
+			return v.value
+		}
+	}
+	return ""
+}
+
+// ID returns a value that must be an id. An id of another form gets the same 404 as an unknown one. noun names the resource as the
+// store does, so a response does not tell whether an id is malformed, unknown, or of another organization.
+func (p *Path) ID(name string, t access.IDType, noun string) (string, error) {
+	id := p.Value(name)
+	if !t.Valid(id) {
+		return "", fault.Missing(noun)
+	}
+	return id, nil
+}

@@ -1,0 +1,98 @@
+package platform
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// departureStore is the part of the store that the endpoints use when a person or a customer leaves.
+type departureStore interface {
+	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	// CountErasure says what EraseUser would end.
+	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
+	CloseOrganization(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+	// CountClosure says what CloseOrganization would end.
+	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
+}
+
+// Departures are the endpoints for people and customers who leave.
+type Departures struct{ store departureStore }
+
+type erasureBody struct {
+	ID           string         `json:"id"`
+	ErasedAt     *exchange.Time `json:"erased_at"`
+	Complete     bool           `json:"complete"`
+	APIKeys      int64          `json:"api_keys"`
+	AccessTokens int64          `json:"access_tokens"`
+	Memberships  int64          `json:"memberships"`
+}
+
+// Erase removes what identifies a person, or counts it in a dry run.
+func (h Departures) Erase(x *exchange.Exchange) error {
+	dry, err := isDryRun(x)
+	if err != nil {
+		return err
+	}
+	do := h.store.EraseUser
+	if dry {
+		do = h.store.CountErasure
+	}
+	e, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
+	if err != nil {
+		return err
+	}
+	return x.Respond(departureStatus(dry, e.Complete), erasureBody{
+		e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
+	})
+}
+
+type closureBody struct {
+	ID                string         `json:"id"`
+	ClosedAt          *exchange.Time `json:"closed_at"`
+	Complete          bool           `json:"complete"`
+	APIKeys           int64          `json:"api_keys"`
+	AccessTokens      int64          `json:"access_tokens"`
+	Members           int64          `json:"members"`
+	Subscriptions     int64          `json:"subscriptions"`
+	PendingDeliveries int64          `json:"pending_deliveries"`
+}
+
+// Close ends the work of an organization, or counts it in a dry run.
+func (h Departures) Close(x *exchange.Exchange) error {
+	dry, err := isDryRun(x)
+	if err != nil {
+		return err
+	}
+	do := h.store.CloseOrganization
+	if dry {
+		do = h.store.CountClosure
+	}
+	c, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
+	if err != nil {
+		return err
+	}
+	return x.Respond(departureStatus(dry, c.Complete), closureBody{
+		c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
+	})
+}
+
+// isDryRun reports whether the body, which may be empty, asks for a dry run.
+func isDryRun(x *exchange.Exchange) (bool, error) {
+	f, err := x.OptionalForm()
+	if err != nil {
+		return false, err
+	}
+	dry := f.Bool("dry_run")
+	return dry != nil && *dry, f.Err()
+}
+
+// departureStatus is 202 while the data is being removed.
+func departureStatus(dry, complete bool) int {
+	if dry || complete {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}

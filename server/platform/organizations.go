@@ -1,0 +1,144 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// organizationStore is the part of the store that the organization endpoints use.
+type organizationStore interface {
+	// OrganizationPage lists those that begin with a text, newest first, with row ids below before; 0 starts at the newest. If next
+	// is not 0, the search ended early.
+	OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error)
+	Organization(ctx context.Context, id string) (access.Organization, error)
+	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
+	// PutOrganization creates or changes the organization with an external id.
+	PutOrganization(ctx context.Context, actor access.Actor, id, name, plan string) (access.Put[access.Organization], error)
+	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
+	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
+}
+
+// Organizations are the organization endpoints.
+type Organizations struct {
+	store  organizationStore
+	lookup form.Lookup
+}
+
+type organizationBody struct {
+	ID         string         `json:"id"`
+	Name       string         `json:"name"`
+	Plan       string         `json:"plan"`
+	ExternalID *string        `json:"external_id"`
+	ClosedAt   *exchange.Time `json:"closed_at"`
+}
+
+func newOrganizationBody(o access.Organization) organizationBody {
+	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*exchange.Time)(o.ClosedAt)}
+}
+
+// Create creates an organization.
+func (h Organizations) Create(x *exchange.Exchange) error {
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	f.Require("name", "plan")
+	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	created := access.Organization{Name: *name, Plan: *plan}
+	if external != nil {
+		created.ExternalID = exchange.NullIfEmpty(*external)
+	}
+	organization, err := h.store.CreateOrganization(x.Request.Context(), x.Actor(), created)
+	if err != nil {
+		return err
+	}
+	return x.Created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
+}
+
+// List lists organizations, newest first.
+func (h Organizations) List(x *exchange.Exchange) error {
+	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
+}
+
+// listBeginning responds with a page of a list that may have only items that begin with the parameter search.
+func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
+	body func(R) B, row func(R) int64) error {
+	beginning := x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
+		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
+		return list(ctx, beginning, before, limit)
+	}, body, row)
+}
+
+// Find returns the organization in the path.
+func (h Organizations) Find(x *exchange.Exchange) (found access.Organization, err error) {
+	return h.store.Organization(x.Request.Context(), x.Path.Value("id"))
+}
+
+// Read responds with the organization in the path.
+func (h Organizations) Read(x *exchange.Exchange) error {
+	organization, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newOrganizationBody(organization))
+}
+
+// Update changes an organization.
+func (h Organizations) Update(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	change := access.OrganizationChange{
+		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	organization, err := h.store.UpdateOrganization(x.Request.Context(), x.Actor(), id, change)
+	if err != nil {
+		return err
+	}
+	return x.OK(newOrganizationBody(organization))
+}
+
+// Put creates or changes the organization with the external id in the path. A change by the id works too.
+func (h Organizations) Put(x *exchange.Exchange) error {
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	id, err := putReference(x, f, access.OrganizationID, anOrganization)
+	if err != nil {
+		return err
+	}
+	f.Require("name", "plan")
+	name, plan := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	organization, err := h.store.PutOrganization(x.Request.Context(), x.Actor(), id, *name, *plan)
+	if err != nil {
+		return err
+	}
+	return x.Put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
+}
+
+// Remove deletes an empty organization.
+func (h Organizations) Remove(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	if err := h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id); err != nil {
+		return err
+	}
+	return x.NoContent()
+}

@@ -1,0 +1,117 @@
+package platform
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// permissionStore is the part of the store that the permission endpoints use.
+type permissionStore interface {
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+}
+
+// Permissions are the permission endpoints.
+type Permissions struct {
+	store permissionStore
+}
+
+type permissionBody struct {
+	Key         string   `json:"key"`
+	Description string   `json:"description"`
+	BuiltIn     bool     `json:"built_in"`
+	Internal    bool     `json:"internal"`
+	Roles       []string `json:"roles"` // that grant it now
+}
+
+func newPermissionBody(p access.Permission) permissionBody {
+	return permissionBody{p.Key, p.Description, p.BuiltIn, p.Internal, p.Roles}
+}
+
+// Create creates a permission.
+func (h Permissions) Create(x *exchange.Exchange) error {
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	f.Require("key")
+	key, description, internal := f.Text("key", access.MaxPermissionKey), f.Multiline("description"), f.Bool("internal")
+	if key != nil && !access.ValidPermissionKey(*key) {
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	created := access.Permission{Key: *key, Internal: internal != nil && *internal}
+	if description != nil {
+		created.Description = *description
+	}
+	permission, err := h.store.CreatePermission(x.Request.Context(), x.Actor(), created)
+	if err != nil {
+		return err
+	}
+	return x.Created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+}
+
+// List lists permissions, newest first.
+func (h Permissions) List(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
+}
+
+// Find returns the permission in the path.
+func (h Permissions) Find(x *exchange.Exchange) (found access.Permission, err error) {
+	key, err := pathKey(x)
+	if err != nil {
+		return found, err
+	}
+	return h.store.Permission(x.Request.Context(), key)
+}
+
+// Read responds with the permission in the path.
+func (h Permissions) Read(x *exchange.Exchange) error {
+	permission, err := h.Find(x)
+	if err != nil {
+		return err
+	}
+	return x.OK(newPermissionBody(permission))
+}
+
+// Update changes the description of a permission.
+func (h Permissions) Update(x *exchange.Exchange) error {
+	key, err := pathKey(x)
+	if err != nil {
+		return err
+	}
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	f.Require("description")
+	description := f.Multiline("description")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	permission, err := h.store.UpdatePermission(x.Request.Context(), x.Actor(), key, *description)
+	if err != nil {
+		return err
+	}
+	return x.OK(newPermissionBody(permission))
+}
+
+// Remove deletes a permission.
+func (h Permissions) Remove(x *exchange.Exchange) error {
+	key, err := pathKey(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePermission(x.Request.Context(), x.Actor(), key); err != nil {
+		return err
+	}
+	return x.NoContent()
+}

@@ -1,0 +1,127 @@
+package platform
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// queueStore is the part of the store that the queue endpoints use.
+type queueStore interface {
+	// Queue returns the pending deliveries and the hold.
+	Queue(ctx context.Context) (webhook.Queue, error)
+	// HoldQueue stops all sending.
+	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
+	// ReleaseQueue ends the hold and returns how many deliveries are pending.
+	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
+	// DiscardQueue drops the deliveries that were pending when the hold began, ends the hold, and returns how many it dropped.
+	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
+}
+
+// discardLimit is how long a discard may take. A million deliveries take a fraction of it. If a discard is cut off, the hold
+// stays, and the next discard continues.
+const discardLimit = 5 * time.Minute
+
+// Queue are the endpoints of the pending deliveries of all organizations.
+type Queue struct{ store queueStore }
+
+type queueBody struct {
+	Held                 bool           `json:"held"`
+	HeldSince            *exchange.Time `json:"held_since"`
+	Reason               *string        `json:"reason"`
+	PendingDeliveries    int64          `json:"pending_deliveries"`
+	PendingSubscriptions int64          `json:"pending_subscriptions"`
+	Pending              []queuedBody   `json:"pending"` // the largest first, at most webhook.MaxQueued
+}
+
+// queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
+type queuedBody struct {
+	SubscriptionID   string        `json:"subscription_id"`
+	OrganizationID   string        `json:"organization_id"`
+	OrganizationName string        `json:"organization_name"`
+	URLHost          string        `json:"url_host"`
+	Pending          int64         `json:"pending"`
+	OldestDue        exchange.Time `json:"oldest_due"`
+}
+
+func newQueueBody(q webhook.Queue) queueBody {
+	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
+	if q.Hold != nil {
+		since := exchange.Time(q.Hold.Since)
+		body.Held, body.HeldSince, body.Reason = true, &since, exchange.NullIfEmpty(q.Hold.Reason)
+	}
+	for _, w := range q.Largest {
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, "", w.Pending, exchange.Time(w.OldestDue)}
+		if u, err := url.Parse(w.URL); err == nil {
+			item.URLHost = u.Host
+		}
+		body.Pending = append(body.Pending, item)
+	}
+	return body
+}
+
+// Read responds with the largest parts of the queue, and with the hold.
+func (h Queue) Read(x *exchange.Exchange) error {
+	q, err := h.store.Queue(x.Request.Context())
+	if err != nil {
+		return err
+	}
+	return x.OK(newQueueBody(q))
+}
+
+// Hold stops all sending and responds with the queue, as every change of the queue does.
+func (h Queue) Hold(x *exchange.Exchange) error {
+	f, err := x.OptionalForm()
+	if err != nil {
+		return err
+	}
+	reason := f.Label("reason")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if reason == nil {
+		reason = new(string)
+	}
+	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), *reason); err != nil {
+		return err
+	}
+	return h.Read(x)
+}
+
+// Release ends the hold.
+func (h Queue) Release(x *exchange.Exchange) error {
+	released, err := h.store.ReleaseQueue(x.Request.Context(), x.Actor())
+	if err != nil {
+		return err
+	}
+	q, err := h.store.Queue(x.Request.Context())
+	if err != nil {
+		return err
+	}
+	return x.OK(struct {
+		queueBody
+		Released int64 `json:"released"`
+	}{newQueueBody(q), released})
+}
+
+// Discard drops the deliveries that were pending when the hold began, and ends the hold.
+func (h Queue) Discard(x *exchange.Exchange) error {
+	ctx, cancel := x.LongContext(discardLimit)
+	defer cancel()
+	dropped, err := h.store.DiscardQueue(ctx, x.Actor())
+	if err != nil {
+		return err
+	}
+	q, err := h.store.Queue(ctx)
+	if err != nil {
+		return err
+	}
+	return x.OK(struct {
+		queueBody
+		Dropped int64 `json:"dropped"`
+	}{newQueueBody(q), dropped})
+}
