@@ -53,7 +53,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
 		return err
 	}
-	t.quotas.Count(t.Tx, organization, quota.PerAuditLine+len(text))
+	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
 	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)

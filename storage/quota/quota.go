@@ -14,10 +14,10 @@ import (
 // Estimates, in bytes, of what rows and their indexes add to the file. Measured: 250 to 450 for an event without its
 // data, with its first delivery and attempt; 90 for each further delivery; 220 for an audit event.
 const (
-	perEvent     = 450 // 300 for the rows and 150 for the envelope of the body
-	PerDelivery  = 100
-	PerAuditLine = 300
-	// PerChange is the least that a change needs: its line in the audit log, and the event about it.
+	perEvent      = 450 // 300 for the rows and 150 for the envelope of the body
+	PerDelivery   = 100
+	PerAuditEvent = 300
+	// PerChange is the least that a change needs: its row in the audit log, and the event about it.
 	PerChange = 1_000
 )
 

@@ -42,8 +42,8 @@ type Hooks struct {
 	RemoveSubscription func(t *sqlite.Tx, subscription int64, health webhook.Health) error
 	// SubscriptionsChanged is called after a change of any subscriptions.
 	SubscriptionsChanged func(t *sqlite.Tx)
-	// ForgetAnswers is called for deliveries in progress. The answers to these attempts must not be stored.
-	ForgetAnswers func(t *sqlite.Tx, deliveries []int64)
+	// ForgetResponses is called for deliveries in progress. The responses to these attempts must not be stored.
+	ForgetResponses func(t *sqlite.Tx, deliveries []int64)
 }
 
 // Cleaner deletes what may not be kept.
