@@ -36,9 +36,8 @@ func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (c
 	return count, nil
 }
 
-// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
-// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed
-// organization.
+// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops at the first
+// delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed organization.
 func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {

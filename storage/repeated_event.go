@@ -90,3 +90,13 @@ func fieldOf(i, n int, name string) string {
 	}
 	return fmt.Sprintf("events.%d.%s", i, name)
 }
+
+// countNew counts the events that were not repeated.
+func countNew(published []webhook.Published) (n int) {
+	for i := range published {
+		if !published[i].Replayed {
+			n++
+		}
+	}
+	return n
+}

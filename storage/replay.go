@@ -30,12 +30,9 @@ const (
 	replayTimeout = 10 * time.Second
 )
 
-// EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.keepEvents }
-
-// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
-// created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
-// activated.
+// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a
+// pending delivery, so a repeated request creates no delivery twice. What an interrupted replay created stays, and the next request
+// continues from there. A disabled subscription gets its deliveries when it is activated.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {

@@ -129,6 +129,9 @@ func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 // Pending returns the number of all pending deliveries.
 func (s *Store) Pending() int64 { return s.pending.Total() }
 
+// EventRetention returns how long events are kept; 0 means forever.
+func (s *Store) EventRetention() time.Duration { return s.keepEvents }
+
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int

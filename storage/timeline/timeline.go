@@ -56,8 +56,8 @@ func Find(ctx context.Context, reader *scan.Reader, since, until int64, all Rang
 			return nil, err
 		}
 	}
-	spans := []Range{disordered, {first - 1, end - 1}}
-	return slices.DeleteFunc(spans, func(part Range) bool { return part.After >= part.Last }), nil
+	parts := []Range{disordered, {first - 1, end - 1}}
+	return slices.DeleteFunc(parts, func(part Range) bool { return part.After >= part.Last }), nil
 }
 
 // firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
