@@ -54,7 +54,7 @@ func (h events) publish(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if published[0].Replayed {
+	if published[0].Repeated {
 		x.SetHeader(replayed, "true")
 	}
 	x.Send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
@@ -82,7 +82,7 @@ func (h events) publishBatch(x *exchange.Exchange) error {
 			body = append(body, ',')
 		}
 		body = appendPublished(body, p)
-		if p.Replayed {
+		if p.Repeated {
 			repeated++
 		}
 	}

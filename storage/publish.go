@@ -34,7 +34,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 			return err
 		}
 		for i, e := range events {
-			if published[i].Replayed {
+			if published[i].Repeated {
 				continue
 			}
 			if published[i], err = s.publish(t, organization, o, e, 0); err != nil {

@@ -52,7 +52,7 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	}
 	deliveries, bytes := 0, 0
 	for i, e := range events {
-		if published[i].Replayed {
+		if published[i].Repeated {
 			continue
 		}
 		subscriptions, err := receivers(t, organization, 0, e.Type)
