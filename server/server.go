@@ -147,7 +147,7 @@ func New(o Options) (*Server, error) {
 	}
 	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.serve(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
+	s.router.fill(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
 	return s, nil
 }
 
