@@ -48,13 +48,13 @@ type Store interface {
 	usageStore
 	searchStore
 	keyStore
-	explainStore
+	keyExplainStore
 	subscriptionStore
 	deliveryStore
 	replayStore
 	recoveryStore
 	eventStore
-	arrivalStore
+	eventExplainStore
 	statsStore
 	backlogStore
 	auditStore
