@@ -19,7 +19,7 @@ import (
 type healthStore interface {
 	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
-	// Held returns the hold of the queue, or nil.
+	// Hold returns the hold of the queue, or nil.
 	Hold() *webhook.Hold
 }
 
