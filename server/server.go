@@ -80,7 +80,7 @@ type Options struct {
 	BaseURL        string           // where callers reach the server; every Location starts with its path
 	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []Check          // run by /readyz, in addition to the server's own
+	Checks         []ReadinessCheck // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
