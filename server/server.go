@@ -1,6 +1,6 @@
-// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers of
-// keys, sessions, events, subscriptions and deliveries. It knows no SQL and sends nothing to receivers: it uses the interfaces Store
-// and Tester, which it declares itself.
+// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers for
+// customers: keys, sessions, events, subscriptions, deliveries and the audit log. Package platform has the handlers for operators. It
+// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
 package server
 
 import (

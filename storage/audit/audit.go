@@ -1,5 +1,4 @@
-// Package audit has the form in which audit events are published, and the same form without personal data. It reads and writes
-// nothing.
+// Package audit owns the form in which audit events are published, and the same form without personal data. It knows no table.
 package audit
 
 import (

@@ -1,5 +1,5 @@
-// Package quota counts the bytes that organizations store in a day, and refuses more than their plans allow. It estimates the
-// bytes of rows, and does not know how they are written.
+// Package quota owns the limit on the bytes that an organization may store in a day: it counts them, and refuses more than the plan
+// allows. It estimates the bytes of rows, and does not know how they are written.
 package quota
 
 import (

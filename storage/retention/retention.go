@@ -1,5 +1,5 @@
-// Package retention deletes what may not be kept: rows that are older than the settings allow, and the data of erased users and
-// closed organizations. It does not know how rows are made: Hooks do what the owner of the tables must do about a deletion.
+// Package retention owns the deletion of what may not be kept: rows that are older than the settings allow, and the data of erased
+// users and closed organizations. It does not know how rows are made: Hooks do what the owner of the tables must do about a deletion.
 package retention
 
 import (

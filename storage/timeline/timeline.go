@@ -1,5 +1,5 @@
-// Package timeline finds the rows of a period. The numbers of events follow the order of writing, and their times do too, unless
-// the clock was ahead and was set back. It knows up to which row the order is broken, and nothing else about events.
+// Package timeline owns the search for the rows of a period. It knows the numbers and the times of events, and nothing else about
+// them. The numbers follow the order of writing, and so do the times, unless the clock was ahead and was set back.
 package timeline
 
 import (
