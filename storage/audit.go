@@ -28,7 +28,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if organization == 0 {
 		organization = by.LogOrganization()
 	}
-	by, err := t.present(by)
+	by, err := t.actorForLog(by)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// present returns an actor as the log may show it: a request may have begun before its user was erased.
-func (t *tx) present(by access.Actor) (access.Actor, error) {
+// actorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
+func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
 	if by.Type != "user" || by.Authority.User == 0 {
 		return by, nil
 	}

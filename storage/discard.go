@@ -75,7 +75,7 @@ func (s *Store) nextWaiting(ctx context.Context, organization, subscription, las
 		return nil, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
+	free, err := s.replays.Connection(ctx)
 	if err != nil {
 		return nil, err
 	}

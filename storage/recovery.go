@@ -115,7 +115,7 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 		return c, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
+	free, err := s.replays.Connection(ctx)
 	if err != nil {
 		return c, err
 	}

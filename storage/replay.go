@@ -223,7 +223,7 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Rang
 		return c, 0, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
+	free, err := s.replays.Connection(ctx)
 	if err != nil {
 		return c, 0, err
 	}
