@@ -57,7 +57,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status"),
+		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status", "paused"),
 		post("/api/v1/webhooks/subscriptions/", h.subscriptions.create).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.read).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
