@@ -216,18 +216,27 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows timeline.Rang
 	}
 }
 
+// beginReplayRead waits for the turn of an organization, and then for a connection of the replays. The caller must call end.
+func (s *Store) beginReplayRead(ctx context.Context, organization int64) (end func(), err error) {
+	endTurn, err := s.replays.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	free, err := s.replays.Connection(ctx)
+	if err != nil {
+		endTurn()
+		return nil, err
+	}
+	return func() { free(); endTurn() }, nil
+}
+
 // nextChunk reads the next events of a range, and returns how long that took.
 func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Range) (c chunk, took time.Duration, err error) {
-	end, err := s.replays.Take(ctx, p.organization)
+	end, err := s.beginReplayRead(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
 	}
 	defer end()
-	free, err := s.replays.Connection(ctx)
-	if err != nil {
-		return c, 0, err
-	}
-	defer free()
 	began := time.Now()
 	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,

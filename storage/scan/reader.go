@@ -39,8 +39,8 @@ func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	}
 }
 
-// Connection waits for a free connection of the pool. The limit of a read does not run meanwhile. The caller must call free. Faults: Unavailable if
-// the wait is too long.
+// Connection waits for a free connection of the pool. The limit of a read does not run meanwhile. The caller must call free. Faults:
+// Unavailable if the wait is too long.
 func (r *Reader) Connection(ctx context.Context) (free func(), err error) {
 	ctx, cancel := r.waiting(ctx)
 	defer cancel()
