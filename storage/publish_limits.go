@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -43,10 +42,7 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	if err != nil {
 		return err
 	}
-	q, err := t.quotas.Of(t.Tx, organization)
-	if err == nil && q.Closed {
-		err = directory.ErrClosed
-	}
+	q, err := t.quotas.OfOpen(t.Tx, organization)
 	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
 		return err
 	}

@@ -108,15 +108,22 @@ func (q *Quotas) Of(t *sqlite.Tx, organization int64) (*Quota, error) {
 	return found, nil
 }
 
+// OfOpen is Of for an organization that must not be closed. Faults: Conflict.
+func (q *Quotas) OfOpen(t *sqlite.Tx, organization int64) (*Quota, error) {
+	has, err := q.Of(t, organization)
+	if err == nil && has.Closed {
+		err = directory.ErrClosed
+	}
+	return has, err
+}
+
 // Require refuses bytes that the plan does not allow today. The check is part of the transaction that adds them,
 // so parallel requests cannot exceed the limit. Faults: Limited; Conflict for a closed organization.
 func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
-	has, err := q.Of(t, organization)
+	has, err := q.OfOpen(t, organization)
 	switch {
 	case err != nil:
 		return err
-	case has.Closed:
-		return directory.ErrClosed
 	case has.Limit == nil || has.Bytes+int64(bytes) <= *has.Limit:
 		return nil
 	}
@@ -129,12 +136,10 @@ func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
 // RequireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
 // Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
-	has, err := q.Of(t, organization)
+	has, err := q.OfOpen(t, organization)
 	switch {
 	case err != nil:
 		return err
-	case has.Closed:
-		return directory.ErrClosed
 	case !has.Webhooks:
 		return fault.New(fault.Forbidden, "plan_capability_required",
 			"The organization's plan does not include webhooks; an operator can change the plan.")
