@@ -195,7 +195,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 		Limiter:   limiter.New(time.Minute),
 		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, ConsoleURL: a.url, TrustedProxies: c.Server.TrustedProxies,
 		Deliveries: a.dispatcher.Ready,
-		Checks: []server.Check{
+		Checks: []server.ReadinessCheck{
 			{Name: "storage", Run: a.store.Ready},
 			server.ClockCheck(a.store.Clock),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),

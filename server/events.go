@@ -54,7 +54,7 @@ func (h events) publish(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if published[0].Replayed {
+	if published[0].Repeated {
 		x.SetHeader(replayed, "true")
 	}
 	x.Send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
@@ -82,7 +82,7 @@ func (h events) publishBatch(x *exchange.Exchange) error {
 			body = append(body, ',')
 		}
 		body = appendPublished(body, p)
-		if p.Replayed {
+		if p.Repeated {
 			repeated++
 		}
 	}
@@ -244,6 +244,27 @@ func (h events) read(x *exchange.Exchange) error {
 			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(&d.DueAt, now))
 		}
 		body.Deliveries = append(body.Deliveries, item)
+	}
+	return x.OK(body)
+}
+
+type eventTypesBody struct {
+	Data []eventTypeBody `json:"data"`
+}
+
+type eventTypeBody struct {
+	Type string `json:"type"`
+}
+
+// types responds with the types of the newest events, for somebody who chooses the types of a subscription.
+func (h events) types(x *exchange.Exchange) error {
+	found, err := h.store.EventTypes(x.Request.Context(), x.Organization(), !x.Principal.Can(access.AuditRead))
+	if err != nil {
+		return err
+	}
+	body := eventTypesBody{[]eventTypeBody{}}
+	for _, name := range found {
+		body.Data = append(body.Data, eventTypeBody{name})
 	}
 	return x.OK(body)
 }

@@ -19,20 +19,20 @@ import (
 type healthStore interface {
 	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
-	// Held returns the hold of the queue, or nil.
+	// Hold returns the hold of the queue, or nil.
 	Hold() *webhook.Hold
 }
 
-// Check is a condition of readiness. Run returns an error if the process is not ready. It returns a warning if the process is
+// ReadinessCheck is a condition of readiness. Run returns an error if the process is not ready. It returns a warning if the process is
 // ready but an operator should act soon. Anybody may read both texts, so they must not contain secrets.
-type Check struct {
+type ReadinessCheck struct {
 	Name string
 	Run  func(context.Context) (warning string, err error)
 }
 
 // Ticking checks that a loop has run within the limit. last returns the time of its last round.
-func Ticking(name string, last func() time.Time, limit time.Duration) Check {
-	return Check{name, func(context.Context) (string, error) {
+func Ticking(name string, last func() time.Time, limit time.Duration) ReadinessCheck {
+	return ReadinessCheck{name, func(context.Context) (string, error) {
 		switch at := last(); {
 		case at.IsZero():
 			return "", errors.New("has not ticked yet")
@@ -45,8 +45,8 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 
 // ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on. state returns the
 // state of the clock.
-func ClockCheck(state func() clock.State) Check {
-	return Check{"clock", func(context.Context) (string, error) { return platform.ClockWarning(state()), nil }}
+func ClockCheck(state func() clock.State) ReadinessCheck {
+	return ReadinessCheck{"clock", func(context.Context) (string, error) { return platform.ClockWarning(state()), nil }}
 }
 
 // checkTime is the timeout of all checks together.
@@ -63,7 +63,7 @@ const (
 type health struct {
 	store      healthStore
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
-	checks     []Check
+	checks     []ReadinessCheck
 	settings   map[string]string
 	draining   *atomic.Bool
 	cached     *cachedReadiness
@@ -141,7 +141,7 @@ func (h health) readiness(ctx context.Context) readyBody {
 
 // check runs all checks.
 func (h health) check(ctx context.Context) readyBody {
-	own := []Check{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
+	own := []ReadinessCheck{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
 	body := readyBody{Status: isReady, Checks: map[string]checkResult{}}
 	for _, check := range append(own, h.checks...) {
 		warning, err := check.Run(ctx)

@@ -65,7 +65,7 @@ func TestReady(t *testing.T) {
 			ticked := time.Now()
 			var stuck error
 			f := build(t, func(o *server.Options) {
-				o.Checks = []server.Check{server.Ticking("scheduler", func() time.Time { return ticked }, 10*time.Second)}
+				o.Checks = []server.ReadinessCheck{server.Ticking("scheduler", func() time.Time { return ticked }, 10*time.Second)}
 				o.Deliveries = func(context.Context) (string, error) { return "", stuck }
 			})
 			want := func(wrong map[string]string, expected map[string]string) {

@@ -1,14 +1,9 @@
 package server
 
 import (
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -27,58 +22,6 @@ const (
 var methodsOfHTTP = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodOptions, http.MethodConnect, http.MethodTrace,
-}
-
-// ServeHTTP responds to one request and writes one log line about it; see observe for the exception.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.respond(w, r, false) }
-
-// LocalHandler responds to requests from the local socket. ServeLocal serves it.
-func (s *Server) LocalHandler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
-}
-
-// calls are finished calls, for reuse: one takes more than a kilobyte.
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
-	s.underway.Add(1)
-	defer s.underway.Done()
-	c := calls.Get().(*call)
-	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
-	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
-	c.Client, c.Applying, c.Memory = s.trusted.Client(r), len(r.Header[applyHeader]) > 0, s.memory
-	s.finish(c)
-	*c = call{}
-	calls.Put(c)
-}
-
-// finish responds to the request of c. If it panics, net/http aborts the connection.
-func (s *Server) finish(c *call) {
-	defer c.Release()
-	c.SetHeader("X-Request-Id", c.ID)
-	c.SetHeader("X-Content-Type-Options", "nosniff")
-	defer s.observe(c)
-	defer s.rescue(c)
-	s.dispatch(c)
-}
-
-// rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.
-// Otherwise the caller could mistake that part for the whole response.
-func (s *Server) rescue(c *call) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		c.Code = "aborted"
-		panic(http.ErrAbortHandler)
-	}
-	c.Cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-	if c.Status() != 0 {
-		c.Code = "aborted"
-		panic(http.ErrAbortHandler)
-	}
-	s.fail(c, c.Cause)
 }
 
 // observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It

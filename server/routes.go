@@ -49,7 +49,7 @@ func (h *handlers) table() []route {
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
-		post("/api/v1/auth/explain/", h.explanation.explain).need(access.APIKeysRead).body(maxSmallBody),
+		post("/api/v1/auth/explain/", h.explainKey.explain).need(access.APIKeysRead).body(maxSmallBody),
 
 		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix"),
 		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
@@ -57,7 +57,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status"),
+		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status", "paused"),
 		post("/api/v1/webhooks/subscriptions/", h.subscriptions.create).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.read).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
@@ -80,7 +80,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
-		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
+		get("/api/v1/events/{id}/explain/", h.explainEvent.list).need(access.EventsRead).pages("subscription_id").of(event),
 		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
@@ -300,7 +300,7 @@ type handlers struct {
 	signIns       signIns
 	forwardAuth   forwardAuth
 	verification  verification
-	explanation   explanation
+	explainKey    keyExplanation
 	keys          keys
 	subscriptions subscriptions
 	deliveries    deliveries
@@ -309,7 +309,7 @@ type handlers struct {
 	stats         stats
 	backlog       backlog
 	events        events
-	arrivals      arrivals
+	explainEvent  eventExplanation
 	audit         audit
 	platform      platform.Handlers
 }
@@ -329,7 +329,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		signIns:       signIns{o.SignIn, o.Store, auth, base},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
-		explanation:   explanation{auth.checker, router, o.Store, lookup},
+		explainKey:    keyExplanation{auth.checker, router, o.Store, lookup},
 		keys:          keys{o.Store, lookup, o.KeyPrefix},
 		subscriptions: subscriptions{o.Store, o.CheckURL, o.HeaderPrefix},
 		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
@@ -338,7 +338,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		stats:         stats{o.Store},
 		backlog:       backlog{o.Store},
 		events:        events{o.Store},
-		arrivals:      arrivals{o.Store},
+		explainEvent:  eventExplanation{o.Store},
 		audit:         audit{o.Store},
 	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})

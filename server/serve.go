@@ -46,7 +46,7 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return s.serve(ctx, l, s.LocalHandler(), nil)
+	return s.serve(ctx, l, s.localHandler(), nil)
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {

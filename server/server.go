@@ -1,6 +1,6 @@
-// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers of
-// keys, sessions, events, subscriptions and deliveries. It knows no SQL and sends nothing to receivers: it uses the interfaces Store
-// and Tester, which it declares itself.
+// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers for
+// customers: keys, sessions, events, subscriptions, deliveries and the audit log. Package platform has the handlers for operators. It
+// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
 package server
 
 import (
@@ -48,13 +48,13 @@ type Store interface {
 	usageStore
 	searchStore
 	keyStore
-	explainStore
+	keyExplainStore
 	subscriptionStore
 	deliveryStore
 	replayStore
 	recoveryStore
 	eventStore
-	arrivalStore
+	eventExplainStore
 	statsStore
 	backlogStore
 	auditStore
@@ -80,7 +80,7 @@ type Options struct {
 	BaseURL        string           // where callers reach the server; every Location starts with its path
 	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []Check          // run by /readyz, in addition to the server's own
+	Checks         []ReadinessCheck // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
@@ -147,7 +147,7 @@ func New(o Options) (*Server, error) {
 	}
 	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.serve(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
+	s.router.fill(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
 	return s, nil
 }
 

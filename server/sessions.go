@@ -5,7 +5,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -157,76 +156,3 @@ func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
 
 // errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")
-
-// whoamiStore is the part of the store that whoami uses.
-type whoamiStore interface {
-	Plan(ctx context.Context, name string) (access.Plan, error)
-}
-
-// whoami is the endpoint that tells callers who they are.
-type whoami struct {
-	store whoamiStore
-}
-
-// whoamiBody describes the principal behind a credential.
-type whoamiBody struct {
-	User         whoamiUser         `json:"user"`
-	Organization whoamiOrganization `json:"organization"`
-	Plan         platform.PlanBody  `json:"plan"` // of that organization; a credential has the limits of its own organization
-	Permissions  []string           `json:"permissions"`
-	Key          *whoamiKey         `json:"key"`
-}
-
-type whoamiUser struct {
-	ID    string  `json:"id"`
-	Email *string `json:"email"`
-	Name  string  `json:"name"`
-	Kind  string  `json:"kind"`
-}
-
-type whoamiOrganization struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-}
-
-type whoamiKey struct {
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Scope string `json:"scope"`
-}
-
-func (h whoami) read(x *exchange.Exchange) error {
-	body, err := h.body(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(body)
-}
-
-func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
-	p := x.Principal
-	plan, err := h.plan(x)
-	if err != nil {
-		return whoamiBody{}, err
-	}
-	body := whoamiBody{
-		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
-		Plan:         platform.NewPlanBody(plan),
-		Permissions:  p.Permissions.Keys(),
-	}
-	if p.Key != nil {
-		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
-	}
-	return body, nil
-}
-
-// plan returns the plan of the organization in which the caller acts. The
-// principal already has the plan of its own organization.
-func (h whoami) plan(x *exchange.Exchange) (access.Plan, error) {
-	p := x.Principal
-	if p.Organization.ID == p.Home.ID {
-		return p.Plan, nil
-	}
-	return h.store.Plan(x.Request.Context(), p.Organization.Plan)
-}

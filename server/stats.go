@@ -55,7 +55,7 @@ func newPeriod(since, until, step int64) period {
 
 func (p period) points() int64 { return (p.until - p.since) / p.step }
 
-// period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
+// readPeriod reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
 // it chooses one that keeps the limit.
 func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
 	q := &x.Query

@@ -134,12 +134,16 @@ func (h subscriptions) list(x *exchange.Exchange) error {
 	for _, s := range x.Query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
 		statuses = append(statuses, webhook.Status(s))
 	}
+	var paused *bool
+	if text := x.Query.Choice("paused", "", "true", "false"); text != "" {
+		paused = new(text == "true")
+	}
 	organization, err := listed(x)
 	if err != nil {
 		return err
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Before: before, Limit: limit})
+		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Before: before, Limit: limit})
 		return page.Subscriptions, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })

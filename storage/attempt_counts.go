@@ -10,18 +10,10 @@ import (
 
 const minute = 60_000 // milliseconds
 
-// countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization. The zero
-// value is all organizations, because to add up the rows of 1,000 organizations for a day takes seconds.
-type countOwner struct {
-	Organization int64 `db:"organization_id"`
-	Subscription int64 `db:"subscription_id"`
-}
-
-// minuteKey is the key of a row of attempt_minutes.
-type minuteKey struct {
-	countOwner
-	minute int64
-}
+// minuteKey is the key of a row of attempt_minutes: the attempts of a subscription in a minute. If subscription is 0, it is those of
+// the whole organization. If both are 0, it is those of all organizations, because to add up the rows of 1,000 organizations for a
+// day takes seconds.
+type minuteKey struct{ organization, subscription, minute int64 }
 
 // countAttempt adds a finished attempt to the counts of its minute.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
@@ -35,8 +27,8 @@ func (t *tx) countExpired(organization, subscription int64) {
 
 // addCounts changes the counts of this minute. The transaction writes the counts of all its writes once, at its end.
 func (t *tx) addCounts(organization, subscription int64, add func(*webhook.AttemptCounts)) {
-	for _, owner := range [...]countOwner{{}, {organization, 0}, {organization, subscription}} {
-		key := minuteKey{owner, t.Now() / minute}
+	now := t.Now() / minute
+	for _, key := range [...]minuteKey{{0, 0, now}, {organization, 0, now}, {organization, subscription, now}} {
 		counts, ok := t.attemptCounts[key]
 		if !ok {
 			counts = new(webhook.AttemptCounts)
@@ -51,7 +43,7 @@ func (t *tx) addCounts(organization, subscription int64, add func(*webhook.Attem
 func (t *tx) writeAttemptCounts() error {
 	for key, counts := range t.attemptCounts {
 		args := make([]any, 0, 6+len(counts.Took))
-		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed, counts.Expired)
+		args = append(args, key.organization, key.subscription, key.minute, counts.Succeeded, counts.Failed, counts.Expired)
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}

@@ -28,7 +28,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if organization == 0 {
 		organization = by.LogOrganization()
 	}
-	by, err := t.present(by)
+	by, err := t.actorForLog(by)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
 		return err
 	}
-	t.quotas.Count(t.Tx, organization, quota.PerAuditLine+len(text))
+	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
 	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
@@ -66,8 +66,8 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// present returns an actor as the log may show it: a request may have begun before its user was erased.
-func (t *tx) present(by access.Actor) (access.Actor, error) {
+// actorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
+func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
 	if by.Type != "user" || by.Authority.User == 0 {
 		return by, nil
 	}

@@ -70,16 +70,11 @@ type waitingDelivery struct {
 
 // nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
 func (s *Store) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
-	end, err := s.replays.Take(ctx, organization)
+	end, err := s.beginReplayRead(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
 	err = s.replays.Pool.List(ctx, &waiting, `
 		SELECT d.id, d.due_at, e.created_at AS event_at
 		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id

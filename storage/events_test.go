@@ -106,7 +106,7 @@ func TestRepeatedPublish(t *testing.T) {
 			if a.ID != answers[0].ID || a.Deliveries != 1 {
 				t.Errorf("answers differ: %+v and %+v", a, answers[0])
 			}
-			if !a.Replayed {
+			if !a.Repeated {
 				first++
 			}
 		}
@@ -136,7 +136,7 @@ func TestRepeatedPublish(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
-			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Replayed {
+			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Repeated {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}

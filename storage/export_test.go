@@ -258,7 +258,7 @@ func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end fun
 
 // BeginLogRead begins a read of a log that lasts until end is called, like a slice of a search.
 func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
-	free, err := s.logs.Slot(ctx)
+	free, err := s.logs.Connection(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,6 @@ var (
 	ErrExists        = sqlite.ErrExists
 	ErrBackupRunning = sqlite.ErrBackupRunning
 	ErrNoSpace       = sqlite.ErrNoSpace
-	ErrStopped       = sqlite.ErrStopped
 	ErrFailed        = sqlite.ErrFailed
 
 	ErrKey        = encryption.ErrKey

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -56,13 +54,4 @@ func (s *Store) healthEventReceivers(t *tx, organization, about int64, subscript
 			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthEvents)
 	}
 	return nil, nil
-}
-
-// normalHost returns the host of a URL in lower case, without port and final dot.
-func normalHost(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }

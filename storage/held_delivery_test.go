@@ -85,7 +85,7 @@ func TestHeldDeliveries(t *testing.T) {
 				}
 				for i, got := range published {
 					want := want
-					want.ID, want.At, want.Type, want.Replayed = got.ID, got.At, events[i].Type, again && i == 0
+					want.ID, want.At, want.Type, want.Repeated = got.ID, got.At, events[i].Type, again && i == 0
 					if again && i > 0 {
 						continue // it has no key
 					}

@@ -116,7 +116,7 @@ func TestNewRows(t *testing.T) {
 				})
 			}
 			together(t, x.Store, writes...)
-			if a, b, c := published[0][0], published[1][0], published[2][0]; a.Replayed || !b.Replayed || !c.Replayed || a.ID != b.ID || a.ID != c.ID {
+			if a, b, c := published[0][0], published[1][0], published[2][0]; a.Repeated || !b.Repeated || !c.Repeated || a.ID != b.ID || a.ID != c.ID {
 				t.Errorf("answered %+v", published)
 			}
 			if p.taken != 1 || p.returned != 0 { // a transaction with two events of one key would be undone

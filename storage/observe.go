@@ -38,13 +38,3 @@ func (s *Store) observeHealth(t *tx, from, to webhook.Health) {
 		t.OnCommit(func() { s.observer.HealthChanged(to.Status) })
 	}
 }
-
-// countNew counts the events that were not repeated.
-func countNew(published []webhook.Published) (n int) {
-	for i := range published {
-		if !published[i].Replayed {
-			n++
-		}
-	}
-	return n
-}

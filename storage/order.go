@@ -55,7 +55,7 @@ const selectOrderedJobs = `
 // maxPendingOrdered is how many pending deliveries one transaction puts in order.
 const maxPendingOrdered = 10_000
 
-// setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their places in the
+// setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their numbers in the
 // order. The new epoch makes the dispatcher release the attempts that it has begun and not sent. Requests in progress go on, and
 // the order begins when they have ended. Faults: Conflict if too many deliveries are pending.
 func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {

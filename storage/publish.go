@@ -13,9 +13,9 @@ import (
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
 // idempotency key gets the first result again.
 //
-// Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
-// Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
-// counted, although the new events were stored.
+// Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need more than
+// maxDeliveries deliveries; Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event
+// cannot be counted, although the new events were stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
 	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
@@ -34,7 +34,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 			return err
 		}
 		for i, e := range events {
-			if published[i].Replayed {
+			if published[i].Repeated {
 				continue
 			}
 			if published[i], err = s.publish(t, organization, o, e, 0); err != nil {

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -36,24 +35,20 @@ func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (c
 	return count, nil
 }
 
-// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
-// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed
-// organization.
+// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops at the first
+// delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited; Conflict for a closed organization.
 func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {
 		return err
 	}
-	q, err := t.quotas.Of(t.Tx, organization)
-	if err == nil && q.Closed {
-		err = directory.ErrClosed
-	}
+	q, err := t.quotas.OfOpen(t.Tx, organization)
 	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
 		return err
 	}
 	deliveries, bytes := 0, 0
 	for i, e := range events {
-		if published[i].Replayed {
+		if published[i].Repeated {
 			continue
 		}
 		subscriptions, err := receivers(t, organization, 0, e.Type)

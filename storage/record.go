@@ -11,7 +11,7 @@ import (
 )
 
 // Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
-// the subscriptions, the counts of the minute, and an audit event for each change of a status. The answers are in the
+// the subscriptions, the counts of the minute, and an audit event for each change of a status. It returns the new states in the
 // order of the results.
 func (s *Store) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
 	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)), func(t *tx) ([]webhook.Settled, error) {
@@ -170,7 +170,7 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
 				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
 			}
-			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.wantedResponse(r), r.DurationMS,
+			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.responseToStore(r), r.DurationMS,
 				r.Failure.String(), d.BegunAt, next)
 		}
 		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
@@ -181,12 +181,12 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 	return nil
 }
 
-// wantedResponse returns what a receiver answered, or nothing if the answer is to an event with personal data that is removed now.
-func (t *tx) wantedResponse(r *webhook.Result) string {
-	if _, unwanted := t.unwanted[r.Delivery]; !unwanted {
+// responseToStore returns the response of a receiver. It returns nothing if the event has personal data that is being removed.
+func (t *tx) responseToStore(r *webhook.Result) string {
+	if _, unwanted := t.unwantedResponses[r.Delivery]; !unwanted {
 		return r.ResponseBody
 	}
-	t.OnCommit(func() { delete(t.unwanted, r.Delivery) })
+	t.OnCommit(func() { delete(t.unwantedResponses, r.Delivery) })
 	return ""
 }
 

@@ -110,16 +110,11 @@ func (s *Store) walkExhausted(ctx context.Context, p replayQuery, since int64, d
 // nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
 // last delivery.
 func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Position) (c exhaustedChunk, err error) {
-	end, err := s.replays.Take(ctx, p.organization)
+	end, err := s.beginReplayRead(ctx, p.organization)
 	if err != nil {
 		return c, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
-	if err != nil {
-		return c, err
-	}
-	defer free()
 	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,

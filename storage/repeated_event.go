@@ -16,7 +16,7 @@ import (
 func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
 	var repeated []webhook.Event
 	for _, p := range published {
-		if p.Replayed {
+		if p.Repeated {
 			row, at, _ := s.ids.Row(access.EventID, p.ID)
 			repeated = append(repeated, webhook.Event{RowID: row, At: at})
 		}
@@ -28,7 +28,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 		return err
 	}
 	for i := range published {
-		if published[i].Replayed {
+		if published[i].Repeated {
 			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
 			if published[i].Deliveries > 0 {
 				published[i].Notice = ""
@@ -73,7 +73,7 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
+			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
 			Notice: webhook.NoticeOf(0, first.Held != nil), // until countRepeated counts the deliveries
 		}
 		if first.Held != nil {
@@ -89,4 +89,14 @@ func fieldOf(i, n int, name string) string {
 		return name
 	}
 	return fmt.Sprintf("events.%d.%s", i, name)
+}
+
+// countNew counts the events that were not repeated.
+func countNew(published []webhook.Published) (n int) {
+	for i := range published {
+		if !published[i].Repeated {
+			n++
+		}
+	}
+	return n
 }

@@ -91,7 +91,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if published[0].Replayed || published[0].Deliveries != 1 {
+			if published[0].Repeated || published[0].Deliveries != 1 {
 				t.Errorf("answered %+v", published[0])
 			}
 			if _, _, err := x.Event(t.Context(), x.org(), published[0].ID); err != nil {

@@ -30,12 +30,9 @@ const (
 	replayTimeout = 10 * time.Second
 )
 
-// EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.keepEvents }
-
-// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
-// created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
-// activated.
+// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a
+// pending delivery, so a repeated request creates no delivery twice. What an interrupted replay created stays, and the next request
+// continues from there. A disabled subscription gets its deliveries when it is activated.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
@@ -219,18 +216,27 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows timeline.Rang
 	}
 }
 
+// beginReplayRead waits for the turn of an organization, and then for a connection of the replays. The caller must call end.
+func (s *Store) beginReplayRead(ctx context.Context, organization int64) (end func(), err error) {
+	endTurn, err := s.replays.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	free, err := s.replays.Connection(ctx)
+	if err != nil {
+		endTurn()
+		return nil, err
+	}
+	return func() { free(); endTurn() }, nil
+}
+
 // nextChunk reads the next events of a range, and returns how long that took.
 func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Range) (c chunk, took time.Duration, err error) {
-	end, err := s.replays.Take(ctx, p.organization)
+	end, err := s.beginReplayRead(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
 	}
 	defer end()
-	free, err := s.replays.Slot(ctx)
-	if err != nil {
-		return c, 0, err
-	}
-	defer free()
 	began := time.Now()
 	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,

@@ -184,7 +184,7 @@ func TestRetention(t *testing.T) {
 		if _, err := store.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("its attempt is still there: %v", err)
 		}
-		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Replayed {
+		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Repeated {
 			t.Errorf("the idempotency key outlived its event: %+v, %v", p, err)
 		}
 		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) == 0 {

@@ -1,6 +1,6 @@
-// Package storage owns the write path of events, deliveries and attempts, the subscriptions that receive them, and every rule that
-// must be true inside one transaction. It puts its sub-packages together: the engine, who may do what, what is pending, what was
-// sent, and what is deleted. It does not know HTTP and never sends anything.
+// Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
+// inside one transaction. A Store also puts the other packages together: directory (who may do what), pending (what waits), history
+// (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
 package storage
 
 import (
@@ -128,6 +128,9 @@ func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
 // Pending returns the number of all pending deliveries.
 func (s *Store) Pending() int64 { return s.pending.Total() }
+
+// EventRetention returns how long events are kept; 0 means forever.
+func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -124,4 +125,13 @@ func (t *tx) matching(organization int64, eventType string) ([]int64, error) {
 	t.cache.matching[w] = rows
 	t.cache.matches += 1 + len(rows)
 	return rows, nil
+}
+
+// normalHost returns the host of a URL in lower case, without port and final dot.
+func normalHost(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }

@@ -289,7 +289,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
 	} else if c.IsActive != nil {
-		by, err := t.present(by)
+		by, err := t.actorForLog(by)
 		if err != nil {
 			return err
 		}

@@ -15,26 +15,26 @@ import (
 type tx struct {
 	*sqlite.Tx
 
-	organizations map[int64]string // public ids by row id; neither ever changes
-	cache         subscriptionCache
-	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
-	healthEvents  healthEventLimit
-	quotas        *quota.Quotas
-	sending       map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
-	unwanted      map[int64]struct{}        // deliveries in progress whose next answer is not stored; see retention.Hooks
-	places        []place                   // that this transaction took
-	newRows       newRows                   // to write before the next statement
-	created       *createdDeliveries        // to announce together after the commit; nil if there are none
+	organizations     map[int64]string // public ids by row id; neither ever changes
+	cache             subscriptionCache
+	attemptCounts     map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
+	healthEvents      healthEventLimit
+	quotas            *quota.Quotas
+	sending           map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
+	unwantedResponses map[int64]struct{}        // deliveries in progress whose next response is not stored; see retention.Hooks
+	places            []place                   // that this transaction took
+	newRows           newRows                   // to write before the next statement
+	created           *createdDeliveries        // to announce together after the commit; nil if there are none
 }
 
 func newTx() *tx {
 	return &tx{
-		organizations: map[int64]string{},
-		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
-		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
-		quotas:        quota.New(),
-		sending:       map[int64]sendingDelivery{},
-		unwanted:      map[int64]struct{}{},
+		organizations:     map[int64]string{},
+		cache:             subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
+		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
+		quotas:            quota.New(),
+		sending:           map[int64]sendingDelivery{},
+		unwantedResponses: map[int64]struct{}{},
 	}
 }
 

@@ -44,8 +44,8 @@ func (s *Store) upkeep(ctx context.Context) {
 		if time.Since(cleanedAt) >= cleanInterval {
 			cleanedAt = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
-			s.try(ctx, s.cleaner.DropStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.cleaner.DropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
+			s.try(ctx, s.cleaner.DeleteStorageDays, "cannot delete the stored bytes of past days")
+			s.try(ctx, s.cleaner.DeletePreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(usageSavedAt) >= usageInterval {
 			usageSavedAt = time.Now()
@@ -89,9 +89,9 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 				return s.removeSubscription(s.with(t), subscription, health)
 			},
 			SubscriptionsChanged: func(t *sqlite.Tx) { s.announceChange(s.with(t)) },
-			ForgetAnswers: func(t *sqlite.Tx, deliveries []int64) {
+			ForgetResponses: func(t *sqlite.Tx, deliveries []int64) {
 				for _, d := range deliveries {
-					s.with(t).unwanted[d] = struct{}{}
+					s.with(t).unwantedResponses[d] = struct{}{}
 				}
 			},
 		},

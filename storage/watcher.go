@@ -6,11 +6,11 @@ import (
 
 // The watcher is the dispatcher: it gives places to first attempts, and learns of every change after the commit.
 
-// place is a place that the dispatcher gave to the first attempt of a new delivery.
+// place allows the first attempt of a new delivery to begin. The dispatcher has a limited number of places.
 type place struct{ organization, subscription int64 }
 
-// setFirstAttempt sets the place of a new delivery in the order of its subscription, and whether its first attempt begins in
-// this transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
+// setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
+// transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
 func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
 	sub, err := t.cachedSubscription(j.Subscription)
 	if err != nil {

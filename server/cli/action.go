@@ -15,8 +15,14 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// run makes the request of an action and prints the response.
+// run runs an action, and says where to look for a thing that the server does not find.
 func (a action) run(cmd *cobra.Command, args []string) error {
+	a.organization = cmd.Flags().Lookup(client.FlagOrganization).Value.String()
+	return a.adviseIfMissing(a.perform(cmd, args), args)
+}
+
+// perform makes the request of an action and prints the response.
+func (a action) perform(cmd *cobra.Command, args []string) error {
 	path, body, err := a.request(cmd, args)
 	if err != nil {
 		return output.UsageError{Err: err}
@@ -25,7 +31,6 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	a.organization = cmd.Flags().Lookup(client.FlagOrganization).Value.String()
 	c, err := a.connect(cmd)
 	if err != nil {
 		return err

@@ -109,6 +109,17 @@ func TestRun(t *testing.T) {
 		}
 	})
 
+	t.Run("a verb without its noun suggests the noun, unless many have the verb", func(t *testing.T) {
+		t.Parallel()
+		for typed, want := range map[string]string{
+			"portal-link": "did you mean organizations portal-link?", "rotate": "did you mean keys rotate?", "create": "unknown command \"create\" (see",
+		} {
+			if code, _, stderr := run(t, []string{typed}); code != cli.ExitUsage || !strings.Contains(stderr, want) {
+				t.Errorf("%s: code %d, errors %q", typed, code, stderr)
+			}
+		}
+	})
+
 	t.Run("rekey refuses without a database, and makes none", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()

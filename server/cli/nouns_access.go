@@ -28,7 +28,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	},
 	{
 		use: "get ID", short: "Show an API key", example: "get key_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathKeys + "{}/", arguments: []argument{keyArgument},
+		method: "GET", path: pathKeys + "{}/", arguments: []argument{keyArgument}, nested: "creator",
 	},
 	{
 		use: "create", short: "Create an API key and show it once",
@@ -36,7 +36,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 			"With --organization, a key in the organization of a customer belongs to the service account of the organization. So it\n" +
 			"does not end when a person leaves. With --user, it belongs to that member.",
 		example: "create --name backend --scope events:write\ncreate --name backend --scope events:write --organization acme-17\ncreate --name acme-1 --scope orders:read --metadata '{\"customer\": 17}'\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
-		method:  "POST", path: pathKeys, secret: "key",
+		method:  "POST", path: pathKeys, secret: "key", nested: "creator",
 		body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
@@ -47,7 +47,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	{
 		use: "rotate ID", short: "Replace an API key with a new key of the same scope, and show the new key once",
 		example: "rotate key_01h455vb4pex5vsknk084sn02q --grace 1h",
-		method:  "POST", path: pathKeys + "{}/rotate/", arguments: []argument{keyArgument}, secret: "key",
+		method:  "POST", path: pathKeys + "{}/rotate/", arguments: []argument{keyArgument}, secret: "key", nested: "creator",
 		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 7d (default 0s)", value: durationUpTo(maxOverlap)}},
 	},
 	{

@@ -74,7 +74,8 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status failing,disabled",
 		method: "GET", path: pathSubscriptions, listsAll: true,
 		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteBlocked,
-		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")}},
+		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
+			{member: "paused", usage: "only subscriptions that a person has paused, or only the others", value: boolean}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
@@ -83,7 +84,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "create", short: "Create a subscription and show its signing secret once",
 		long: filesAreSafer + "\n\n" + urlIsReceiver,
-		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created\n" +
+		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types 'order.*,user.created'\n" +
 			"create --url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
 		method: "POST", path: pathSubscriptions, secret: "secret", body: append(subscriptionFields(true), secretField),
 	},
@@ -199,7 +200,7 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
-		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10\nlist --organization all --type order.* --since 24h",
+		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10\nlist --organization all --type 'order.*' --since 24h",
 		method: "GET", path: pathEvents, listsAll: true, columns: "id timestamp type deliveries",
 		query: append([]field{
 			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},

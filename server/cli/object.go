@@ -48,7 +48,7 @@ const absent = "-"
 // absentMeans has better texts for members where null, or an empty list, has a meaning.
 var absentMeans = map[string]string{
 	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
-	"max_subscriptions": "5000 (the most)", "max_api_keys": "10000 (the most)", "max_stored_bytes_per_day": "unlimited",
+	"max_subscriptions": "5000 (maximum)", "max_api_keys": "10000 (maximum)", "max_stored_bytes_per_day": "unlimited",
 	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
 }
 

@@ -58,6 +58,22 @@ func prepare(cmd *cobra.Command, started *bool) {
 	}
 }
 
+// inGroups returns the commands with a name in the groups below cmd, each after its group. It returns none for a name that many
+// groups have, such as list.
+func inGroups(cmd *cobra.Command, name string) (found []string) {
+	for _, group := range cmd.Commands() {
+		for _, c := range group.Commands() {
+			if c.Name() == name {
+				found = append(found, group.Name()+" "+name)
+			}
+		}
+	}
+	if len(found) > 2 {
+		return nil
+	}
+	return found
+}
+
 // refuseUnknown is for groups: an argument of a group is a command that does not exist.
 func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -68,7 +84,7 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if slices.ContainsFunc(near, begins) { // the user began to type it
 		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
 	}
-	if len(near) > 0 {
+	if near = append(near, inGroups(cmd, args[0])...); len(near) > 0 {
 		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q", args[0])

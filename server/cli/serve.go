@@ -18,15 +18,24 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
+// sameSignal is how long a repeated signal counts as the first one. The command timeout, for example, sends SIGTERM to the process
+// and then to its group.
+const sameSignal = 100 * time.Millisecond
+
 // UntilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
 func UntilSignal(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	go func() {
-		<-signals
+		first, began := <-signals, time.Now()
 		stop()
-		<-signals
+		for second := range signals {
+			if second != first || time.Since(began) > sameSignal {
+				break
+			}
+		}
+		fmt.Fprintln(os.Stderr, "keyhook: stopped at once, because a second signal arrived")
 		os.Exit(ExitFailure)
 	}()
 	return ctx

@@ -105,7 +105,7 @@ func (a action) showList(out output.Printer, found client.Page) error {
 		}
 		return out.Write(b.String())
 	case len(rows) == 0:
-		out.Note("The list is empty.")
+		out.Note("The list is empty.%s", a.otherOrganizations())
 		return nil
 	}
 	notes, err := a.notesOf(found.Data)
@@ -122,6 +122,14 @@ func (a action) showList(out output.Printer, found client.Page) error {
 		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
+}
+
+// otherOrganizations says that an empty list may have items in other organizations, unless the command names an organization.
+func (a action) otherOrganizations() string {
+	if !a.listsAll || a.organization != "" {
+		return ""
+	}
+	return " It shows one organization only. Operators see all organizations with --" + client.FlagOrganization + " " + all + "."
 }
 
 // notesOf returns the notes of a list: for each item, the first column with a text, and below it a command, if there is one.

@@ -48,7 +48,7 @@ var (
 	ErrKey     = fault.New(fault.Unauthenticated, CodeUnknown, "This API key is malformed or unknown; check that it was copied in full.")
 	ErrToken   = fault.New(fault.Unauthenticated, CodeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
 	ErrSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
-	ErrLink    = fault.New(fault.Unauthenticated, "invalid_link", "This link was used already or has expired; ask for a new one.")
+	ErrLink    = fault.New(fault.Unauthenticated, "invalid_link", "This link was used already or has expired; get a new one from the page or the person that gave you this one.")
 
 	errNoIssuer = fault.New(fault.Unauthenticated, CodeUnknown,
 		"This looks like a JWT, but this server accepts no JWTs, because oidc.issuer is not set. Send an access token (kat_…), or ask the operator to set oidc.issuer.")

@@ -204,8 +204,26 @@ func TestStop(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code := p.wait(t); code != 1 || time.Since(began) > 30*time.Second {
-			t.Errorf("exit code %d after %s", code, time.Since(began))
+		if code := p.wait(t); code != 1 || time.Since(began) > 30*time.Second || !strings.Contains(p.said(), "a second signal arrived") {
+			t.Errorf("exit code %d after %s:\n%s", code, time.Since(began), p.said())
+		}
+	})
+
+	t.Run("takes a signal that is sent twice for one", func(t *testing.T) {
+		t.Parallel()
+		receiver := hang(t)
+		p := start(t, t.TempDir(), "KEYHOOK_WEBHOOKS_TIMEOUT=1s")
+		p.subscribe(t, receiver.url)
+		p.publish(t, "a")
+		await(t, receiver.arrived)
+		for range 5 { // signals that arrive together may become one
+			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		if code := p.wait(t); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, p.said())
 		}
 	})
 }

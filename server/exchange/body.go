@@ -77,7 +77,7 @@ func (x *Exchange) body() ([]byte, error) {
 	if len(body) == 0 {
 		return nil, nil // chunked without a chunk: there is no body, so its type does not matter
 	}
-	return body, isJSON(r.Header)
+	return body, requireJSON(r.Header)
 }
 
 // receive reads until the end. It reserves memory before each doubling of the buffer.
@@ -117,8 +117,8 @@ func tooLarge(limit int64) error {
 	return fault.New(fault.TooLarge, "too_large", "The body is too large; send at most %d bytes.", limit)
 }
 
-// isJSON refuses a body unless its headers say that it is JSON in UTF-8 without compression.
-func isJSON(h http.Header) error {
+// requireJSON refuses a body unless its headers say that it is JSON in UTF-8 without compression.
+func requireJSON(h http.Header) error {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is compressed; send it without a Content-Encoding.")
 	}

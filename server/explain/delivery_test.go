@@ -165,6 +165,8 @@ func TestDeliveryOf(t *testing.T) {
 		"an event before the creation":           {with(given(), func(r *explain.Receiver) { r.Birth = 10 }), explain.CreatedLater, "created at 1999-12-31T23:59:59.000Z", "", nil, 0},
 		"a type that is not wanted comes before a plan that had no webhooks": {with(given(), func(r *explain.Receiver) { r.EventTypes, r.Event.PlanLacked = webhook.Types{"a"}, true }),
 			explain.NotWanted, "wants a, but not order.paid", "keyhook subscriptions update sub_5 --event-types a,order.paid", nil, 0},
+		"a type with a star is quoted, so that no shell expands it": {with(given(), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"user.*"} }),
+			explain.NotWanted, "wants user.*, but not order.paid", "keyhook subscriptions update sub_5 --event-types 'user.*,order.paid'", nil, 0},
 		"many types do not fit into a command": {with(given(), func(r *explain.Receiver) { r.EventTypes = webhook.Types(strings.Fields("a b c d e f g h i j k l")) }),
 			explain.NotWanted, "wants a, b, c, d, e, f, g, h, i, j and 2 more types, but not order.paid. Add the type", "", nil, 0},
 		"an audit event to a subscription without them": {with(given(), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),

@@ -56,11 +56,20 @@ func (r *Receiver) unwanted() Delivery {
 	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
 	if len(types) <= maxTypesInAdvice {
 		d.Detail += r.ifLive(" After the change, a replay sends this event too.")
-		d.Action, d.Advice = AddEventType, r.command("update --event-types "+strings.Join(append(types, r.Event.Type), ","))
+		d.Action, d.Advice = AddEventType, r.command("update --event-types "+quoted(append(types, r.Event.Type)))
 	} else {
 		d.Detail += r.ifLive(" Add the type to its event_types. Then a replay sends this event too.")
 	}
 	return d
+}
+
+// quoted joins event types for a command line. The quotes keep a shell from expanding a star. A type has no quotes itself.
+func quoted(types []string) string {
+	text := strings.Join(types, ",")
+	if strings.Contains(text, "*") {
+		return "'" + text + "'"
+	}
+	return text
 }
 
 func (r *Receiver) planLacked() Delivery {

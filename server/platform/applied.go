@@ -9,16 +9,16 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// appliedStore is the part of the store that lists what apply has created.
+// appliedStore is the part of the store that knows which objects apply has created.
 type appliedStore interface {
-	// Applied lists it newest first, with row ids below before; 0 starts at the newest.
+	// Applied lists these objects newest first, with row ids below before; 0 starts at the newest.
 	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
 	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
 	// ForgetApplied forgets that apply has created an object, which stays.
 	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
 }
 
-// Applied is the endpoint of what `keyhook apply` has created.
+// Applied are the endpoints of the objects that `keyhook apply` has created.
 type Applied struct{ store appliedStore }
 
 type appliedBody struct {
@@ -41,7 +41,7 @@ func (h Applied) Find(x *exchange.Exchange) (found access.Applied, err error) {
 	return h.store.AppliedObject(x.Request.Context(), kind, key)
 }
 
-// Forget makes an object belong to apply no longer. The object stays.
+// Forget makes apply forget that it created an object. The object stays.
 func (h Applied) Forget(x *exchange.Exchange) error {
 	found, err := h.Find(x)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// peer knows no users on this system. Only the mode of the socket protects it.
+// peerUser knows no users on this system. Only the mode of the socket protects it.
 func peerUser(*net.UnixConn) (uid int, known bool, err error) { return 0, false, nil }
 
 // setPrivateMode relies on the umask of the process, which keeps other users out.

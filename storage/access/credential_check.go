@@ -35,7 +35,7 @@ type CredentialState struct {
 	Granted Scope  // permissions of the role, before a key's scope narrows them
 }
 
-// Failed returns the first check from CheckRevoked to CheckCreator that the credential fails at now, in milliseconds since the
+// FailedCheck returns the first check from CheckRevoked to CheckCreator that the credential fails at now, in milliseconds since the
 // epoch, or CheckPassed.
 func (s CredentialState) FailedCheck(now int64) Check {
 	status := Active

@@ -1,5 +1,4 @@
-// Package audit has the form in which audit events are published, and the same form without personal data. It reads and writes
-// nothing.
+// Package audit owns the form in which audit events are published, and the same form without personal data. It knows no table.
 package audit
 
 import (
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Data is the data of the event that publishes an audit event.
@@ -43,9 +43,6 @@ func NewActor(by access.Actor) Actor {
 // ErasedText replaces an erased text in the details of audit events.
 const ErasedText = "erased"
 
-// PausedBy is how the last error of a subscription begins that a user has deactivated; see webhook.Health.Deactivate.
-const PausedBy = "deactivated by "
-
 // ErasedUsers are the public ids of users whose data is removed from the history.
 type ErasedUsers []string
 
@@ -59,9 +56,9 @@ func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased boo
 	if err := json.Unmarshal(details, &members); err != nil {
 		return nil, fmt.Errorf("read details: %w", err)
 	}
-	of := ""
-	_ = json.Unmarshal(members["user_id"], &of) // another type names no user
-	if u.Contains(of) || about.Type == "user" && u.Contains(about.ID) {
+	user := ""
+	_ = json.Unmarshal(members["user_id"], &user) // a value of another type names no user
+	if u.Contains(user) || about.Type == "user" && u.Contains(about.ID) {
 		for _, name := range []string{"name", "email", "external_id"} {
 			if value, ok := members[name]; ok && string(value) != "null" && string(value) != `""` {
 				members[name] = json.RawMessage(`"` + ErasedText + `"`)
@@ -69,8 +66,8 @@ func (u ErasedUsers) CleanDetails(details []byte, eventType string, byErased boo
 		}
 	}
 	lastError := ""
-	if byErased && eventType == access.SubscriptionDisabled && json.Unmarshal(members["last_error"], &lastError) == nil && strings.HasPrefix(lastError, PausedBy) {
-		members["last_error"] = json.RawMessage(`"` + PausedBy + access.ErasedUserName + `"`)
+	if byErased && eventType == access.SubscriptionDisabled && json.Unmarshal(members["last_error"], &lastError) == nil && strings.HasPrefix(lastError, webhook.DeactivatedBy) {
+		members["last_error"] = json.RawMessage(`"` + webhook.DeactivatedBy + access.ErasedUserName + `"`)
 	}
 	return json.Marshal(members)
 }

@@ -1,5 +1,5 @@
-// Package delivery has the SQL about deliveries that several packages need: the numbers of states, outcomes and causes, and the
-// expressions that stand once. It reads and writes nothing.
+// Package delivery owns the SQL about deliveries that several packages need: the numbers of states, outcomes and causes, and common
+// expressions. It runs no statement.
 package delivery
 
 import "github.com/keyhook/keyhook/storage/webhook"

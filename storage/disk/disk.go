@@ -1,4 +1,4 @@
-// Package disk owns the place of the database: file names, owners, modes, safe opening, the file system and its free
+// Package disk owns where the database is: file names, owners, modes, safe opening, the file system and its free
 // space. It does not know what the files contain.
 package disk
 

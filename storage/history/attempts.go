@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -180,4 +181,28 @@ func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error
 	}
 	h.setAttemptIDs(&a)
 	return a, nil
+}
+
+// SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
+func (h *History) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
+	var sent webhook.SentAttempt
+	row, at, ok := h.ids.Row(access.AttemptID, attempt)
+	if !ok {
+		return sent, fault.Missing("attempt")
+	}
+	a, err := h.Attempt(ctx, row)
+	if err != nil {
+		return sent, err
+	}
+	if a.AttemptedAt != at || a.SubscriptionID != id {
+		return sent, fault.Missing("attempt")
+	}
+	if err := h.reads.Get(ctx, &sent, `
+		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
+		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
+		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
+		return sent, sqlite.Missing(err, "attempt")
+	}
+	sent.Attempt = a
+	return sent, nil
 }

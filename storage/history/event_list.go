@@ -56,7 +56,8 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 	return q, err
 }
 
-// HiddenTypes returns, as a JSON array, the event types that a caller may not read.
+// HiddenTypes returns, as a JSON array, the event types that a caller does not see: those of audit events if withoutAudit is true,
+// otherwise none.
 func HiddenTypes(withoutAudit bool) string {
 	if !withoutAudit {
 		return "[]"

@@ -63,8 +63,8 @@ func missingEvent(err error, isOld bool) error {
 // receiverRow is a row of ReceiverPage.
 type receiverRow struct {
 	webhook.ReceiverFacts
-	Found string  `db:"deliveries"` // a JSON array of storedDelivery
-	Ahead *string `db:"front"`      // a storedFront
+	DeliveriesJSON string  `db:"deliveries"` // an array of storedDelivery
+	FrontJSON      *string `db:"front"`      // a storedFront
 }
 
 // storedDelivery is a delivery in the JSON of receiverColumns.
@@ -154,7 +154,7 @@ func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.
 	f := row.ReceiverFacts
 	h.Complete(&f.Subscription, e.Hold)
 	var found []storedDelivery
-	if err := json.Unmarshal([]byte(row.Found), &found); err != nil {
+	if err := json.Unmarshal([]byte(row.DeliveriesJSON), &found); err != nil {
 		return f, fmt.Errorf("read deliveries: %w", err)
 	}
 	for _, d := range found {
@@ -172,9 +172,9 @@ func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.
 		}
 		f.Deliveries = append(f.Deliveries, facts)
 	}
-	if row.Ahead != nil {
+	if row.FrontJSON != nil {
 		var front storedFront
-		if err := json.Unmarshal([]byte(*row.Ahead), &front); err != nil {
+		if err := json.Unmarshal([]byte(*row.FrontJSON), &front); err != nil {
 			return f, fmt.Errorf("read the first delivery: %w", err)
 		}
 		f.Front = &webhook.FrontFacts{

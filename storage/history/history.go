@@ -1,5 +1,5 @@
-// Package history reads what was published, sent and changed: lists, counts, facts and searches of events, deliveries, attempts,
-// subscriptions and the audit log. It writes nothing, and does not know how the rows are made.
+// Package history owns the reads of what was published, sent and changed: lists, counts, facts and searches of events, deliveries,
+// attempts, subscriptions and the audit log. It writes nothing, and does not know how the rows are made.
 package history
 
 import (

@@ -4,9 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -37,30 +35,6 @@ func (h *History) Schedules(ctx context.Context, organization int64, ids []strin
 
 // firstDueColumn is Schedule.FirstDue of a subscription s.
 var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = " + firstSent("s.ordered", "s.id") + ") AS first_due"
-
-// SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
-func (h *History) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
-	var sent webhook.SentAttempt
-	row, at, ok := h.ids.Row(access.AttemptID, attempt)
-	if !ok {
-		return sent, fault.Missing("attempt")
-	}
-	a, err := h.Attempt(ctx, row)
-	if err != nil {
-		return sent, err
-	}
-	if a.AttemptedAt != at || a.SubscriptionID != id {
-		return sent, fault.Missing("attempt")
-	}
-	if err := h.reads.Get(ctx, &sent, `
-		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
-		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
-		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
-		return sent, sqlite.Missing(err, "attempt")
-	}
-	sent.Attempt = a
-	return sent, nil
-}
 
 // firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
 func firstSent(ordered, subscription string) string {

@@ -49,10 +49,10 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	list := scan.List[webhook.Subscription]{
 		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5)))",
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND s.paused = coalesce(?6, s.paused)",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses)},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.hold()

@@ -15,8 +15,8 @@ type sharedRead[T any] struct {
 func newSharedRead[T any]() sharedRead[T] { return sharedRead[T]{lock: make(chan struct{}, 1)} }
 
 const (
-	sharedLeast = time.Second // how long a result is fresh
-	sharedTimes = 10          // a slow read is fresh for so many times the time that it took
+	minFresh   = time.Second // how long a result is fresh
+	freshTimes = 10          // the result of a slow read is fresh for so many times the time that the read took
 )
 
 // get returns the last result while it is fresh, and otherwise a new one.
@@ -35,6 +35,6 @@ func (r *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, 
 		return value, err
 	}
 	end := time.Now()
-	r.value, r.until = value, end.Add(max(sharedLeast, sharedTimes*end.Sub(began)))
+	r.value, r.until = value, end.Add(max(minFresh, freshTimes*end.Sub(began)))
 	return value, nil
 }

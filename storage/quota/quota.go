@@ -1,5 +1,5 @@
-// Package quota counts the bytes that organizations store in a day, and refuses more than their plans allow. It estimates the
-// bytes of rows, and does not know how they are written.
+// Package quota owns the limit on the bytes that an organization may store in a day: it counts them, and refuses more than the plan
+// allows. It estimates the bytes of rows, and does not know how they are written.
 package quota
 
 import (
@@ -14,10 +14,10 @@ import (
 // Estimates, in bytes, of what rows and their indexes add to the file. Measured: 250 to 450 for an event without its
 // data, with its first delivery and attempt; 90 for each further delivery; 220 for an audit event.
 const (
-	perEvent     = 450 // 300 for the rows and 150 for the envelope of the body
-	PerDelivery  = 100
-	PerAuditLine = 300
-	// PerChange is the least that a change needs: its line in the audit log, and the event about it.
+	perEvent      = 450 // 300 for the rows and 150 for the envelope of the body
+	PerDelivery   = 100
+	PerAuditEvent = 300
+	// PerChange is the least that a change needs: its row in the audit log, and the event about it.
 	PerChange = 1_000
 )
 
@@ -108,15 +108,22 @@ func (q *Quotas) Of(t *sqlite.Tx, organization int64) (*Quota, error) {
 	return found, nil
 }
 
+// OfOpen is Of for an organization that must not be closed. Faults: Conflict.
+func (q *Quotas) OfOpen(t *sqlite.Tx, organization int64) (*Quota, error) {
+	has, err := q.Of(t, organization)
+	if err == nil && has.Closed {
+		err = directory.ErrClosed
+	}
+	return has, err
+}
+
 // Require refuses bytes that the plan does not allow today. The check is part of the transaction that adds them,
 // so parallel requests cannot exceed the limit. Faults: Limited; Conflict for a closed organization.
 func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
-	has, err := q.Of(t, organization)
+	has, err := q.OfOpen(t, organization)
 	switch {
 	case err != nil:
 		return err
-	case has.Closed:
-		return directory.ErrClosed
 	case has.Limit == nil || has.Bytes+int64(bytes) <= *has.Limit:
 		return nil
 	}
@@ -129,12 +136,10 @@ func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
 // RequireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
 // Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
-	has, err := q.Of(t, organization)
+	has, err := q.OfOpen(t, organization)
 	switch {
 	case err != nil:
 		return err
-	case has.Closed:
-		return directory.ErrClosed
 	case !has.Webhooks:
 		return fault.New(fault.Forbidden, "plan_capability_required",
 			"The organization's plan does not include webhooks; an operator can change the plan.")

@@ -16,7 +16,7 @@ import (
 )
 
 // The personal data of a user is in the row of the user, and copies of it are in the history: the name of the actor in audit
-// events, the details of audit events about the user, the events that published both, and what receivers answered to those. Texts
+// events, the details of audit events about the user, the events that published both, and the responses of receivers to those. Texts
 // that people write elsewhere, such as the names of API keys or the data of events, belong to the organization.
 
 // UserErased is called in the transaction that erases a user, while the memberships are still there. It removes the name from the
@@ -26,7 +26,7 @@ func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 	n, err := t.Affected(`
 		UPDATE subscriptions INDEXED BY subscriptions_paused SET last_error = ?1
 		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3)`,
-		audit.PausedBy+access.ErasedUserName, audit.PausedBy+was.Name, was.RowID)
+		webhook.DeactivatedBy+access.ErasedUserName, webhook.DeactivatedBy+was.Name, was.RowID)
 	if err == nil && n > 0 {
 		c.o.SubscriptionsChanged(t)
 	}
@@ -72,8 +72,8 @@ const (
 	cleanBatch = 200
 )
 
-// auditLine is an audit event as far as it can have personal data.
-type auditLine struct {
+// auditRow is an audit event as far as it can have personal data.
+type auditRow struct {
 	RowID      int64  `db:"id"`
 	Type       string `db:"type"`
 	ActorType  string `db:"actor_type"`
@@ -85,17 +85,17 @@ type auditLine struct {
 
 // cleanAuditEvents removes personal data from the audit log.
 func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
-	ends := sliceEnds(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM audit_events WHERE id > ? ORDER BY id LIMIT ?)", auditSlice)
-	for after, last := range ends.all() {
-		var lines []auditLine
-		if err := c.o.Logs.List(ctx, &lines, `
+	parts := slicesOf(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM audit_events WHERE id > ? ORDER BY id LIMIT ?)", auditSlice)
+	for after, last := range parts.all() {
+		var events []auditRow
+		if err := c.o.Logs.List(ctx, &events, `
 			SELECT a.id, a.type, a.actor_type, a.actor_id, a.target_type, a.target_id, a.details FROM audit_events a
 			WHERE a.id > ?1 AND a.id <= ?2
 			  AND EXISTS (SELECT 1 FROM json_each(?3) j WHERE j.value IN (a.actor_id, a.target_id) OR instr(a.details, j.value))`,
 			after, last, sqlite.TextList(erased)); err != nil {
 			return err
 		}
-		for batch := range slices.Chunk(lines, cleanBatch) {
+		for batch := range slices.Chunk(events, cleanBatch) {
 			if err := c.change(ctx, func(t *sqlite.Tx) error { return c.cleanAuditBatch(t, erased, batch) }); err != nil {
 				return err
 			}
@@ -104,26 +104,26 @@ func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers
 			return err
 		}
 	}
-	return ends.err
+	return parts.err
 }
 
-func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, lines []auditLine) error {
-	for _, line := range lines {
-		byErased := line.ActorType == "user" && erased.Contains(line.ActorID)
-		about := audit.Target{Type: line.TargetType, ID: line.TargetID}
-		details, err := erased.CleanDetails([]byte(line.Details), line.Type, byErased, about)
+func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events []auditRow) error {
+	for _, event := range events {
+		byErased := event.ActorType == "user" && erased.Contains(event.ActorID)
+		about := audit.Target{Type: event.TargetType, ID: event.TargetID}
+		details, err := erased.CleanDetails([]byte(event.Details), event.Type, byErased, about)
 		if err != nil {
-			return fmt.Errorf("audit event %d: %w", line.RowID, err)
+			return fmt.Errorf("audit event %d: %w", event.RowID, err)
 		}
-		if byErased && line.Type == access.SubscriptionDisabled {
-			if err := c.cleanPaused(t, about.ID, line.Details); err != nil {
+		if byErased && event.Type == access.SubscriptionDisabled {
+			if err := c.cleanPaused(t, about.ID, event.Details); err != nil {
 				return err
 			}
 		}
 		if byErased {
-			_, err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), line.RowID)
+			_, err = t.Exec("UPDATE audit_events SET actor_name = ?, ip = '', details = ? WHERE id = ?", access.ErasedUserName, string(details), event.RowID)
 		} else {
-			_, err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), line.RowID)
+			_, err = t.Exec("UPDATE audit_events SET details = ? WHERE id = ?", string(details), event.RowID)
 		}
 		if err != nil {
 			return err
@@ -135,14 +135,14 @@ func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, lines 
 // cleanPaused removes a name from the last error of a subscription. The user may have had another name when the audit event with
 // these details was written.
 func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error {
-	var told struct {
+	var written struct {
 		LastError string `json:"last_error"`
 	}
-	if err := json.Unmarshal([]byte(details), &told); err != nil || !strings.HasPrefix(told.LastError, audit.PausedBy) {
+	if err := json.Unmarshal([]byte(details), &written); err != nil || !strings.HasPrefix(written.LastError, webhook.DeactivatedBy) {
 		return err
 	}
 	n, err := t.Affected("UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ?",
-		audit.PausedBy+access.ErasedUserName, subscription, told.LastError)
+		webhook.DeactivatedBy+access.ErasedUserName, subscription, written.LastError)
 	if err == nil && n > 0 {
 		c.o.SubscriptionsChanged(t)
 	}
@@ -162,8 +162,8 @@ type publishedAudit struct {
 // attempts send the new body with a new signature.
 func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
 	types := sqlite.TextList(access.AuditTypes())
-	ends := sliceEnds(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)", eventSlice)
-	for after, last := range ends.all() {
+	parts := slicesOf(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)", eventSlice)
+	for after, last := range parts.all() {
 		var events []publishedAudit
 		if err := c.o.Logs.List(ctx, &events, `
 			SELECT e.id, e.type, e.created_at, o.public_id AS organization_public_id, e.body
@@ -182,10 +182,10 @@ func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, 
 			return err
 		}
 	}
-	return ends.err
+	return parts.err
 }
 
-// cleanPublishedBatch replaces the bodies of events, and deletes what receivers answered to the old ones.
+// cleanPublishedBatch replaces the bodies of events, and deletes the responses to the old ones.
 func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit, pause func() error) error {
 	if err := c.change(ctx, func(t *sqlite.Tx) error {
 		for _, e := range events {
@@ -202,7 +202,7 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 		return err
 	}
 	for _, e := range events {
-		if err := c.dropResponses(ctx, e.RowID, pause); err != nil {
+		if err := c.deleteResponses(ctx, e.RowID, pause); err != nil {
 			return err
 		}
 	}
@@ -225,9 +225,9 @@ func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte,
 	return webhook.AppendEnvelope(nil, c.o.IDs.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data), nil
 }
 
-// dropResponses deletes what receivers answered to an event. The answers to attempts in progress are not stored: these attempts may
-// have sent the old body.
-func (c *Cleaner) dropResponses(ctx context.Context, event int64, pause func() error) error {
+// deleteResponses deletes the responses of receivers to an event. The responses to attempts in progress are not stored: these attempts
+// may have sent the old body.
+func (c *Cleaner) deleteResponses(ctx context.Context, event int64, pause func() error) error {
 	for after := int64(0); ; {
 		var deliveries []int64
 		if err := c.o.Logs.List(ctx, &deliveries, "SELECT id FROM deliveries WHERE event_id = ? AND id > ? ORDER BY id LIMIT ?", event, after, cleanBatch); err != nil {
@@ -243,7 +243,7 @@ func (c *Cleaner) dropResponses(ctx context.Context, event int64, pause func() e
 				sqlite.RowList(slices.Values(deliveries))); err != nil {
 				return err
 			}
-			c.o.ForgetAnswers(t, sending)
+			c.o.ForgetResponses(t, sending)
 			_, err := t.Exec(`
 				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
@@ -257,26 +257,26 @@ func (c *Cleaner) dropResponses(ctx context.Context, event int64, pause func() e
 	}
 }
 
-// slices of a long table, by row ids.
+// tableSlices cuts a long table into slices by row ids.
 type tableSlices struct {
 	next func(after int64) (last int64, err error)
 	err  error // why the iteration ended early
 }
 
-// sliceEnds cuts a table into slices of at most size rows. query returns the last row of the next slice, or 0.
-func sliceEnds(ctx context.Context, cleaner *Cleaner, query string, size int) *tableSlices {
+// slicesOf returns the slices of a table, of at most size rows each. query returns the last row of the next slice, or 0.
+func slicesOf(ctx context.Context, c *Cleaner, query string, size int) *tableSlices {
 	return &tableSlices{next: func(after int64) (last int64, err error) {
-		err = cleaner.o.Logs.Get(ctx, &last, query, after, size)
+		err = c.o.Logs.Get(ctx, &last, query, after, size)
 		return last, err
 	}}
 }
 
 // all yields the row before each slice, and the last row of it.
-func (p *tableSlices) all() iter.Seq2[int64, int64] {
+func (s *tableSlices) all() iter.Seq2[int64, int64] {
 	return func(yield func(after, last int64) bool) {
 		for after := int64(0); ; {
-			last, err := p.next(after)
-			if p.err = err; err != nil || last == 0 || !yield(after, last) {
+			last, err := s.next(after)
+			if s.err = err; err != nil || last == 0 || !yield(after, last) {
 				return
 			}
 			after = last

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes
@@ -102,7 +103,7 @@ func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err
 	if err != nil {
 		return false, fmt.Errorf("delete old events: %w", err)
 	}
-	lines, err := c.deleteOldAudit(ctx, now)
+	auditEvents, err := c.deleteOldAudit(ctx, now)
 	if err != nil {
 		return false, fmt.Errorf("delete old audit events: %w", err)
 	}
@@ -110,7 +111,7 @@ func (c *Cleaner) deleteOldBatch(ctx context.Context, now int64) (more bool, err
 	if err != nil {
 		return false, fmt.Errorf("delete old counts: %w", err)
 	}
-	return events || lines || minutes, nil
+	return events || auditEvents || minutes, nil
 }
 
 // oldEvent is an event that is old enough to delete.
@@ -229,9 +230,9 @@ func eventRows(events []oldEvent) iter.Seq[int64] {
 // deliveries of one event have consecutive numbers, so a few ranges contain them all.
 func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []oldEvent) (int, error) {
 	var deliveries []struct {
-		ID           int64 `db:"id"`
-		Subscription int64 `db:"subscription_id"`
-		State        int   `db:"state"`
+		ID           int64                 `db:"id"`
+		Subscription int64                 `db:"subscription_id"`
+		State        webhook.DeliveryState `db:"state"`
 	}
 	if err := t.List(&deliveries, `
 		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, sqlite.RowList(eventRows(events)), deliveryBatch); err != nil {
@@ -240,7 +241,7 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []oldEvent) (int, error)
 	ids := make([]int64, 0, len(deliveries))
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
-		if d.State == 0 { // an event with an attempt in progress is not deleted
+		if d.State == webhook.Pending { // an event with an attempt in progress is not deleted
 			expected, err := c.o.Expired(t, d.Subscription)
 			if err != nil {
 				return 0, err

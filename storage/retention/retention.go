@@ -1,5 +1,5 @@
-// Package retention deletes what may not be kept: rows that are older than the settings allow, and the data of erased users and
-// closed organizations. It does not know how rows are made: Hooks do what the owner of the tables must do about a deletion.
+// Package retention owns the deletion of what may not be kept: rows that are older than the settings allow, and the data of erased
+// users and closed organizations. It does not know how rows are made: Hooks do what the owner of the tables must do about a deletion.
 package retention
 
 import (
@@ -42,8 +42,8 @@ type Hooks struct {
 	RemoveSubscription func(t *sqlite.Tx, subscription int64, health webhook.Health) error
 	// SubscriptionsChanged is called after a change of any subscriptions.
 	SubscriptionsChanged func(t *sqlite.Tx)
-	// ForgetAnswers is called for deliveries in progress. The answers to these attempts must not be stored.
-	ForgetAnswers func(t *sqlite.Tx, deliveries []int64)
+	// ForgetResponses is called for deliveries in progress. The responses to these attempts must not be stored.
+	ForgetResponses func(t *sqlite.Tx, deliveries []int64)
 }
 
 // Cleaner deletes what may not be kept.

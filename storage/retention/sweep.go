@@ -44,7 +44,6 @@ func newSweeps() sweeps {
 
 // Sweep does the next step through events and audit events. If it finds an old row, retention starts again from there.
 func (c *Cleaner) Sweep(ctx context.Context) error {
-	r := &c.old
 	if time.Now().Before(c.sweeps.next) {
 		return nil
 	}
@@ -53,7 +52,7 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	lines, err := c.sweepStep(ctx, &c.sweeps.audit, c.o.KeepAudit)
+	auditEvents, err := c.sweepStep(ctx, &c.sweeps.audit, c.o.KeepAudit)
 	if err != nil {
 		return fmt.Errorf("read audit events: %w", err)
 	}
@@ -61,10 +60,10 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 		c.sweeps.next = time.Now().Add(passInterval)
 	}
 	if events.firstOld > 0 {
-		r.oldEventsAfter = events.firstOld - 1
+		c.old.oldEventsAfter = events.firstOld - 1
 	}
-	if lines.firstOld > 0 {
-		r.oldAuditAfter = lines.firstOld - 1
+	if auditEvents.firstOld > 0 {
+		c.old.oldAuditAfter = auditEvents.firstOld - 1
 	}
 	if events.disorder == 0 {
 		return nil

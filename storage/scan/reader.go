@@ -18,10 +18,10 @@ import (
 // of its own, so that the write-ahead log can restart between two slices.
 type Reader struct {
 	turns
-	Pool   *sqlite.Pool // for statements inside a slot
-	Limits Limits       // of each search
-	size   int64        // connections of the pool
-	slots  *semaphore.Weighted
+	Pool   *sqlite.Pool        // for statements while Connection is held
+	Limits Limits              // of each search
+	size   int64               // connections of the pool
+	free   *semaphore.Weighted // connections that no read uses
 }
 
 // Limits bound one search.
@@ -35,24 +35,24 @@ type Limits struct {
 func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	return &Reader{
 		turns: turns{wait: wait}, Pool: p, Limits: Limits{Rows: searchRows, Slice: firstSlice},
-		size: connections, slots: semaphore.NewWeighted(connections),
+		size: connections, free: semaphore.NewWeighted(connections),
 	}
 }
 
-// Slot waits for a connection. The limit of a read does not run meanwhile. The caller must call free. Faults: Unavailable if
-// the wait is too long.
-func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
+// Connection waits for a free connection of the pool. The limit of a read does not run meanwhile. The caller must call free. Faults:
+// Unavailable if the wait is too long.
+func (r *Reader) Connection(ctx context.Context) (free func(), err error) {
 	ctx, cancel := r.waiting(ctx)
 	defer cancel()
-	if r.slots.Acquire(ctx, 1) != nil {
+	if r.free.Acquire(ctx, 1) != nil {
 		return nil, waited(ctx)
 	}
-	return func() { r.slots.Release(1) }, nil
+	return func() { r.free.Release(1) }, nil
 }
 
 // Get waits for a connection and reads one row into dest. It returns sql.ErrNoRows if there is none.
 func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
-	free, err := r.Slot(ctx)
+	free, err := r.Connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) er
 
 // List waits for a connection and reads all rows into dest, a pointer to a slice.
 func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) error {
-	free, err := r.Slot(ctx)
+	free, err := r.Connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) e
 // Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in
 // time; the caller must call resume anyway.
 func (r *Reader) Drain(ctx context.Context) (resume func(), ok bool) {
-	if r.slots.Acquire(ctx, r.size) != nil {
+	if r.free.Acquire(ctx, r.size) != nil {
 		return func() {}, false
 	}
-	return func() { r.slots.Release(r.size) }, true
+	return func() { r.free.Release(r.size) }, true
 }
 
 // The sizes of slices and searches. A slice of 1,000 delivery attempts, each with its event, takes 5 ms. The Go scheduler
@@ -159,7 +159,7 @@ func Pause(ctx context.Context, took time.Duration) error {
 
 // slice reads the next slice. more is false at the end of the search.
 func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *search) (low Position, more bool, err error) {
-	free, err := r.Slot(ctx)
+	free, err := r.Connection(ctx)
 	if err != nil {
 		return low, false, err
 	}
@@ -180,7 +180,7 @@ func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *sea
 
 // ReadAll reads all rows below high in one slice. It is for a search without a filter: every row matches.
 func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
-	free, err := r.Slot(ctx)
+	free, err := r.Connection(ctx)
 	if err != nil {
 		return err
 	}

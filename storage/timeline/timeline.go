@@ -1,5 +1,5 @@
-// Package timeline finds the rows of a period. The numbers of events follow the order of writing, and their times do too, unless
-// the clock was ahead and was set back. It knows up to which row the order is broken, and nothing else about events.
+// Package timeline owns the search for the rows of a period. It knows the numbers and the times of events, and nothing else about
+// them. The numbers follow the order of writing, and so do the times, unless the clock was ahead and was set back.
 package timeline
 
 import (
@@ -56,8 +56,8 @@ func Find(ctx context.Context, reader *scan.Reader, since, until int64, all Rang
 			return nil, err
 		}
 	}
-	spans := []Range{disordered, {first - 1, end - 1}}
-	return slices.DeleteFunc(spans, func(part Range) bool { return part.After >= part.Last }), nil
+	parts := []Range{disordered, {first - 1, end - 1}}
+	return slices.DeleteFunc(parts, func(part Range) bool { return part.After >= part.Last }), nil
 }
 
 // firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it

@@ -45,7 +45,7 @@ type NewEvent struct {
 	Digest         [32]byte
 }
 
-// Published is the response to a publisher. Replayed says that it repeats the response to an earlier request.
+// Published is the response to a publisher. Repeated says that it repeats the response to an earlier request.
 type Published struct {
 	ID         string
 	Type       string
@@ -53,7 +53,7 @@ type Published struct {
 	Deliveries int
 	Held       int // of the deliveries, those to subscriptions that were disabled then; they wait
 	Notice     Notice
-	Replayed   bool
+	Repeated   bool
 }
 
 // Notice says why an event has no delivery.

@@ -94,6 +94,9 @@ const neverProbe = -1
 // Activate returns the state after the owner has set is_active to true: healthy, without failures.
 func (h Health) Activate() Health { return h.to(Healthy, 0, "", 0) }
 
+// DeactivatedBy is how the last error of a subscription begins that a user has deactivated. The name of the user follows.
+const DeactivatedBy = "deactivated by "
+
 // Deactivate returns the state after by has set is_active to false: Paused. The count of failures stays as it is. A
 // subscription that failures have disabled keeps its reason, and gets no more probes.
 func (h Health) Deactivate(by string) Health {
@@ -105,7 +108,7 @@ func (h Health) Deactivate(by string) Health {
 		h.ProbeAt = neverProbe
 		return h
 	}
-	h = h.to(Disabled, h.ConsecutiveFailures, "deactivated by "+by, 0)
+	h = h.to(Disabled, h.ConsecutiveFailures, DeactivatedBy+by, 0)
 	h.Paused = true
 	return h
 }

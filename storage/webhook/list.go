@@ -8,6 +8,7 @@ type SubscriptionFilter struct {
 	Before   int64
 	Limit    int
 	Statuses []Status // any of them
+	Paused   *bool    // whether a person has paused them
 }
 
 // SubscriptionPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page

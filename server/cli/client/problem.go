@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -39,6 +40,12 @@ func (p problem) Error() string {
 		fmt.Fprintf(&b, "\n  conflicting_id: %s", output.Escape(p.ConflictingID))
 	}
 	return b.String()
+}
+
+// IsNotFound reports whether the server refused a request because it does not find an id.
+func IsNotFound(err error) bool {
+	p, is := errors.AsType[problem](err)
+	return is && p.Code == "not_found"
 }
 
 // Refusal returns the error for a response that is no success.

@@ -25,7 +25,8 @@ export const paths = {
   system: '/system/',
 };
 
-// needsAttention is the filter ?status= of subscriptions that fail, or that failures have disabled.
+// needsAttention is the filter ?status= of subscriptions that fail, or that failures have disabled. With paused=false: a paused one is
+// disabled, too.
 export const needsAttention = 'failing,disabled';
 
 const enc = encodeURIComponent;

@@ -24,8 +24,7 @@ export function Subscriptions() {
   const { me } = useSession();
   const [query] = useQuery();
   const everywhere = query.in === 'all' && isOperator();
-  const list = useList('/webhooks/subscriptions/', { status: query.status, organization: everywhere ? 'all' : '' }, { poll: 5000 });
-  if (query.status === needsAttention) list.rows = list.rows?.filter((s) => subscriptionStatus(s) !== 'paused'); // a person paused them
+  const list = useList('/webhooks/subscriptions/', { status: query.status, paused: query.status === needsAttention ? false : '', organization: everywhere ? 'all' : '' }, { poll: 5000 });
   const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [

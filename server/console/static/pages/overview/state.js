@@ -44,15 +44,15 @@ async function readProblems({ failing, disabled, paused }, query, signal) {
   return problems;
 }
 
-// list reads up to a few pages: one may have only paused subscriptions, and more follow.
+// list reads up to a few pages: among very many healthy subscriptions, the search of one page ends early.
 async function list(query, signal) {
   const rows = [];
   let cursor = null;
   for (let page = 0; page < 5 && rows.length < most; page++) {
-    const { data, next_cursor, has_more } = await api.get('/webhooks/subscriptions/', { signal, query: { ...query, status: needsAttention, cursor, limit: most } });
-    rows.push(...data.filter((s) => s.blocked_by !== 'paused'));
-    if (!has_more) break;
-    cursor = next_cursor;
+    const found = await api.get('/webhooks/subscriptions/', { signal, query: { ...query, status: needsAttention, paused: false, cursor, limit: most } });
+    rows.push(...found.data);
+    if (!found.has_more) break;
+    cursor = found.next_cursor;
   }
   return rows;
 }

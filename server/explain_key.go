@@ -14,8 +14,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// explainStore is the part of the store that explanations use.
-type explainStore interface {
+// keyExplainStore is the part of the store that explanations of requests with a key use.
+type keyExplainStore interface {
 	// KeyState returns a key in any state, or NotFound.
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	knownPermissions
@@ -24,12 +24,12 @@ type explainStore interface {
 	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 }
 
-// explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
+// keyExplanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
 // counts no request of the rate limit, records no use, and throttles no address.
-type explanation struct {
+type keyExplanation struct {
 	checker *check.Checker
 	router  *router
-	store   explainStore
+	store   keyExplainStore
 	lookup  form.Lookup
 }
 
@@ -53,7 +53,7 @@ type explained struct {
 	route        *route // nil if none matches
 }
 
-func (h explanation) explain(x *exchange.Exchange) error {
+func (h keyExplanation) explain(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func readPath(f *form.Form, name string) *url.URL {
 
 // readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
 // or from the caller.
-func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
+func (h keyExplanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
 		m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
@@ -124,7 +124,7 @@ func (h explanation) readNeeds(m *explained, requested *url.URL, asked access.Sc
 
 // resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;
 // Invalid if several keys have the prefix.
-func (h explanation) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
+func (h keyExplanation) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
 	prefix, ok := access.ParseDisplay(key)
 	if !ok {
 		return key, nil
@@ -155,7 +155,7 @@ func (h explanation) resolvePrefix(x *exchange.Exchange, key string) (string, er
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
-func (h explanation) checkKey(x *exchange.Exchange, m *explained, key string) error {
+func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string) error {
 	ctx := x.Request.Context()
 	m.Kind, m.Last = credential.Key, access.CheckPermission
 	if m.ByID = access.KeyID.Valid(key); !m.ByID {
@@ -186,7 +186,7 @@ func (h explanation) checkKey(x *exchange.Exchange, m *explained, key string) er
 
 // find looks up the key in any state. A caller may know the keys of its own organization. A caller
 // with platform:act_as may know all keys.
-func (h explanation) find(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
+func (h keyExplanation) find(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)
 	} else {

@@ -12,18 +12,18 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// arrivalStore is the part of the store that explanations of events use.
-type arrivalStore interface {
+// eventExplainStore is the part of the store that explanations of events use.
+type eventExplainStore interface {
 	// EventFacts returns what is stored about an event.
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
 	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
 	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
 }
 
-// arrivals is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes
+// eventExplanation is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes
 // nothing.
-type arrivals struct {
-	store arrivalStore
+type eventExplanation struct {
+	store eventExplainStore
 }
 
 type explainedDeliveryBody struct {
@@ -37,7 +37,7 @@ type explainedDeliveryBody struct {
 	Attempts       int            `json:"attempts"`
 }
 
-func (h arrivals) list(x *exchange.Exchange) error {
+func (h eventExplanation) list(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestAccessQueryPlans does once all that access knows and then asks SQLite how it went about each statement. None may
+// TestDirectoryQueryPlans does once all that package directory does, and then reads the query plan of each statement. None may
 // read a table that grows with customers from end to end, nor sort one.
-func TestAccessQueryPlans(t *testing.T) {
+func TestDirectoryQueryPlans(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	ctx := t.Context()

@@ -7,12 +7,14 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
+// Some data has a shorter life than events: the stored bytes of a day, and the previous secret of a subscription.
+
 // storageDaysBatch limits the counts that one transaction deletes.
 const storageDaysBatch = 500
 
-// DropStorageDays deletes the counts from before yesterday, unless the clock is in doubt. It reads before it writes,
+// DeleteStorageDays deletes the counts from before yesterday, unless the clock is in doubt. It reads before it writes,
 // because usually there are none.
-func (c *Cleaner) DropStorageDays(ctx context.Context) error {
+func (c *Cleaner) DeleteStorageDays(ctx context.Context) error {
 	now, trusted := c.o.TrustedTime()
 	if !trusted {
 		return nil
@@ -33,9 +35,9 @@ func (c *Cleaner) DropStorageDays(ctx context.Context) error {
 // previousSecretsBatch limits the secrets that one transaction deletes.
 const previousSecretsBatch = 200
 
-// DropPreviousSecrets deletes previous secrets after their overlap, unless the clock is in doubt. It reads before it
+// DeletePreviousSecrets deletes previous secrets after their overlap, unless the clock is in doubt. It reads before it
 // writes, because usually there are none.
-func (c *Cleaner) DropPreviousSecrets(ctx context.Context) error {
+func (c *Cleaner) DeletePreviousSecrets(ctx context.Context) error {
 	now, trusted := c.o.TrustedTime()
 	if !trusted {
 		return nil

@@ -133,7 +133,7 @@ var arrivals = map[string]arrival{
 		func(t *testing.T, e *engine) (string, string) {
 			sub := e.subscribe(t, "good.example", "ok", "user.*")
 			return e.publish(t, "order.paid"), sub
-		}, explain.NotWanted, "wants user.*, but not order.paid", "keyhook subscriptions update SUB --event-types user.*,order.paid", false, 0,
+		}, explain.NotWanted, "wants user.*, but not order.paid", "keyhook subscriptions update SUB --event-types 'user.*,order.paid'", false, 0,
 	},
 	"a type that was added later": {
 		func(t *testing.T, e *engine) (string, string) {
@@ -263,7 +263,7 @@ func TestExplainEventOfCallers(t *testing.T) {
 		ok("is explained for one subscription", "GET {event}?subscription_id={first}", "", 200, `{"data":[{"subscription_id":"`+first.ID),
 		ok("is explained in pages", "GET {event}?limit=1", "", 200, `"subscription_id":"`+second.ID, `"has_more":true,"next_cursor":"`),
 		{"is explained to readers of events", call{"GET {event}", "{reader}", "", nil}, 200, "", []string{`"verdict":"scheduled"`}, []string{"secret-path"}},
-		{"names the organization in commands for those who act for it", call{"GET {event}", operator, "", foreign}, 200, "", []string{" --event-types user.*,order.paid --organization " + owner.Organization.ID}, noSecret},
+		{"names the organization in commands for those who act for it", call{"GET {event}", operator, "", foreign}, 200, "", []string{" --event-types 'user.*,order.paid' --organization " + owner.Organization.ID}, noSecret},
 		{"is not explained to others", call{"GET {event}", "{writer}", "", nil}, 403, "permission_denied", nil, noSecret},
 		{"of another organization does not exist", call{"GET {event}", "{stranger}", "", nil}, 404, "not_found", nil, noSecret},
 		ok("of the audit log is explained to those who may read it", "GET {audit}?subscription_id={second}", "", 200, `"verdict":"about_itself"`),

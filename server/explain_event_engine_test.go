@@ -191,7 +191,7 @@ func (e *engine) follow(t *testing.T, advice string) {
 		if name, value, joined := strings.Cut(word, "="); joined {
 			flags[name] = value
 		} else if strings.HasPrefix(word, "--") {
-			flags[word] = words[i+1]
+			flags[word] = strings.Trim(words[i+1], "'") // as a shell does
 		}
 	}
 	const path = "/api/v1/webhooks/subscriptions/"

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// authenticator reads the credential of a request and has it checked.
+type authenticator struct {
+	checker *check.Checker
+	reader  *credential.Reader
+	cookies *credential.Cookies
+}
+
+// read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
+func (a *authenticator) read(c *call) {
+	c.run.Presented, c.run.Address = a.reader.Read(c.Request, c.Local), c.Client
+	if c.run.Kind != credential.Session {
+		return
+	}
+	c.NoStore() // the response is for this browser only
+	if errors.Is(c.run.Unreadable, credential.ErrSession) {
+		a.cookies.Clear(c, c.Request)
+	}
+}
+
+// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
+// again.
+func (a *authenticator) admit(c *call) error {
+	err := a.checker.Check(c.Request.Context(), &c.run)
+	if c.run.Authenticated {
+		c.Principal = &c.run.Principal
+	}
+	if c.run.Windowed {
+		c.setRateHeaders(c.run.Window, time.Now())
+	}
+	switch fault.KindOf(err) {
+	case fault.Limited:
+		c.setRetryAfter()
+	case fault.Unauthenticated:
+		if c.run.Kind == credential.Session && c.run.At == access.CheckLookUp {
+			a.cookies.Clear(c, c.Request)
+		}
+	}
+	return err
+}
+
+// mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.
+func (a *authenticator) mayFail(c *call) error {
+	err := a.checker.MayFail(&c.run)
+	if err != nil {
+		c.setRetryAfter()
+	}
+	return err
+}
+
+// setRetryAfter says when to try again.
+func (c *call) setRetryAfter() {
+	c.SetHeader("Retry-After", strconv.FormatInt(max(1, check.Seconds(c.run.RetryAfter)), 10))
+}
+
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: the headers of
+// draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of one string, which saves allocations
+// in every request.
+func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, check.Seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	c.SetHeader("RateLimit-Policy", text[:policy])
+	c.SetHeader("RateLimit", text[policy:state])
+	c.SetHeader("X-RateLimit-Limit", text[state:limit])
+	c.SetHeader("X-RateLimit-Remaining", text[limit:remaining])
+	c.SetHeader("X-RateLimit-Reset", text[remaining:])
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// replayStore is the part of the store that the replay endpoint uses.
+type replayStore interface {
+	subscriptionNames
+	// EventRetention is how long events are kept; 0 means for ever.
+	EventRetention() time.Duration
+	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
+	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
+	// CountReplay counts the deliveries that Replay would create.
+	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
+}
+
+// replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
+// stay, and the same request continues from there.
+const replayLimit = 5 * time.Minute
+
+// replays is the endpoint that sends events again that a subscription did not receive.
+type replays struct{ store replayStore }
+
+func (h replays) replay(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
+	if err != nil {
+		return err
+	}
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	f.Require("since")
+	r := readReplay(f, h.store.EventRetention())
+	dry := f.Bool("dry_run")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := x.LongContext(replayLimit)
+	defer cancel()
+	var found webhook.Replayed
+	if dry != nil && *dry {
+		found, err = h.store.CountReplay(ctx, x.Organization(), id, r)
+	} else {
+		found, err = h.store.Replay(ctx, x.Actor(), x.Organization(), id, r)
+	}
+	if err != nil {
+		return err
+	}
+	return x.Respond(http.StatusAccepted, replayBody{found.Total(), reasonsBody(found)})
+}
+
+// replayBody says how many deliveries a replay made, and why the subscription had not received the events.
+type replayBody struct {
+	Deliveries int64       `json:"deliveries"`
+	Reasons    reasonsBody `json:"reasons"`
+}
+
+type reasonsBody struct {
+	Exhausted int64 `json:"exhausted"`
+	Plan      int64 `json:"plan"`
+	TypeAdded int64 `json:"type_added"`
+}
+
+// readReplay reads which events of which period to send again. kept is how long events are kept.
+func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
+	r := webhook.Replay{Only: webhook.OnlyAll}
+	now := time.Now()
+	since, until := f.Time("since"), f.Time("until")
+	switch {
+	case since == nil:
+	case since.After(now):
+		f.Refuse("since", "in_the_future", "This must be in the past.")
+	case kept > 0 && since.Before(now.Add(-kept)):
+		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+	default:
+		r.Since = since.UnixMilli()
+	}
+	if until != nil {
+		r.Until = max(1, until.UnixMilli()) // 0 means now
+		if since != nil && !until.After(*since) {
+			f.Refuse("until", "out_of_range", "This must be later than since.")
+		}
+	}
+	if types := f.EventTypes("event_types"); types != nil {
+		r.EventTypes = *types
+	}
+	if text := f.Text("only", form.MaxName); text != nil {
+		switch r.Only = webhook.Only(*text); r.Only {
+		case webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll:
+		default:
+			f.Refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
+		}
+	}
+	return r
+}
+
+// codeBeyondRetention is the code of a time whose events may have been deleted.
+const codeBeyondRetention = "beyond_retention"
+
+// earliestRetained is the time that an error suggests: a full minute, up to two minutes after the retention limit, so that it is
+// still valid when the caller uses it.
+func earliestRetained(now time.Time, kept time.Duration) time.Time {
+	edge := now.Add(-kept)
+	if late := edge.Truncate(time.Minute).Add(2 * time.Minute); late.Before(now) {
+		return late
+	}
+	return edge
+}

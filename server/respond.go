@@ -1,0 +1,121 @@
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// ServeHTTP responds to one request and writes one log line about it; see observe for the exception.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.respond(w, r, false) }
+
+// localHandler responds to requests from the local socket. ServeLocal serves it.
+func (s *Server) localHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
+}
+
+// calls are finished calls, for reuse: one takes more than a kilobyte.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
+	s.underway.Add(1)
+	defer s.underway.Done()
+	c := calls.Get().(*call)
+	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
+	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
+	c.Client, c.Applying, c.Memory = s.trusted.Client(r), len(r.Header[applyHeader]) > 0, s.memory
+	s.finish(c)
+	*c = call{}
+	calls.Put(c)
+}
+
+// finish responds to the request of c. If it panics, net/http aborts the connection.
+func (s *Server) finish(c *call) {
+	defer c.Release()
+	c.SetHeader("X-Request-Id", c.ID)
+	c.SetHeader("X-Content-Type-Options", "nosniff")
+	defer s.observe(c)
+	defer s.rescue(c)
+	if err := s.run(c); err != nil {
+		s.fail(c, err)
+	}
+}
+
+// rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.
+// Otherwise the caller could mistake that part for the whole response.
+func (s *Server) rescue(c *call) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		c.Code = "aborted"
+		panic(http.ErrAbortHandler)
+	}
+	c.Cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+	if c.Status() != 0 {
+		c.Code = "aborted"
+		panic(http.ErrAbortHandler)
+	}
+	s.fail(c, c.Cause)
+}
+
+// run finds the route of a request. Then it makes the checks, reads the query, and calls the handler.
+func (s *Server) run(c *call) error {
+	if err := c.limitHeaderFields(); err != nil {
+		return err
+	}
+	if allowed, found := s.router.find(c, c.Request.Method, c.Request.URL); !found {
+		return s.refuseUnmatched(c, allowed)
+	}
+	switch {
+	case c.route.access == open, c.route.access == proxied:
+		return c.route.handle(c)
+	case c.route.access == local && share.IsLocal(c.Request):
+		return c.handle()
+	}
+	s.auth.read(c)
+	c.run.Needed, c.run.Last = c.needed(), access.CheckPermission
+	if err := s.auth.admit(c); err != nil {
+		return err
+	}
+	if err := c.checkApplyHeader(); err != nil {
+		return err
+	}
+	if c.Request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
+		if err := c.Reserve(); err != nil {
+			return err
+		}
+	}
+	if err := c.handle(); err != nil {
+		return c.missingInstead(err)
+	}
+	return nil
+}
+
+// refuseUnmatched refuses a request that no route matches. Every request of a key counts, so a credential is checked first,
+// up to its rate limit.
+func (s *Server) refuseUnmatched(c *call, allowed []string) error {
+	if len(c.Request.Header["Authorization"]) > 0 {
+		s.auth.read(c)
+		c.run.Last = access.CheckRateLimit
+		if err := s.auth.admit(c); err != nil {
+			return err
+		}
+	}
+	if len(allowed) == 0 {
+		return exchange.Refuse(http.StatusNotFound, "not_found", nothingAt(c.Request.URL.Path))
+	}
+	list := strings.Join(allowed, ", ")
+	c.SetHeader("Allow", list)
+	return exchange.Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "This path has only "+list+".")
+}
