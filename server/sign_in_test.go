@@ -171,6 +171,17 @@ func TestSeveralTabsSignInAtOnce(t *testing.T) {
 	}
 }
 
+// TestManyCookiesOfSignIns sends what no browser sends, but anybody may send. The response must stay small.
+func TestManyCookiesOfSignIns(t *testing.T) {
+	t.Parallel()
+	f, _ := startLogin(t)
+	cookies := []string{"Cookie", strings.Repeat("keyhook_sign_in_a=;", 800)}
+	got := f.do(t, call{"GET " + startPath, "", "", cookies}).want(t, http.StatusSeeOther, "").Header.Values("Set-Cookie")
+	if n := len(got); n < 2 || n > 10 || !strings.HasPrefix(got[n-1], "keyhook_sign_in_x=%2Fconsole%2F;") {
+		t.Errorf("%d cookies, the last is %q", n, got[n-1])
+	}
+}
+
 func TestWhereASignInLeads(t *testing.T) {
 	t.Parallel()
 	f, _ := startLogin(t)

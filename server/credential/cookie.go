@@ -96,10 +96,12 @@ func (k *Cookies) Set(w http.ResponseWriter, r *http.Request, credential access.
 // of the sign-in ends the name, so that several tabs can sign in at once.
 const signInName = "keyhook_sign_in_"
 
-// The limits of the cookies of one browser. The proxy in front may take only 8 KiB of headers.
+// The limits of the cookies of one browser. The proxy in front may take only 8 KiB of headers. Anybody can send a thousand cookies, so
+// one response clears only a few.
 const (
 	maxSignIns     = 4
 	maxSignInBytes = 4 << 10
+	maxCleared     = 8
 )
 
 // SignIn returns the value of the cookie of the sign-in with a state; empty if there is none, or several.
@@ -112,15 +114,16 @@ func (k *Cookies) SignIn(r *http.Request, state string) string {
 
 // SetSignIn gives the browser the cookie of a sign-in that has begun. The browser forgets its oldest sign-ins beyond the limits.
 func (k *Cookies) SetSignIn(w http.ResponseWriter, r *http.Request, state, value string, life time.Duration) {
-	prefix, kept, size := k.signInCookie(r, "", "", 0).Name, 1, len(value)
+	prefix, kept, size, cleared := k.signInCookie(r, "", "", 0).Name, 1, len(value), 0
 	for _, c := range slices.Backward(r.Cookies()) { // browsers send the oldest first (RFC 6265 section 5.4)
 		other, found := strings.CutPrefix(c.Name, prefix)
 		if !found {
 			continue
 		}
 		kept, size = kept+1, size+len(c.Value)
-		if kept > maxSignIns || size > maxSignInBytes {
-			k.ClearSignIn(w, r, other)
+		if (kept > maxSignIns || size > maxSignInBytes) && cleared < maxCleared {
+			http.SetCookie(w, k.signInCookie(r, other, "", -1))
+			cleared++
 		}
 	}
 	http.SetCookie(w, k.signInCookie(r, state, value, int(life/time.Second)))

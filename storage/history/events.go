@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -28,52 +28,50 @@ const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id 
 // completeEvents sets the public ids and the numbers of deliveries of the events of a page. Events of many subscriptions have many
 // deliveries. So the page ends after the event at which the counts have read as many rows as a search may read.
 func (h *History) completeEvents(ctx context.Context, organization int64, page *webhook.EventPage) error {
+	counted, err := h.countAll(ctx, organization, page.Events, h.logs.Limits.Rows)
+	if err == nil && counted < len(page.Events) {
+		page.Events = page.Events[:counted]
+		page.Next = page.Events[counted-1].RowID
+	}
+	return err
+}
+
+// CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
+// many reads of the organization's logs are running.
+func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
+	if _, err := h.countAll(ctx, organization, events, math.MaxInt); err != nil {
+		return fmt.Errorf("count deliveries: %w", err)
+	}
+	return nil
+}
+
+// countAll counts the deliveries of events until it has read that many. It returns how many events it has counted, at least one if
+// there are any. After many deliveries it pauses, so that others have their turn.
+func (h *History) countAll(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
 	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer end()
-	rest, most, counted := page.Events, 1, 0
-	for len(rest) > 0 {
-		if counted >= h.logs.Limits.Rows {
-			page.Events = page.Events[:len(page.Events)-len(rest)]
-			page.Next = page.Events[len(page.Events)-1].RowID
-			return nil
-		}
-		batch := rest[:min(most, len(rest))]
+	for most, read := 1, 0; counted < len(events) && read < limit; {
+		batch := events[counted:min(counted+most, len(events))]
 		began := time.Now()
 		deliveries, err := h.countDeliveries(ctx, batch)
 		if err != nil {
-			return err
+			return counted, err
 		}
-		counted += deliveries
-		rest = rest[len(batch):]
+		counted += len(batch)
+		read += deliveries
 		if deliveries < deliveriesPerCount {
 			most = min(2*most, eventsPerCount)
 			continue
 		}
 		most = max(1, len(batch)*deliveriesPerCount/deliveries)
 		if err := scan.Pause(ctx, time.Since(began)); err != nil {
-			return err
+			return counted, err
 		}
 	}
-	return nil
-}
-
-// CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
-// many reads of the organization's logs are running.
-func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
-	end, err := h.logs.Take(ctx, organization)
-	if err != nil {
-		return err
-	}
-	defer end()
-	for batch := range slices.Chunk(events, eventsPerCount) {
-		if _, err := h.countDeliveries(ctx, batch); err != nil {
-			return fmt.Errorf("count deliveries: %w", err)
-		}
-	}
-	return nil
+	return counted, nil
 }
 
 const (

@@ -63,7 +63,12 @@ function takeLink() {
 // follow signs in with a one-time link. It asks first if somebody else is signed in: anybody can send a link of their own, and what
 // is done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
 async function follow(link) {
-  const alive = signedInBefore.get() && await api.get('/session/', asMyself).catch(() => null);
+  let alive = null;
+  try {
+    alive = signedInBefore.get() && await api.get('/session/', asMyself);
+  } catch (refused) {
+    if (refused.status !== 401 && refused.status !== 404) return load(refused); // somebody may be signed in
+  }
   if (!alive) return useLink(link);
   try {
     const who = await api.post('/session/', { link, dry_run: true }, asMyself);

@@ -60,6 +60,16 @@ func TestTheListOfEvents(t *testing.T) {
 	live := a.publish(t, "order.live", object{})
 	p.click("button", "1 new")
 	p.in("row", "order.live").expect(live)
+	many := make([]object, 52) // more than a page, so the first page says nothing about the oldest two
+	for i := range many {
+		many[i] = object{"type": "many.more", "data": object{}}
+	}
+	many[0]["type"] = "many.first"
+	a.must(t, "POST", "/api/v1/events/batch/", object{"events": many}, nil)
+	p.expect("many.more")
+	p.click("button", "Show more")
+	p.in("row", "many.first").expect("nowhere")
+	p.in("row", "order.live").expect(live)
 
 	p.signIn(operatorToken)
 	p.visit("/console/events/?in=all&type=order.live")

@@ -77,6 +77,17 @@ func TestSignIn(t *testing.T) {
 		offer(ids[1], "owner")
 		p.click("button", "Use the link")
 		p.expectElement("button", "Third")
+		evaluate[any](p, `(() => {
+			const send = fetch.bind(window);
+			window.fetch = (url, init) => {
+				if (!url.endsWith('/session/')) return send(url, init);
+				window.fetch = send;
+				return Promise.resolve(new Response('', { status: 500 }));
+			};
+		})()`)
+		offer(ids[0], "owner") // nobody knows who is signed in
+		p.expect("You are still signed in as")
+		p.expectElement("button", "Third")
 	})
 	t.Run("an access token signs in, and a wrong one does not", func(t *testing.T) {
 		token := regexp.MustCompile(`kat_\w+`).FindString(s.printed())

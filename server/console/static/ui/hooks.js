@@ -69,21 +69,25 @@ export function useRepeat(act, ms, deps = []) {
   }, [ms, ...deps]);
 }
 
+// New rows of a list. With a cursor, others are missing between them and the rows before: the list goes on at the cursor instead.
+const nothing = { rows: [], cursor: null };
+
 // useList loads a list of the API by pages. With poll, it loads the first page again every so many milliseconds: known rows
 // change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
 // what identifies a row.
 export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
   const key = path + JSON.stringify([query, options.organization]);
   const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
-  const [arrived, setArrived] = useState([]);
+  const [arrived, setArrived] = useState(nothing);
   const get = (cursor, signal) => api.get(path, { ...options, signal, query: { limit, cursor, ...query } });
   const first = useLoad(async (signal) => {
     const page = await get(null, signal);
-    setArrived([]);
+    setArrived(nothing);
     setMore({ key, rows: page.data, cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null });
     return page;
   }, [key]);
 
+  const show = ({ rows, cursor }) => setMore((m) => (cursor ? { ...m, rows, cursor, hasMore: true } : { ...m, rows: [...rows, ...m.rows] }));
   const current = useRef(null);
   current.current = more;
   useRepeat(async () => {
@@ -95,8 +99,10 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
       const now = new Map(page.data.map((r) => [id(r), r]));
       const added = page.data.filter((r) => !known.has(id(r)));
       const hold = added.length > 0 && (scrollY > 80 || document.activeElement?.closest('tbody'));
-      setArrived(hold ? added : []);
-      setMore((m) => ({ ...m, rows: [...(hold ? [] : added), ...m.rows.filter((r) => page.has_more || now.has(id(r))).map((r) => now.get(id(r)) ?? r)] }));
+      const fresh = { rows: added, cursor: added.length > 0 && added.length === page.data.length ? page.next_cursor : null };
+      setArrived(hold ? fresh : nothing);
+      setMore((m) => ({ ...m, rows: m.rows.filter((r) => page.has_more || now.has(id(r))).map((r) => now.get(id(r)) ?? r) }));
+      if (!hold) show(fresh);
       return undefined;
     } catch (error) {
       return error;
@@ -114,12 +120,12 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
     }
   };
   const showArrived = () => {
-    setMore((m) => ({ ...m, rows: [...arrived, ...m.rows] }));
-    setArrived([]);
+    show(arrived);
+    setArrived(nothing);
     scrollTo(0, 0);
   };
   const isFresh = first.data !== undefined;
-  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading, reload: first.reload, more, loadMore, arrived: arrived.length, showArrived };
+  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading, reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
 }
 
 // useAction runs an asynchronous act once at a time: a double click does not send twice.
