@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -175,8 +176,18 @@ func (v *verdicts) asks(t *testing.T, verdict explain.Verdict, organization, eve
 		t.Fatalf("no command %q in\n%s", want, said)
 	}
 	if found {
-		succeed(t, v.dir, strings.Fields(command))
+		succeed(t, v.dir, shellWords(t, command))
 	}
+}
+
+// shellWords returns the words of a command as a shell reads them.
+func shellWords(t *testing.T, command string) []string {
+	t.Helper()
+	words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
+	if err != nil {
+		t.Fatalf("read %q with a shell: %v", command, err)
+	}
+	return strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")
 }
 
 // TestExpired has deliveries that wait for a paused subscription for longer than events are kept. They are called expired until
