@@ -63,7 +63,7 @@ async function load(id, signal) {
 }
 
 function AboutKey({ apiKey: k, checks }) {
-  const valueOf = (name) => checks.find((c) => c.check === name)?.value || null;
+  const limit = checks.find((c) => c.check === 'rate_limit')?.value;
   const link = (id) => id && html`<${Id} value=${id} href=${href(paths.key(id))} />`;
   return html`<${Facts} items=${[
     ['Last use', html`<${Time} value=${k.last_used_at} none="Not used yet" />`],
@@ -71,7 +71,7 @@ function AboutKey({ apiKey: k, checks }) {
     ['Created', html`<${TimeAndAge} value=${k.created_at} />`],
     ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],
     ['Revoked', k.revoked_at && html`<${Time} value=${k.revoked_at} form="exact" />`],
-    ['Rate limit', valueOf('rate_limit')],
+    ['Rate limit', limit === 'unlimited' ? 'No limit' : limit || null],
     ['Id', html`<${Id} value=${k.id} />`],
     ['Prefix', html`<${Id} value=${k.key_prefix} />`],
     ['Replaces', link(k.replaces)],
