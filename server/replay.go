@@ -70,7 +70,7 @@ type reasonsBody struct {
 	TypeAdded int64 `json:"type_added"`
 }
 
-// readReplay reads which events of which period to send again. kept is how long events are kept.
+// readReplay reads a period, and which of its events to send again. kept is how long Keyhook keeps events.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	now := time.Now()

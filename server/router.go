@@ -66,7 +66,7 @@ func handleOf(rt *route) httprouter.Handle {
 	}
 }
 
-// find sets the route of a method and a path in c. If there is none, it returns the methods that the path has.
+// find sets the route of c. If no route has the method and the path, find returns the methods that the path has.
 //
 // An external id may contain a slash, which the path has as %2F. Then the tree looks for the path as it is encoded, and find
 // decodes the values.

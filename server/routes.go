@@ -289,7 +289,7 @@ func (s *Server) Routes() []Route {
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
 	health        health
-	metrics       handler // nil if there are none
+	metrics       handler // nil: another listener serves the metrics
 	description   description
 	documents     documents
 	console       *console.Site // nil is not served

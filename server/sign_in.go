@@ -60,20 +60,18 @@ func (h signIns) begin() func(*call) error {
 		if err != nil {
 			return h.explain(c, err)
 		}
-		h.auth.cookies.SetSignIn(c, c.Request, stateOf(redirect), sealed, signInLife)
+		provider, err := url.Parse(redirect)
+		if err != nil {
+			return err
+		}
+		h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
 		c.Redirect(redirect)
 		return nil
 	}
 }
 
-// stateOf returns the state of the sign-in that a URL of the identity provider begins. The browser brings it back.
-func stateOf(redirect string) string {
-	u, err := url.Parse(redirect)
-	if err != nil {
-		return ""
-	}
-	return u.Query().Get("state")
-}
+// stateOf returns the state of a sign-in. The URL of the identity provider has it, and so has the URL with which the browser comes back.
+func stateOf(u *url.URL) string { return u.Query().Get("state") }
 
 // finish returns the handler to which the identity provider sends the browser back. It starts the session.
 func (h signIns) finish() func(*call) error {
@@ -88,7 +86,7 @@ func (h signIns) finish() func(*call) error {
 		if err != nil {
 			return h.explain(c, err)
 		}
-		h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
+		h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 		if !isConsolePage(to) {
 			to = console.Path
 		}
@@ -101,7 +99,7 @@ func (h signIns) finish() func(*call) error {
 // refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h signIns) ask(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
-	sealed := h.auth.cookies.SignIn(c.Request, c.Request.URL.Query().Get("state"))
+	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
 		if err := h.auth.mayFail(c); err != nil {
 			return who, "", err
@@ -142,7 +140,7 @@ func (h signIns) explain(c *call, err error) error {
 	if c.Cause == nil {
 		c.Cause = f
 	}
-	h.auth.cookies.ClearSignIn(c, c.Request, c.Request.URL.Query().Get("state"))
+	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 	c.Redirect(h.base + console.Path + "?" + url.Values{"error": {f.Code}, "request_id": {c.ID}}.Encode())
 	return nil
 }

@@ -198,11 +198,7 @@ func (h subscriptions) remove(x *exchange.Exchange) error {
 }
 
 func (h subscriptions) rotate(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
-	f, err := x.OptionalForm()
+	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/config"
@@ -37,7 +36,7 @@ Welcome to Keyhook. The database is %s. It has the organization "Default" and th
 `, c.Storage.Path, url)
 	if f.Link.IsZero() {
 		if c.Console.Enabled {
-			fmt.Fprintf(out, "  console  %s\n", strings.TrimSuffix(url, "/")+console.Path)
+			fmt.Fprintf(out, "  console  %s\n", console.URL(url))
 		}
 		fmt.Fprint(out, "  token    the setting bootstrap.token\n\n")
 		return

@@ -75,7 +75,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		method: "GET", path: pathSubscriptions, listsAll: true,
 		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteBlocked,
 		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
-			{member: "paused", usage: "only subscriptions that a person has paused, or only the others", value: boolean}},
+			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",

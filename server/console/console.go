@@ -25,11 +25,12 @@ var static embed.FS
 // Path is where the console is served, below the path of the server.
 const Path = "/console/"
 
+// URL returns the URL of the console. base is the URL of the server.
+func URL(base string) string { return strings.TrimSuffix(base, "/") + Path }
+
 // SignInURL returns the URL of the console that signs in with the secret of a link. base is the URL of the server. The secret is in
 // the fragment, which browsers do not send: no log has it, and no program that looks at the links in an e-mail uses it up.
-func SignInURL(base, secret string) string {
-	return strings.TrimSuffix(base, "/") + Path + "#link=" + secret
-}
+func SignInURL(base, secret string) string { return URL(base) + "#link=" + secret }
 
 // The defaults of Options.
 const (

@@ -104,7 +104,7 @@ const (
 	maxCleared     = 8
 )
 
-// SignIn returns the value of the cookie of the sign-in with a state; empty if there is none, or several.
+// SignIn returns the value of the cookie for the state of a sign-in. It is empty unless the browser sent exactly one such cookie.
 func (k *Cookies) SignIn(r *http.Request, state string) string {
 	if found := r.CookiesNamed(k.signInCookie(r, state, "", 0).Name); len(found) == 1 {
 		return found[0].Value
@@ -129,7 +129,7 @@ func (k *Cookies) SetSignIn(w http.ResponseWriter, r *http.Request, state, value
 	http.SetCookie(w, k.signInCookie(r, state, value, int(life/time.Second)))
 }
 
-// ClearSignIn has the browser forget the cookie of the sign-in with a state, if it has sent the cookie.
+// ClearSignIn deletes the cookie for the state of a sign-in, if the browser has sent it.
 func (k *Cookies) ClearSignIn(w http.ResponseWriter, r *http.Request, state string) {
 	if c := k.signInCookie(r, state, "", -1); len(r.CookiesNamed(c.Name)) > 0 {
 		http.SetCookie(w, c)

@@ -1,5 +1,5 @@
 // Package platform owns the endpoints of operators: customers and people, what they may do, and the process with its queue and its
-// database. It knows no routes and no SQL, and checks no caller: the server decides who may call an endpoint.
+// database. It has no routes and no SQL. It does not check callers: the server decides who may call an endpoint.
 package platform
 
 import (

@@ -50,7 +50,7 @@ func UserKind(isService bool) string {
 	return "person"
 }
 
-// Create creates a user. The e-mail address is the name if there is none, so that the audit log always has a name.
+// Create creates a user. If the request has no name, the e-mail address is the name. So the audit log always has a name.
 func (h Users) Create(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {

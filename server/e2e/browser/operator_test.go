@@ -349,7 +349,7 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestCustomersSeeNoOperatorPages opens the pages as the owner of a customer, and as an operator who may only read.
+// TestCustomersSeeNoOperatorPages opens the pages as the owner of an organization, and as an operator without write permissions.
 func TestCustomersSeeNoOperatorPages(t *testing.T) {
 	t.Parallel()
 	s := start(t)
