@@ -52,7 +52,7 @@ type subscriptionBody struct {
 	LastError           *string            `json:"last_error"`
 	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string             `json:"description"`
-	ExternalID          *string            `json:"external_id"`           // the organization\'s own id
+	ExternalID          *string            `json:"external_id"`           // the organization's own id
 	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
 	Ordered             bool               `json:"ordered"`
 	Headers             map[string]*string `json:"headers"` // the names; every value is null

@@ -146,8 +146,8 @@ func TestListsOfAllOrganizations(t *testing.T) {
 		}
 	}
 	for _, paused := range []bool{true, false} {
-		lists[fmt.Sprint("disabled subscriptions, paused ", paused)] = func(organization int64, limit int) []string {
-			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Statuses: []webhook.Status{webhook.Disabled}, Paused: &paused, Limit: limit})
+		lists[fmt.Sprint("failing and disabled subscriptions, paused ", paused)] = func(organization int64, limit int) []string {
+			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Statuses: []webhook.Status{webhook.Failing, webhook.Disabled}, Paused: &paused, Limit: limit})
 		}
 	}
 	for name, f := range map[string]access.KeyFilter{
@@ -190,7 +190,7 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"events of a type": 15, "events of a prefix": 30, "events with an idempotency key": 3, "events with a key and another type": 0,
-		"subscriptions [failing]": 3, "subscriptions [disabled]": 3, "subscriptions [failing disabled]": 6, "subscriptions []": 12, "disabled subscriptions, paused true": 3, "disabled subscriptions, paused false": 0,
+		"subscriptions [failing]": 3, "subscriptions [disabled]": 3, "subscriptions [failing disabled]": 6, "subscriptions []": 12, "failing and disabled subscriptions, paused true": 3, "failing and disabled subscriptions, paused false": 3,
 		"active keys": 9, "revoked keys": 6, "keys with a prefix": 1, "audit events of a type": 6,
 		"audit events about one of two": 1,
 	} {
