@@ -176,16 +176,15 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 		webhook.Sending.String(), webhook.Interrupted.String())); present {
 		f.Outcome = &o
 	}
-	isEvent := access.EventID.Valid
 	f.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
-	f.EventID = q.Matching("event_id", "must be the id of an event", isEvent)
+	f.EventID = q.Matching("event_id", "must be the id of an event", access.EventID.Valid)
 	f.Since, f.Until = q.Period()
 	return f
 }
 
-// redeliveryBody says how many deliveries were created.
-type redeliveryBody struct {
-	Deliveries int `json:"deliveries"`
+// deliveriesBody says how many deliveries a request created or dropped.
+type deliveriesBody struct {
+	Deliveries int64 `json:"deliveries"`
 }
 
 // Redeliver sends the event of the attempt in the path again.
@@ -197,5 +196,5 @@ func (h Deliveries) Redeliver(x *exchange.Exchange) error {
 	if err := h.store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, redeliveryBody{1})
+	return x.Respond(http.StatusAccepted, deliveriesBody{1})
 }

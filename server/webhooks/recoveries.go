@@ -75,7 +75,7 @@ func (h Recoveries) Discard(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, redeliveryBody{int(n)})
+	return x.Respond(http.StatusAccepted, deliveriesBody{n})
 }
 
 // milliseconds returns a time of a body; 0 for none.

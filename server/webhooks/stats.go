@@ -153,8 +153,7 @@ func (h Stats) Read(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription",
-		access.SubscriptionID.Valid)
+	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription", access.SubscriptionID.Valid)
 	if subscription != "" && x.ListsAll() {
 		x.Query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
 	}
