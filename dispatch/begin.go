@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"slices"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -41,7 +42,7 @@ func (s *scheduler) mayBegin(l *lane) bool {
 
 // beginLimit returns how many attempts of a healthy lane may be begun and not sent.
 func (s *scheduler) beginLimit(l *lane) int {
-	return max(s.options.PerSubscription-l.requests(), 0) + min(l.recent.ends.recent(s.now), maxBegunPerLaneSlot*s.options.PerSubscription)
+	return max(s.options.PerSubscription-l.requests(), 0) + min(l.recent.ends.recent(s.ends.number), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
 // mayProbe reports whether a failing lane may send its probe now.
@@ -91,7 +92,8 @@ func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 // finishBegin queues the begun attempts for sending.
 func (s *scheduler) finishBegin(m beginReturned) {
 	s.begin.running, s.begin.spareBatch = false, m.starts
-	s.begin.lead = min(2*s.clock.Sub(s.begin.started), maxBeginLead) // twice, because another Begin may run when its turn comes
+	s.begin.took = s.clock.Sub(s.begin.started)
+	s.begin.lead = min(2*s.begin.took, maxBeginLead) // twice, because another Begin may run when its turn comes
 	if s.begin.failed = m.err != nil; s.begin.failed {
 		s.storeFails(opBegin, m.err)
 		s.begin.after = s.clock.Add(s.options.PollInterval)
@@ -179,8 +181,29 @@ func (s *scheduler) finishRelease(attempts []attemptKey) {
 	}
 }
 
-// endPeriod is the length of the periods of an endCounter in milliseconds. A commit takes less, even on a slow disk.
-const endPeriod = 16
+// minEndPeriod is the length of the shortest period of endPeriods.
+const minEndPeriod = 16 * time.Millisecond
+
+// endPeriods numbers the periods in which endCounters count. A period is at least as long as the last Begin took. So two periods
+// tell how many slots become free during a Begin, on a slow disk too.
+type endPeriods struct {
+	number int64
+	began  time.Time
+}
+
+// update starts the next period if the current one is over.
+func (p *endPeriods) update(now time.Time, begin time.Duration) {
+	length := max(begin, minEndPeriod)
+	switch past := now.Sub(p.began); {
+	case past >= 2*length: // nothing was counted for a whole period
+		p.number += 2
+	case past >= length:
+		p.number++
+	default:
+		return
+	}
+	p.began = now
+}
 
 // endCounter counts the requests of a lane that ended in a period and in the period before.
 type endCounter struct {
@@ -190,19 +213,18 @@ type endCounter struct {
 
 // recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that
 // hangs has none.
-func (c *endCounter) recent(now int64) int {
+func (c *endCounter) recent(period int64) int {
 	switch c.period {
-	case now / endPeriod:
+	case period:
 		return c.current + c.last
-	case now/endPeriod - 1:
+	case period - 1:
 		return c.current
 	}
 	return 0
 }
 
 // count counts a request that ends now.
-func (c *endCounter) count(now int64) {
-	period := now / endPeriod
+func (c *endCounter) count(period int64) {
 	if c.period != period {
 		c.last = 0
 		if c.period == period-1 {

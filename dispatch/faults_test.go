@@ -26,6 +26,7 @@ type faults struct {
 	refusals     int           // attempts that Begin refused
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
+	beginTakes   time.Duration // before each Begin
 	recordTakes  time.Duration // before each Record
 	readTakes    time.Duration // after each OrderedJobs
 }
@@ -155,6 +156,7 @@ func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64
 	if err := s.call("Begin"); err != nil {
 		return nil, err
 	}
+	time.Sleep(s.beginTakes)
 	rows, err := s.Store.Begin(ctx, starts)
 	s.countRefused(rows)
 	return rows, err

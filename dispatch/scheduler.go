@@ -18,7 +18,7 @@ const (
 	minReadSize         = 16                     // jobs of the first read: most of them may not be due
 	maxLanes            = 4096                   // with more lanes, idle lanes are dropped, with the cached state of their subscriptions
 	minLanesPerOrg      = 64                     // lanes that an organization keeps beyond maxLanes, until there are twice as many in all
-	maxBatch            = 256                    // attempts in one Begin
+	maxBatch            = 1024                   // attempts in one Begin, and results in one Record
 	retryWhenFull       = 100 * time.Millisecond // delay before reading again when memory had no room
 	maxRecordWait       = time.Minute            // a result that fails to save for longer no longer blocks other lanes
 	maxBegunPerLaneSlot = 16                     // attempts that a lane may begin ahead, per slot of the lane
@@ -47,6 +47,7 @@ type scheduler struct {
 	reads   readState
 	begin   beginState
 	results resultState
+	ends    endPeriods
 
 	steps        stepClock       // for finding delays that Keyhook itself causes
 	failingOps   map[string]bool // operations at which the store fails now
@@ -82,6 +83,7 @@ type beginState struct {
 	open       bool // new deliveries may begin in the transactions that create them
 	running    bool
 	started    time.Time       // of the last call
+	took       time.Duration   // by the last call
 	failed     bool            // the last call failed
 	after      time.Time       // no call before this time
 	lead       time.Duration   // how early attempts of lanes with a rate limit are begun
@@ -231,6 +233,7 @@ func (s *scheduler) tick() {
 	s.clock = time.Now()
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
+	s.ends.update(s.clock, s.begin.took)
 	if s.now < before-time.Second.Milliseconds() {
 		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes {

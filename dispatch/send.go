@@ -63,7 +63,7 @@ func (s *scheduler) takeBack(a *attempt) {
 // finishRequest returns the slot of a request that has ended.
 func (s *scheduler) finishRequest(a *attempt, failed bool) {
 	l := a.lane
-	l.recent.ends.count(s.now)
+	l.recent.ends.count(s.ends.number)
 	l.recent.failureStreak++
 	if !failed {
 		l.recent.failureStreak = 0

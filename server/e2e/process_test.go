@@ -43,7 +43,22 @@ const keptLines = 1000
 // as KEYHOOK_WEBHOOKS_TIMEOUT=5s. Deliveries may go to this machine. The log level must let the line "ready" through.
 func start(tb testing.TB, dir string, settings ...string) *process {
 	tb.Helper()
-	p := &process{cmd: keyhook(tb, dir, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
+	p, ready := launch(tb, dir, settings...)
+	select {
+	case <-ready:
+	case <-p.ended:
+		tb.Fatalf("serve ended before it was ready:\n%s", p.said())
+	case <-time.After(time.Minute):
+		tb.Fatalf("serve is not ready after a minute:\n%s", p.said())
+	}
+	p.caller = newCaller(p.url, "Bearer "+operatorToken)
+	return p
+}
+
+// launch starts serve. The channel is closed when the log says that it is ready.
+func launch(tb testing.TB, dir string, settings ...string) (p *process, ready chan struct{}) {
+	tb.Helper()
+	p = &process{cmd: keyhook(tb, dir, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
 	p.cmd.Env = append(append(p.cmd.Env, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
 	stdout, err := os.Create(filepath.Join(tb.TempDir(), "stdout"))
 	if err != nil {
@@ -63,17 +78,9 @@ func start(tb testing.TB, dir string, settings ...string) *process {
 			tb.Errorf("the race detector has reported:\n%s", p.said())
 		}
 	})
-	ready := make(chan struct{})
+	ready = make(chan struct{})
 	go p.follow(logged, ready)
-	select {
-	case <-ready:
-	case <-p.ended:
-		tb.Fatalf("serve ended before it was ready:\n%s", p.said())
-	case <-time.After(time.Minute):
-		tb.Fatalf("serve is not ready after a minute:\n%s", p.said())
-	}
-	p.caller = newCaller(p.url, "Bearer "+operatorToken)
-	return p
+	return p, ready
 }
 
 // follow keeps the log, and closes ready when the URL is known. It ends with the process.

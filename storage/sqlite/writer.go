@@ -111,7 +111,6 @@ func (f *File) commitLoop(ctx context.Context) {
 		if f.queue.empty() {
 			select {
 			case <-f.queue.ready:
-				runtime.Gosched()
 			case do := <-f.pauses:
 				do()
 				continue
@@ -126,6 +125,8 @@ func (f *File) commitLoop(ctx context.Context) {
 			do()
 		default:
 		}
+		// The callers that the last commit has woken may have more to write. Now they share the next commit.
+		runtime.Gosched()
 		batch = f.queue.gather(batch, f.price)
 		f.commit(batch)
 		clear(batch)
