@@ -66,6 +66,19 @@ func TestOwnHeaders(t *testing.T) {
 			}
 		}
 	})
+	t.Run("are masked where the connection is lost in the middle of a value", func(t *testing.T) {
+		t.Parallel()
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("bad token secret-tok"))
+		}))
+		defer receiver.Close()
+		l := newOneTestStore(receiver.URL)
+		l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
+		if r := sendOne(t, l, dispatch.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token ***" {
+			t.Errorf("stored %q, succeeded: %t", r.ResponseBody, r.Succeeded)
+		}
+	})
 	t.Run("that cannot be decrypted fail the attempt", func(t *testing.T) {
 		t.Parallel()
 		l := newOneTestStore("https://example.com/")

@@ -206,3 +206,19 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		})
 	})
 }
+
+func TestPlacesOfAnOrderedSubscription(t *testing.T) {
+	t.Parallel()
+	t.Run("are returned by the events that wait behind the first of their transaction", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: new(true)}))
+		p := &places{free: 10}
+		x.Watch(p)
+		event := webhook.NewEvent{Type: "user.created", Data: []byte("{}")}
+		must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event, event, event}))
+		if p.begun() != 1 || p.taken-p.returned != 1 {
+			t.Errorf("%d attempts have begun, %d places were taken and %d returned, want 1 in use", p.begun(), p.taken, p.returned)
+		}
+	})
+}

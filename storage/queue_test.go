@@ -240,6 +240,29 @@ func TestBeginAttempts(t *testing.T) {
 	})
 }
 
+func TestResultsOfOtherAttempts(t *testing.T) {
+	t.Parallel()
+	t.Run("a result of an earlier or a later attempt does not end the attempt in progress", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		first := x.jobs(t)[0]
+		row := x.begin(t, first)
+		x.end(t, first, row, false)
+		second := x.jobs(t)[0]
+		next := x.begin(t, second)
+		for _, other := range []int64{row, next + 1} {
+			r := webhook.Result{Attempt: other, Delivery: first.Delivery, Subscription: first.Subscription, Number: 1, Succeeded: true}
+			if _, err := x.Record(t.Context(), r); err == nil {
+				t.Errorf("the result of attempt %d was saved", other)
+			}
+		}
+		if settled := x.end(t, second, next, true); settled.State != webhook.Delivered {
+			t.Errorf("the second attempt ended in state %s", settled.State)
+		}
+	})
+}
+
 func TestFailedAttempts(t *testing.T) {
 	t.Parallel()
 

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -143,5 +144,61 @@ func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 		if len(told) != 1 || told[0] != "done" {
 			t.Errorf("announced were %q, want one", told)
 		}
+	})
+}
+
+func TestDelayedRowsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+
+	t.Run("fail the transaction, though a later write ignores the error", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		errs := f.Together(
+			func(t *sqlite.Tx) error {
+				t.Wrote(1)
+				t.Delay(func() error { return errHook })
+				return nil
+			},
+			func(t *sqlite.Tx) error {
+				_, _ = t.Exec("INSERT INTO notes (name) VALUES ('ignores')")
+				return nil
+			},
+		)
+		if !errors.Is(errs[0], errHook) {
+			t.Errorf("the write with delayed rows: %v", errs[0])
+		}
+		if errs := f.Together(note("next")); errs[0] != nil {
+			t.Errorf("the next write: %v", errs[0])
+		}
+	})
+}
+
+func TestFileThatIsLockedAfterAFailure(t *testing.T) {
+	t.Parallel()
+
+	t.Run("gives every write that has not run an error", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			f := openFailing(t)
+			other := sqlx.MustOpen("sqlite", "file:"+f.Path())
+			defer other.Close()
+			other.SetMaxOpenConns(1)
+			errs := f.Together(
+				func(t *sqlite.Tx) error {
+					t.OnCommit(func() { other.MustExec("BEGIN IMMEDIATE") })
+					return note("before")(t)
+				},
+				func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) },
+				note("after"),
+				note("last"),
+			)
+			other.MustExec("ROLLBACK")
+			if errs[0] != nil || errs[1] == nil || errs[2] == nil || errs[3] == nil {
+				t.Errorf("errors %v", errs)
+			}
+			if names := f.notes(t); len(names) != 1 || names[0] != "before" {
+				t.Errorf("the file contains %q", names)
+			}
+		})
 	})
 }
