@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -202,6 +203,20 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("the form is %v, the header %v", public.form, public.asked)
 		}
 	})
+	t.Run("works once, also if others have signed in since", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			l := newLogin(t, clientSecret)
+			sealed, answer := l.begin(t)
+			l.want(t, sealed, answer, "")
+			for range 3 {
+				time.Sleep(2 * time.Minute)
+				other, otherAnswer := l.begin(t)
+				l.want(t, other, otherAnswer, "")
+				l.want(t, sealed, answer, "sign_in_expired")
+			}
+		})
+	})
 	t.Run("may take ten minutes", func(t *testing.T) {
 		t.Parallel()
 		for age, code := range map[time.Duration]string{10*time.Minute - time.Second: "", 10 * time.Minute: "sign_in_expired"} {
@@ -221,6 +236,16 @@ func TestConcurrentSignIn(t *testing.T) {
 	l := newLogin(t, clientSecret)
 	sealed, answer := l.begin(t)
 	ended := make(chan error, 8)
+	var asking sync.WaitGroup // no sign-in is finished before all of them have asked the issuer
+	asking.Add(cap(ended))
+	l.do(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tokenPath {
+			asking.Done()
+			asking.Wait()
+		}
+		l.do(nil)
+		l.ServeHTTP(w, r)
+	})
 	for range cap(ended) {
 		go func() {
 			_, _, err := l.Finish(t.Context(), sealed, answer)

@@ -254,3 +254,38 @@ func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// TestACredentialOfAClosedOrganizationCreatesNoKey begins requests of a credential before its organization is closed, and finishes
+// them afterwards. They act in another organization, which stays open.
+func TestACredentialOfAClosedOrganizationCreatesNoKey(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	caller, token := storagetest.Organization(t, x.Store, "agency", "enterprise", access.RoleOperator)
+	elsewhere, _ := storagetest.Organization(t, x.Store, "elsewhere", "growth", access.RoleOwner)
+	old, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsWrite)
+	for range 500 { // the removal of the organization's data revokes so many keys first
+		storagetest.Key(t, x.Store, caller, access.EventsWrite)
+	}
+	_, key := storagetest.Key(t, x.Store, caller, access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
+	cookie := access.MintSession()
+	session := must[access.Principal](t)(x.PrincipalToSignIn(t.Context(), access.Identity{Subject: "u-1", Email: caller.User.Email}))
+	must[access.Session](t)(x.CreateIdentitySession(t.Context(), session, access.Identity{}, x.by, cookie))
+
+	callers := []struct {
+		code string
+		access.Principal
+	}{
+		{"key_revoked", must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))},
+		{"token_revoked", must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))},
+		{"invalid_key", must[access.Principal](t)(x.PrincipalBySession(t.Context(), cookie.Digest()))},
+	}
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, caller.Home.ID))
+	for _, c := range callers {
+		_, err := x.createOf(t, c.In(elsewhere.Home), "", access.EventsWrite)
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)
+	}
+	for _, c := range callers {
+		_, err := x.RotateKey(t.Context(), c.In(elsewhere.Home), c.Actor("", "req"), old.ID, access.Mint("svc"), 0)
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)
+	}
+}

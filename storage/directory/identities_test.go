@@ -249,3 +249,20 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 		}
 	})
 }
+
+// TestIdentitiesAreNotConfused asks for identities whose parts make the same text when they are joined.
+func TestIdentitiesAreNotConfused(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+	must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{ExternalID: new("u-12")}))
+	for range 2 { // the second time from the cache
+		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-12"}, ""))
+		for _, other := range []access.Identity{{Subject: "u-1", Email: "2"}, {Subject: "u-1", Organization: "2"}} {
+			_, err := x.PrincipalByIdentity(t.Context(), other, "")
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
+		}
+		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-1"}, "2")
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
+	}
+}

@@ -224,3 +224,20 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		})
 	})
 }
+
+// TestAClosedOrganizationDoesNotCount asks for a user of two organizations after one of them was closed.
+func TestAClosedOrganizationDoesNotCount(t *testing.T) {
+	t.Parallel()
+	x := newTraveler(t)
+	i := access.Identity{Subject: "idp|1"}
+	if err := x.RemoveMember(t.Context(), x.by, x.ops.ID, x.user.ID); err != nil {
+		t.Fatal(err)
+	}
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.first.ID))
+	if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), i, "")); p.Home.ID != x.second.ID {
+		t.Errorf("the user acts in %s", p.Home.Name)
+	}
+	if p, _ := x.signIn(t, i); p.Home.ID != x.second.ID {
+		t.Errorf("the user signs in to %s", p.Home.Name)
+	}
+}

@@ -276,3 +276,27 @@ func TestKeys(t *testing.T) {
 			}})
 	})
 }
+
+// TestKeysOfOtherOrganizations looks for the key of another customer, and revokes it as an operator.
+func TestKeysOfOtherOrganizations(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
+	t.Run("a prefix finds the key for its own organization and for operators only", func(t *testing.T) {
+		for organization, want := range map[int64]int{owner.Home.RowID: 1, access.AllOrganizations: 1, other.Home.RowID: 0} {
+			page := must[access.KeyPage](t)(x.KeyPage(t.Context(), organization, access.KeyFilter{Prefix: key.KeyPrefix, Limit: 10}))
+			if len(page.Keys) != want {
+				t.Errorf("organization %d finds %d keys, want %d", organization, len(page.Keys), want)
+			}
+		}
+	})
+	t.Run("the audit log of its organization has the revocation by an operator", func(t *testing.T) {
+		by := x.operator.In(owner.Home).Actor("192.0.2.1", "req")
+		if err := x.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.expectLog(t, owner.Home.RowID, told{access.KeyRevoked, "api_key " + key.ID, map[string]any{"name": "test"}})
+	})
+}

@@ -204,3 +204,27 @@ func TestLoweredPlan(t *testing.T) {
 		requireLimitReached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
 	})
 }
+
+// TestLimitsOfTheOrganizationActedIn creates and rotates keys for a customer, by an operator whose own organization has other limits.
+func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
+	t.Parallel()
+	t.Run("the customer's plan bounds the keys, and not the plan of the operator", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, new(int64(1)))
+		by := x.operator.In(owner.Home)
+		must[access.Key](t)(x.createOf(t, by, "", access.EventsRead))
+		_, err := x.createOf(t, by, "", access.EventsRead)
+		requireLimitReached(t, err, "bounded")
+	})
+	t.Run("the customer's plan bounds the stored bytes, and not the plan of the operator", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, nil)
+		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		by := x.operator.In(owner.Home)
+		_, err := x.createOf(t, by, "", access.EventsRead)
+		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
+		_, err = x.RotateKey(t.Context(), by, by.Actor("", ""), key.ID, access.Mint("svc"), 0)
+		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
+	})
+}
