@@ -90,10 +90,7 @@ func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (
 // Wants returns how many subscriptions the cache has by event type.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
-		rows = 0
-		for _, subscriptions := range t.cache.matching {
-			rows += len(subscriptions)
-		}
+		rows = t.fanout.Size()
 		return nil
 	})
 	return rows, err

@@ -2,12 +2,13 @@ package storage
 
 import (
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // stepHealth updates the subscription's health after an attempt and returns the new health.
-func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (next webhook.Health, err error) {
+func (s *Store) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
 	}
@@ -35,10 +36,10 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 }
 
 // saveAttemptTime stores the time of the last success or failure.
-func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succeeded bool) error {
-	savedAt, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
+func (t *tx) saveAttemptTime(subscription int64, sub *fanout.Subscription, succeeded bool) error {
+	savedAt, statement := &sub.SuccessAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
 	if !succeeded {
-		savedAt, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
+		savedAt, statement = &sub.FailureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
 	if *savedAt == t.Now() {
 		return nil
@@ -50,7 +51,7 @@ func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succee
 
 // writeHealth stores a health. If the subscription becomes disabled, it also stores when.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
-	t.cache.invalidate(subscription)
+	t.fanout.Invalidate(subscription)
 	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8, failing_since = ?9,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END

@@ -47,7 +47,6 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 
 func newStore(o Options) (*Store, error) {
 	s := &Store{
-		tx:         newTx(),
 		pending:    pending.NewCount(),
 		policy:     o.Policy,
 		keepEvents: o.KeepEvents,
@@ -68,6 +67,7 @@ func newStore(o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.tx = newTx(s.log)
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -43,12 +44,12 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 		allowed := make([]int, 0, len(starts)) // indexes of starts
 		ordered := map[int64]bool{}            // ordered subscriptions with an allowed start
 		for i, start := range starts {
-			sub, err := t.cachedSubscription(start.Subscription)
+			sub, err := t.fanout.Subscription(t.Tx, start.Subscription)
 			if err != nil {
 				return err
 			}
-			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.open() || sub.receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
-			if may && (sub.Ordered || !sub.open()) {
+			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.Open() || sub.Receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
+			if may && (sub.Ordered || !sub.Open()) {
 				if may, err = isNext(t, sub, start); err != nil {
 					return err
 				}
@@ -70,7 +71,7 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 
 // isNext reports whether an attempt may begin where one attempt is made at a time: no other is in progress, and no other delivery
 // comes first. That is so for ordered subscriptions, and for the probe of a disabled one.
-func isNext(t *tx, sub *cachedSubscription, start webhook.Start) (next bool, err error) {
+func isNext(t *tx, sub *fanout.Subscription, start webhook.Start) (next bool, err error) {
 	query := isNextProbe
 	if sub.Ordered {
 		query = isNextInOrder

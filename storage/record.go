@@ -122,7 +122,7 @@ var selectSending = statements(func(n int) string {
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
 func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
 	if r.Trigger != webhook.ByTest {
-		sub, err := t.cachedSubscription(r.Subscription)
+		sub, err := t.fanout.Subscription(t.Tx, r.Subscription)
 		if err != nil {
 			return settled, err
 		}

@@ -319,7 +319,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.cache.invalidateTypes()
+	t.fanout.InvalidateTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }

@@ -102,7 +102,7 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 // counted: nobody expects it.
 func (s *Store) expire(t *tx, subscription int64) (expected bool, err error) {
 	t.OnCommit(func() { s.pending.Add(subscription, -1) })
-	sub, err := t.cachedSubscription(subscription)
+	sub, err := t.fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {
 		return false, err
 	}
