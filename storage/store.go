@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
@@ -55,6 +56,7 @@ type Store struct {
 	*directory.Directory // who may do what
 	*pending.Survey      // what is pending
 	*history.History     // what was published, sent and changed
+	*applied.List        // what keyhook apply has created
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only
