@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
@@ -54,7 +55,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
-		if err := authorizeCreate(t, by, &c); err != nil {
+		canRead, err := canReadAudit(t, by)
+		if err != nil {
+			return sub, err
+		}
+		if err := audit.CheckCreate(canRead, &c); err != nil {
 			return sub, err
 		}
 		if err := requireRoomForSubscription(t, organization); err != nil {
@@ -142,7 +147,7 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 // from any status. is_active false disables it. An empty change does nothing. A subscription that stops
 // receiving audit events loses the pending ones.
 //
-// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
+// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
 // external id; those of keepsHost and setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
@@ -270,7 +275,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 			return err
 		}
 	}
-	receivedBefore := receivesAudit(*sub)
+	receivedBefore := audit.Receives(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
