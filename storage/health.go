@@ -66,7 +66,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
 		return sqlite.Missing(err, "subscription")
 	}
-	details := map[string]any{"url_host": hostOf(address)}
+	details := map[string]any{"url_host": webhook.URLHost(address)}
 	if h.Status == webhook.Healthy {
 		return s.audit(t, by, organization, access.SubscriptionRecovered, target, details)
 	}

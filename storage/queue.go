@@ -89,7 +89,7 @@ var isNextProbe = `SELECT coalesce((` + delivery.FirstPending("?1") + `) = ?2, 0
 func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
 	index := make(map[int64]int, len(allowed)) // of starts, by delivery
 	for len(allowed) > 0 {
-		n := rowsAtOnce(len(allowed))
+		n := sqlite.RowsAtOnce(len(allowed))
 		args := make([]any, 0, 1+3*n)
 		args = append(args, t.Now())
 		for _, i := range allowed[:n] {
@@ -113,7 +113,7 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 }
 
 // beginStatement claims deliveries, found by their row ids. Without the pluses, SQLite would read an index of all pending ones.
-var beginStatement = statements(func(n int) string {
+var beginStatement = sqlite.Statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + delivery.Sending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
 		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + delivery.Pending + ` AND +attempts = start.column3 RETURNING id`
 })

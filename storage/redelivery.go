@@ -49,7 +49,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := s.insertRedelivery(t, job, sub.Ordered); err != nil {
 			return err
 		}
-		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": hostOf(sub.URL), "event_id": job.EventID})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
 	})
 }
 

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
@@ -84,7 +83,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 	if err != nil {
 		return created, webhook.Secret{}, err
@@ -149,7 +148,7 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
-// external id; those of keepsHost and setHeaders.
+// external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -175,57 +174,8 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 				return sub, err
 			}
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
-}
-
-// changedFields lists the fields of a change for the audit log. Of a URL it has only the host, and of headers only the names. The
-// rest is often a secret of the receiver, and the log has other readers.
-func changedFields(c webhook.SubscriptionChange) map[string]any {
-	details := map[string]any{}
-	if c.URL != nil {
-		details["url_host"] = hostOf(*c.URL)
-	}
-	if c.EventTypes != nil {
-		details["event_types"] = *c.EventTypes
-	}
-	if c.AuditEvents != nil {
-		details["audit_events"] = *c.AuditEvents
-	}
-	if c.Description != nil {
-		details["description"] = *c.Description
-	}
-	if c.IsActive != nil {
-		details["is_active"] = *c.IsActive
-	}
-	if c.Ordered != nil {
-		details["ordered"] = *c.Ordered
-	}
-	if c.ExternalID != nil {
-		details["external_id"] = *c.ExternalID
-	}
-	if !c.Secret.IsZero() {
-		details["secret_imported"] = true
-	}
-	if c.Headers != nil {
-		names := []string{}
-		for _, h := range *c.Headers {
-			names = append(names, h.Name)
-		}
-		details["headers"] = names
-	}
-	if c.SetRateLimit {
-		details["rate_limit_per_second"] = c.RateLimitPerSecond
-	}
-	return details
-}
-
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // applyChange writes a change to the table and to sub.
@@ -262,7 +212,7 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 // events that it no longer receives.
 func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	// These three come first, because they refuse a change before they write anything.
-	if err := keepsHost(*sub, c); err != nil {
+	if err := c.CheckHost(*sub); err != nil {
 		return err
 	}
 	if c.ExternalID != nil {
