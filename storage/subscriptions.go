@@ -27,15 +27,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.Get(&row, selectSubscriptionRow, id, organization)
-	return row, sqlite.Missing(err, "subscription")
-}
-
-const selectSubscriptionRow = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
-
-// SubscriptionRow returns the row id of a subscription. Faults: NotFound.
-func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
-	err = s.get(ctx, &row, selectSubscriptionRow, id, organization)
+	err = t.Get(&row, history.SubscriptionRowByID, id, organization)
 	return row, sqlite.Missing(err, "subscription")
 }
 
@@ -116,18 +108,10 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 		return err
 	}
 	var have int64
-	if err := t.Get(&have, countSubscriptions, organization); err != nil {
+	if err := t.Get(&have, history.CountLiveSubscriptions, organization); err != nil {
 		return err
 	}
 	return plan.CheckSubscriptions(have)
-}
-
-const countSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL"
-
-// LiveSubscriptions counts the subscriptions of an organization that count against its plan.
-func (s *Store) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
-	err = s.reads.Get(ctx, &n, countSubscriptions, organization)
-	return n, err
 }
 
 // countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
@@ -308,14 +292,6 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 	t.OnCommit(func() { s.pending.Remove(row) })
 	s.announceChange(t, row)
 	return nil
-}
-
-// SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
-func (s *Store) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
-	err = s.get(ctx, &id, `
-		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
-	return id, sqlite.Missing(err, "subscription")
 }
 
 // setExternalID sets the external id of a subscription; an empty one removes it. Faults: Conflict if another subscription of the
