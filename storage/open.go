@@ -68,7 +68,7 @@ func newStore(o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.tx = newTx(s.log)
+	s.tx, s.clock = newTx(s.log), clock.NewWatch(s.log)
 	return s, nil
 }
 
@@ -144,7 +144,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	s.Survey = s.newSurvey()
 	s.History = history.New(history.Options{
 		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
-		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.trustedTime,
+		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.clock.TrustedTime,
 	})
 	s.List = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
 		return s.audit(s.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)

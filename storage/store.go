@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/applied"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
@@ -109,7 +110,7 @@ type Store struct {
 	observer      Observer
 	keepEvents    time.Duration
 	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
-	clock         wallClock
+	clock         *clock.Watch
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
 }
