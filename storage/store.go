@@ -1,6 +1,6 @@
 // Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
-// inside one transaction. A Store also puts the other packages together: directory (who may do what), pending (what waits), history
-// (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
+// inside one transaction. A Store also puts the other packages together: directory (who may do what), fanout (who receives what),
+// pending (what waits), history (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
 package storage
 
 import (
