@@ -59,7 +59,7 @@ func newAuditBody(e access.AuditEvent) auditBody {
 
 func (h audit) list(x *exchange.Exchange) error {
 	filter, target := readAuditFilter(&x.Query)
-	organization, err := listed(x)
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (h audit) list(x *exchange.Exchange) error {
 
 // find returns the line of the log in the path.
 func (h audit) find(x *exchange.Exchange) (access.AuditEvent, error) {
-	id, err := x.Path.ID("id", access.AuditEventID, anAuditEvent)
+	id, err := x.Path.ID("id", access.AuditEventID, "audit event")
 	if err != nil {
 		return access.AuditEvent{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -144,7 +143,7 @@ func (h forwardAuth) explainUnknown(c *call, err error) error {
 		return err
 	}
 	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
-	return fault.New(fault.Forbidden, check.CodeDenied, "There is no permission %q here, so no key has it: "+
+	return fault.New(fault.Forbidden, access.CodeDenied, "There is no permission %q here, so no key has it: "+
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 

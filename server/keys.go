@@ -25,6 +25,9 @@ type keyStore interface {
 	RotateKey(ctx context.Context, creator access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 }
 
+// aKey is the noun in the text of a 404, as in the store.
+const aKey = "API key"
+
 // keys are the API key endpoints.
 type keys struct {
 	store  keyStore
@@ -108,7 +111,7 @@ func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, c
 
 func (h keys) list(x *exchange.Exchange) error {
 	filter := readKeyFilter(&x.Query)
-	organization, err := listed(x)
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
@@ -168,7 +171,7 @@ func (h keys) revoke(x *exchange.Exchange) error {
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
-const longestGrace = longestOverlap
+const longestGrace = 604_800
 
 func (h keys) rotate(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.KeyID, aKey)

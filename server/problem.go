@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -52,7 +53,7 @@ type fieldProblem struct {
 // code, so that clients need not read errors.
 var specificCodes = map[string]bool{
 	"scope_not_grantable": true, form.CodeUnknownPermission: true, "idempotency_key_reused": true,
-	codeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+	webhooks.CodeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
 // The values of Retry-After for 503, in seconds: a full disk or a restart takes longer than busy readers.

@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
+	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -16,7 +17,7 @@ import (
 // credential with its permissions and counts one request of its rate limit. HEAD is served wherever GET is.
 func (h *handlers) table() []route {
 	var (
-		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
+		key, subscription, event = exists(h.keys.find), exists(h.webhooks.Subscriptions.Find), h.webhooks.Events.Exists
 		plan, permission, role   = exists(h.platform.Plans.Find), exists(h.platform.Permissions.Find), exists(h.platform.Roles.Find)
 		organization, member     = exists(h.platform.Organizations.Find), h.platform.Members.Exist
 		user, token              = exists(h.platform.Users.Find), exists(h.platform.Tokens.Find)
@@ -57,31 +58,31 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status", "paused"),
-		post("/api/v1/webhooks/subscriptions/", h.subscriptions.create).need(access.WebhooksWrite).body(maxSmallBody),
-		get("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.read).need(access.WebhooksRead).of(subscription),
-		patch("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		del("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.remove).need(access.WebhooksWrite).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.subscriptions.rotate).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/test/", h.deliveries.test).need(access.WebhooksWrite).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/recover/", h.recoveries.recover).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/discard/", h.recoveries.discard).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.replays.replay).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.deliveries.list).need(access.WebhooksRead).
-			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
-		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
-		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
-		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
-		get("/api/v1/webhooks/stats/subscriptions/", h.stats.readSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
-		get("/api/v1/webhooks/backlog/", h.backlog.read).need(access.WebhooksRead).query("organization"),
+		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused"),
+		post("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.Create).need(access.WebhooksWrite).body(maxSmallBody),
+		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Read).need(access.WebhooksRead).of(subscription),
+		patch("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		del("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Remove).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.webhooks.Subscriptions.RotateSecret).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/test/", h.webhooks.Deliveries.Test).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/recover/", h.webhooks.Recoveries.Recover).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/discard/", h.webhooks.Recoveries.Discard).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.webhooks.Replays.Create).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.webhooks.Deliveries.List).need(access.WebhooksRead).
+			pages("outcome", "event_type", "event_id", "since", "until").of(h.webhooks.Deliveries.LogExists),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.webhooks.Deliveries.Read).need(access.WebhooksRead).of(exists(h.webhooks.Deliveries.Find)),
+		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.webhooks.Deliveries.Redeliver).need(access.WebhooksWrite).of(subscription),
+		get("/api/v1/webhooks/stats/", h.webhooks.Stats.Read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.Stats.ReadSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
+		get("/api/v1/webhooks/backlog/", h.webhooks.Backlog.Read).need(access.WebhooksRead).query("organization"),
 
-		get("/api/v1/events/", h.events.list).need(access.EventsRead).
+		get("/api/v1/events/", h.webhooks.Events.List).need(access.EventsRead).
 			pages("organization", "type", "since", "until", "idempotency_key", "audit_events"),
-		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
-		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
-		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
-		get("/api/v1/events/{id}/explain/", h.explainEvent.list).need(access.EventsRead).pages("subscription_id").of(event),
-		get("/api/v1/event-types/", h.events.types).need(access.EventsRead),
+		post("/api/v1/events/", h.webhooks.Events.Publish).need(access.EventsWrite).body(maxEventBody),
+		post("/api/v1/events/batch/", h.webhooks.Events.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
+		get("/api/v1/events/{id}/", h.webhooks.Events.Read).need(access.EventsRead).of(event),
+		get("/api/v1/events/{id}/explain/", h.webhooks.Explanations.List).need(access.EventsRead).pages("subscription_id").of(event),
+		get("/api/v1/event-types/", h.webhooks.Events.Types).need(access.EventsRead),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
@@ -288,59 +289,48 @@ func (s *Server) Routes() []Route {
 
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
-	health        health
-	metrics       handler // nil: another listener serves the metrics
-	description   description
-	documents     documents
-	console       *console.Site // nil is not served
-	whoami        whoami
-	usage         usage
-	search        searches
-	sessions      sessions
-	signIns       signIns
-	forwardAuth   forwardAuth
-	verification  verification
-	explainKey    keyExplanation
-	keys          keys
-	subscriptions subscriptions
-	deliveries    deliveries
-	replays       replays
-	recoveries    recoveries
-	stats         stats
-	backlog       backlog
-	events        events
-	explainEvent  eventExplanation
-	audit         audit
-	platform      platform.Handlers
+	health       health
+	metrics      handler // nil: another listener serves the metrics
+	description  description
+	documents    documents
+	console      *console.Site // nil is not served
+	whoami       whoami
+	usage        usage
+	search       searches
+	sessions     sessions
+	signIns      signIns
+	forwardAuth  forwardAuth
+	verification verification
+	explainKey   keyExplanation
+	keys         keys
+	audit        audit
+	webhooks     webhooks.Handlers
+	platform     platform.Handlers
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
 func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
-		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
-		description:   newDescription(o.BaseURL),
-		documents:     newDocuments(base),
-		console:       site,
-		whoami:        whoami{o.Store},
-		usage:         usage{o.Store},
-		search:        searches{o.Store},
-		sessions:      sessions{o.Store, auth, whoami{o.Store}},
-		signIns:       signIns{o.SignIn, o.Store, auth, base},
-		forwardAuth:   forwardAuth{auth, o.Store},
-		verification:  verification{auth.checker, lookup},
-		explainKey:    keyExplanation{auth.checker, router, o.Store, lookup},
-		keys:          keys{o.Store, lookup, o.KeyPrefix},
-		subscriptions: subscriptions{o.Store, o.CheckURL, o.HeaderPrefix},
-		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
-		replays:       replays{o.Store},
-		recoveries:    recoveries{o.Store},
-		stats:         stats{o.Store},
-		backlog:       backlog{o.Store},
-		events:        events{o.Store},
-		explainEvent:  eventExplanation{o.Store},
-		audit:         audit{o.Store},
+		health:       health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		description:  newDescription(o.BaseURL),
+		documents:    newDocuments(base),
+		console:      site,
+		whoami:       whoami{o.Store},
+		usage:        usage{o.Store},
+		search:       searches{o.Store},
+		sessions:     sessions{o.Store, auth, whoami{o.Store}},
+		signIns:      signIns{o.SignIn, o.Store, auth, base},
+		forwardAuth:  forwardAuth{auth, o.Store},
+		verification: verification{auth.checker, lookup},
+		explainKey:   keyExplanation{auth.checker, router, o.Store, lookup},
+		keys:         keys{o.Store, lookup, o.KeyPrefix},
+		audit:        audit{o.Store},
 	}
+	h.webhooks = webhooks.New(webhooks.Options{
+		Store: o.Store, Tester: stoppingTester{o.Tester, draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
+		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL,
+	})
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange.Exchange) error {

@@ -1,6 +1,6 @@
-// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers for
-// customers: keys, sessions, events, subscriptions, deliveries and the audit log. Package platform has the handlers for operators. It
-// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
+// Package server owns the HTTP API: the table of routes, what happens to a request before and after its handler, and the handlers of
+// callers, keys, sessions and the audit log. Package webhooks has the handlers of events and subscriptions. Package platform has the
+// handlers for operators. It knows no SQL and sends nothing to receivers: it uses the interfaces Store and webhooks.Tester.
 package server
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -44,19 +45,12 @@ type Store interface {
 	check.Store
 	form.LookupStore
 	platform.Store
+	webhooks.Store
 	whoamiStore
 	usageStore
 	searchStore
 	keyStore
 	keyExplainStore
-	subscriptionStore
-	deliveryStore
-	replayStore
-	recoveryStore
-	eventStore
-	eventExplainStore
-	statsStore
-	backlogStore
 	auditStore
 	sessionStore
 	signInStore
@@ -66,7 +60,7 @@ type Store interface {
 // Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
 	Store  Store
-	Tester Tester
+	Tester webhooks.Tester
 	// SentHeaders returns the headers of an attempt's request, with masked signatures; nil shows none.
 	SentHeaders func(webhook.Attempt) http.Header
 	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it. Default X-Service.

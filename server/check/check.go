@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
@@ -321,21 +320,7 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 }
 
 // permission fails if the principal lacks one of the needed permissions.
-func (k *Checker) permission(_ context.Context, c *Run) error { return Permit(c.Principal, c.Needed) }
-
-// Permit returns a Forbidden fault if a principal lacks one of the needed permissions. It is for what a request needs beyond
-// its route.
-func Permit(p access.Principal, needed access.Scope) error {
-	if p.Permissions.HasAll(needed) {
-		return nil
-	}
-	const advice = " Ask an operator for a role that grants this; an API key needs it in its scope too."
-	keys := needed.Minus(p.Permissions).Keys()
-	if len(keys) == 1 {
-		return fault.New(fault.Forbidden, CodeDenied, "This needs the permission %s."+advice, keys[0])
-	}
-	return fault.New(fault.Forbidden, CodeDenied, "This needs the permissions %s."+advice, strings.Join(keys, ", "))
-}
+func (k *Checker) permission(_ context.Context, c *Run) error { return c.Principal.Permit(c.Needed) }
 
 // IsRefusal reports whether err refuses the credential itself. Any other error means that a check could not be made.
 func IsRefusal(err error) bool {
@@ -345,9 +330,6 @@ func IsRefusal(err error) bool {
 	}
 	return false
 }
-
-// CodeDenied is the code of a request that lacks a permission.
-const CodeDenied = "permission_denied"
 
 const codeRateLimited = "rate_limited"
 

@@ -1,5 +1,5 @@
 // Package exchange owns one HTTP request with its response, as handlers see it: the body and the memory that it takes, the values in
-// the path, the query, the caller, and the writing of the response. It knows no table of routes, no credentials and no store.
+// the path, the query, the caller, and the writing of the response. It knows no table of routes and no store, and reads no credentials.
 package exchange
 
 import (

@@ -4,7 +4,9 @@ import (
 	"context"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // AllOrganizations is the value of the parameter organization with which a list has the items of all organizations.
@@ -14,6 +16,17 @@ const AllOrganizations = "all"
 func (x *Exchange) ListsAll() bool {
 	value, _ := x.Query.Value("organization")
 	return value == AllOrganizations
+}
+
+// ListOrganization returns the organization whose items a list has: the one in which the caller acts, or access.AllOrganizations.
+// Only operators may list all.
+func (x *Exchange) ListOrganization() (int64, error) {
+	x.Query.Matching("organization", "must be all; the header "+credential.OrganizationHeader+" names one organization",
+		func(value string) bool { return value == AllOrganizations })
+	if !x.ListsAll() {
+		return x.Organization(), nil
+	}
+	return access.AllOrganizations, x.Principal.Permit(access.NewScope(access.PlatformRead))
 }
 
 // Page reads limit and cursor. A handler reads them last, because Page returns all problems of the query.

@@ -1,5 +1,11 @@
 package access
 
+import (
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
 // Principal is the user and the organization that a request acts for, with the permissions of its credential. It is a
 // snapshot and never changes.
 type Principal struct {
@@ -15,6 +21,22 @@ type Principal struct {
 
 // Can reports whether the principal has the permission. Permissions are already narrowed.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
+
+// CodeDenied is the code of a request that lacks a permission.
+const CodeDenied = "permission_denied"
+
+// Permit returns a Forbidden fault if the principal lacks one of the needed permissions.
+func (p Principal) Permit(needed Scope) error {
+	if p.Permissions.HasAll(needed) {
+		return nil
+	}
+	const advice = " Ask an operator for a role that grants this; an API key needs it in its scope too."
+	keys := needed.Minus(p.Permissions).Keys()
+	if len(keys) == 1 {
+		return fault.New(fault.Forbidden, CodeDenied, "This needs the permission %s."+advice, keys[0])
+	}
+	return fault.New(fault.Forbidden, CodeDenied, "This needs the permissions %s."+advice, strings.Join(keys, ", "))
+}
 
 // In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.
 func (p Principal) In(o Organization) Principal {

@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -33,15 +33,16 @@ type scheduleStore interface {
 	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
 }
 
-// events are the event endpoints. form.Event and form.Events read the bodies.
-type events struct {
+// Events are the event endpoints. form.Event and form.Events read the bodies.
+type Events struct {
 	store eventStore
 }
 
 // replayed is the header that marks the response to a repeated request: it is the first response again.
 const replayed = "Idempotent-Replayed"
 
-func (h events) publish(x *exchange.Exchange) error {
+// Publish stores one event and its deliveries.
+func (h Events) Publish(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -61,8 +62,8 @@ func (h events) publish(x *exchange.Exchange) error {
 	return nil
 }
 
-// publishBatch responds with one item per event, in the same order.
-func (h events) publishBatch(x *exchange.Exchange) error {
+// PublishBatch stores several events, all or nothing. It responds with one item per event, in the same order.
+func (h Events) PublishBatch(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -171,10 +172,11 @@ type deliveryBody struct {
 	NextAttemptAt  *exchange.Time `json:"next_attempt_at"` // null if it waits for anything but a time
 }
 
-func (h events) list(x *exchange.Exchange) error {
+// List lists events, newest first.
+func (h Events) List(x *exchange.Exchange) error {
 	filter := readEventFilter(&x.Query)
 	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
-	organization, err := listed(x)
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
@@ -195,27 +197,33 @@ func readEventFilter(q *form.Query) (f webhook.EventFilter) {
 	return f
 }
 
-// find returns the event in the path. For a caller without audit:read, audit events do not exist.
-func (h events) find(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
+// mayRead reports whether the caller may read events of a type. Audit events need one more permission.
+func mayRead(x *exchange.Exchange, eventType string) bool {
+	return !access.IsAuditType(eventType) || x.Principal.Can(access.AuditRead)
+}
+
+// Find returns the event in the path. For a caller without audit:read, audit events do not exist.
+func (h Events) Find(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return event, nil, err
 	}
 	event, sent, err = h.store.Event(x.Request.Context(), x.Organization(), id)
-	if err == nil && access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
+	if err == nil && !mayRead(x, event.Type) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err
 }
 
-// exists reports whether the event in the path exists.
-func (h events) exists(x *exchange.Exchange) error {
-	_, _, err := h.find(x)
+// Exists checks that the event in the path exists.
+func (h Events) Exists(x *exchange.Exchange) error {
+	_, _, err := h.Find(x)
 	return err
 }
 
-func (h events) read(x *exchange.Exchange) error {
-	event, sent, err := h.find(x)
+// Read responds with the event in the path, its data and its deliveries.
+func (h Events) Read(x *exchange.Exchange) error {
+	event, sent, err := h.Find(x)
 	if err != nil {
 		return err
 	}
@@ -256,8 +264,8 @@ type eventTypeBody struct {
 	Type string `json:"type"`
 }
 
-// types responds with the types of the newest events, for somebody who chooses the types of a subscription.
-func (h events) types(x *exchange.Exchange) error {
+// Types responds with the types of the newest events, for somebody who chooses the types of a subscription.
+func (h Events) Types(x *exchange.Exchange) error {
 	found, err := h.store.EventTypes(x.Request.Context(), x.Organization(), !x.Principal.Can(access.AuditRead))
 	if err != nil {
 		return err

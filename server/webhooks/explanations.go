@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -12,18 +12,17 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// eventExplainStore is the part of the store that explanations of events use.
-type eventExplainStore interface {
+// explanationStore is the part of the store that explanations of events use.
+type explanationStore interface {
 	// EventFacts returns what is stored about an event.
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
 	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
 	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
 }
 
-// eventExplanation is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes
-// nothing.
-type eventExplanation struct {
-	store eventExplainStore
+// Explanations is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes nothing.
+type Explanations struct {
+	store explanationStore
 }
 
 type explainedDeliveryBody struct {
@@ -37,7 +36,8 @@ type explainedDeliveryBody struct {
 	Attempts       int            `json:"attempts"`
 }
 
-func (h eventExplanation) list(x *exchange.Exchange) error {
+// List responds with one explanation for each subscription, newest subscription first.
+func (h Explanations) List(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (h eventExplanation) list(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
+	if !mayRead(x, event.Type) {
 		return fault.Missing(anEvent)
 	}
 	page, err := h.store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})

@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -26,10 +26,11 @@ type replayStore interface {
 // stay, and the same request continues from there.
 const replayLimit = 5 * time.Minute
 
-// replays is the endpoint that sends events again that a subscription did not receive.
-type replays struct{ store replayStore }
+// Replays is the endpoint that sends events again that a subscription did not receive.
+type Replays struct{ store replayStore }
 
-func (h replays) replay(x *exchange.Exchange) error {
+// Create sends these events again. A dry run counts only.
+func (h Replays) Create(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	case since.After(now):
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
-		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
 			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
 	default:
 		r.Since = since.UnixMilli()
@@ -104,8 +105,8 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	return r
 }
 
-// codeBeyondRetention is the code of a time whose events may have been deleted.
-const codeBeyondRetention = "beyond_retention"
+// CodeBeyondRetention is the code of a time whose events may have been deleted.
+const CodeBeyondRetention = "beyond_retention"
 
 // earliestRetained is the time that an error suggests: a full minute, up to two minutes after the retention limit, so that it is
 // still valid when the caller uses it.

@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type statsStore interface {
 	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
 }
 
-// stats is the endpoint for the counts of attempts, which are stored per minute.
-type stats struct {
+// Stats is the endpoint for the counts of attempts, which are stored per minute.
+type Stats struct {
 	store statsStore
 }
 
@@ -147,14 +147,13 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 	return body
 }
 
-// read responds with a series without gaps: a step without attempts is zero.
-func (h stats) read(x *exchange.Exchange) error {
-	organization, err := listed(x)
+// Read responds with a series without gaps: a step without attempts is zero.
+func (h Stats) Read(x *exchange.Exchange) error {
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
-	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription",
-		access.SubscriptionID.Valid)
+	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription", access.SubscriptionID.Valid)
 	if subscription != "" && x.ListsAll() {
 		x.Query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
 	}

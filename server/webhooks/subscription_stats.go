@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ type subscriptionSeriesBody struct {
 	Failed         []int64 `json:"failed"`
 }
 
-// readSubscriptions responds with the series of several subscriptions, so that a list can show a chart in each row.
-func (h stats) readSubscriptions(x *exchange.Exchange) error {
+// ReadSubscriptions responds with the series of several subscriptions, so that a list can show a chart in each row.
+func (h Stats) ReadSubscriptions(x *exchange.Exchange) error {
 	ids := subscriptionIDs(x)
 	p, err := readPeriod(x, sparklineLimits)
 	if err != nil {

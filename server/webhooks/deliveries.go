@@ -1,17 +1,14 @@
-package server
+package webhooks
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -35,13 +32,12 @@ type Tester interface {
 // testMargin is how much longer a test may take than its attempt, which waits for a free slot and a commit.
 const testMargin = 15 * time.Second
 
-// deliveries are the endpoints of delivery attempts.
-type deliveries struct {
-	store    deliveryStore
-	headers  func(webhook.Attempt) http.Header
-	tester   Tester
-	limit    time.Duration // of one attempt
-	draining *atomic.Bool
+// Deliveries are the endpoints of delivery attempts.
+type Deliveries struct {
+	store   deliveryStore
+	headers func(webhook.Attempt) http.Header
+	tester  Tester
+	limit   time.Duration // of one attempt
 }
 
 type attemptBody struct {
@@ -70,7 +66,8 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	}
 }
 
-func (h deliveries) test(x *exchange.Exchange) error {
+// Test sends a test event to a subscription, and responds with the attempt.
+func (h Deliveries) Test(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -79,16 +76,14 @@ func (h deliveries) test(x *exchange.Exchange) error {
 	defer cancel()
 	x.ExtendDeadlines(h.limit + 2*testMargin)
 	attempt, err := h.tester.Test(ctx, x.Organization(), id)
-	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
-		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
-	}
 	if err != nil {
 		return err
 	}
 	return x.OK(newAttemptBody(attempt, webhook.Schedule{})) // a test is not repeated
 }
 
-func (h deliveries) list(x *exchange.Exchange) error {
+// List lists the attempts of a subscription, newest first.
+func (h Deliveries) List(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -126,21 +121,18 @@ type requestBody struct {
 	Body    *string           `json:"body"`    // null without the permission to read the event
 }
 
-// find returns the attempt in the path.
-func (h deliveries) find(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return found, err
-	}
-	attempt, err := x.Path.ID("attempt_id", access.AttemptID, anAttempt)
+// Find returns the attempt in the path.
+func (h Deliveries) Find(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
+	id, attempt, err := pathAttempt(x, h.store)
 	if err != nil {
 		return found, err
 	}
 	return h.store.SentAttempt(x.Request.Context(), x.Organization(), id, attempt)
 }
 
-func (h deliveries) read(x *exchange.Exchange) error {
-	sent, err := h.find(x)
+// Read responds with the attempt in the path and its request.
+func (h Deliveries) Read(x *exchange.Exchange) error {
+	sent, err := h.Find(x)
 	if err != nil {
 		return err
 	}
@@ -161,15 +153,15 @@ func (h deliveries) read(x *exchange.Exchange) error {
 		url, _, _ := strings.Cut(sent.URL, "?")
 		request.URL = &url
 	}
-	if x.Principal.Can(access.EventsRead) && (!access.IsAuditType(sent.EventType) || x.Principal.Can(access.AuditRead)) {
+	if x.Principal.Can(access.EventsRead) && mayRead(x, sent.EventType) {
 		request.Body = new(string(sent.Body))
 	}
 	return x.OK(sentAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), request})
 }
 
-// findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
+// LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
-func (h deliveries) findLog(x *exchange.Exchange) error {
+func (h Deliveries) LogExists(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -184,29 +176,25 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 		webhook.Sending.String(), webhook.Interrupted.String())); present {
 		f.Outcome = &o
 	}
-	isEvent := access.EventID.Valid
 	f.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
-	f.EventID = q.Matching("event_id", "must be the id of an event", isEvent)
+	f.EventID = q.Matching("event_id", "must be the id of an event", access.EventID.Valid)
 	f.Since, f.Until = q.Period()
 	return f
 }
 
-// redeliveryBody says how many deliveries were created.
-type redeliveryBody struct {
-	Deliveries int `json:"deliveries"`
+// deliveriesBody says how many deliveries a request created or dropped.
+type deliveriesBody struct {
+	Deliveries int64 `json:"deliveries"`
 }
 
-func (h deliveries) redeliver(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
-	attempt, err := x.Path.ID("attempt_id", access.AttemptID, anAttempt)
+// Redeliver sends the event of the attempt in the path again.
+func (h Deliveries) Redeliver(x *exchange.Exchange) error {
+	id, attempt, err := pathAttempt(x, h.store)
 	if err != nil {
 		return err
 	}
 	if err := h.store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, redeliveryBody{1})
+	return x.Respond(http.StatusAccepted, deliveriesBody{1})
 }

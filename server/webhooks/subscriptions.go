@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const (
 	longestOverlap = 604_800
 )
 
-// subscriptions are the subscription endpoints.
-type subscriptions struct {
+// Subscriptions are the subscription endpoints.
+type Subscriptions struct {
 	store    subscriptionStore
 	checkURL func(string) (string, error)
 	prefix   string // of Keyhook's headers
@@ -98,7 +98,8 @@ func timeOrNull(at int64) *exchange.Time {
 	return new(exchange.Time(at))
 }
 
-func (h subscriptions) create(x *exchange.Exchange) error {
+// Create creates a subscription. The response shows its secret.
+func (h Subscriptions) Create(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (h subscriptions) create(x *exchange.Exchange) error {
 }
 
 // change reads the fields of a subscription that a caller may set.
-func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
+func (h Subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
 		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"), Ordered: f.Bool("ordered"),
@@ -129,7 +130,8 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	return change, f.Err()
 }
 
-func (h subscriptions) list(x *exchange.Exchange) error {
+// List lists subscriptions, newest first.
+func (h Subscriptions) List(x *exchange.Exchange) error {
 	var statuses []webhook.Status
 	for _, s := range x.Query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
 		statuses = append(statuses, webhook.Status(s))
@@ -138,7 +140,7 @@ func (h subscriptions) list(x *exchange.Exchange) error {
 	if text := x.Query.Choice("paused", "", "true", "false"); text != "" {
 		paused = new(text == "true")
 	}
-	organization, err := listed(x)
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
@@ -149,8 +151,8 @@ func (h subscriptions) list(x *exchange.Exchange) error {
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }
 
-// find returns the subscription in the path.
-func (h subscriptions) find(x *exchange.Exchange) (found webhook.Subscription, err error) {
+// Find returns the subscription in the path.
+func (h Subscriptions) Find(x *exchange.Exchange) (found webhook.Subscription, err error) {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return found, err
@@ -158,15 +160,17 @@ func (h subscriptions) find(x *exchange.Exchange) (found webhook.Subscription, e
 	return h.store.Subscription(x.Request.Context(), x.Organization(), id)
 }
 
-func (h subscriptions) read(x *exchange.Exchange) error {
-	sub, err := h.find(x)
+// Read responds with the subscription in the path.
+func (h Subscriptions) Read(x *exchange.Exchange) error {
+	sub, err := h.Find(x)
 	if err != nil {
 		return err
 	}
 	return x.OK(newSubscriptionBody(sub))
 }
 
-func (h subscriptions) update(x *exchange.Exchange) error {
+// Update changes a subscription.
+func (h Subscriptions) Update(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -186,7 +190,8 @@ func (h subscriptions) update(x *exchange.Exchange) error {
 	return x.OK(newSubscriptionBody(sub))
 }
 
-func (h subscriptions) remove(x *exchange.Exchange) error {
+// Remove deletes a subscription.
+func (h Subscriptions) Remove(x *exchange.Exchange) error {
 	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
@@ -197,7 +202,8 @@ func (h subscriptions) remove(x *exchange.Exchange) error {
 	return x.NoContent()
 }
 
-func (h subscriptions) rotate(x *exchange.Exchange) error {
+// RotateSecret gives a subscription a new secret, which the response shows. The old secret also signs during the overlap.
+func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -14,8 +14,8 @@ type backlogStore interface {
 	PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error)
 }
 
-// backlog is the endpoint that says how many deliveries wait, and why.
-type backlog struct{ store backlogStore }
+// Backlog is the endpoint that says how many deliveries wait, and why.
+type Backlog struct{ store backlogStore }
 
 type backlogBody struct {
 	Pending     int64          `json:"pending"`
@@ -53,8 +53,9 @@ func newBacklogBody(sum webhook.PendingSummary) backlogBody {
 	return body
 }
 
-func (h backlog) read(x *exchange.Exchange) error {
-	organization, err := listed(x)
+// Read responds with these counts.
+func (h Backlog) Read(x *exchange.Exchange) error {
+	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package server
+package webhooks
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -23,8 +22,8 @@ type recoveryStore interface {
 	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
 }
 
-// recoveries are the endpoints for a subscription after an outage of its receiver.
-type recoveries struct{ store recoveryStore }
+// Recoveries are the endpoints for a subscription after an outage of its receiver.
+type Recoveries struct{ store recoveryStore }
 
 type recoveryBody struct {
 	Deliveries int64         `json:"deliveries"`
@@ -32,7 +31,8 @@ type recoveryBody struct {
 	Since      exchange.Time `json:"since"`
 }
 
-func (h recoveries) recover(x *exchange.Exchange) error {
+// Recover makes a subscription active, and sends again what its receiver missed. A dry run counts only.
+func (h Recoveries) Recover(x *exchange.Exchange) error {
 	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err
@@ -59,7 +59,8 @@ func (h recoveries) recover(x *exchange.Exchange) error {
 	return x.Respond(http.StatusAccepted, recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since)})
 }
 
-func (h recoveries) discard(x *exchange.Exchange) error {
+// Discard drops pending deliveries of a subscription.
+func (h Recoveries) Discard(x *exchange.Exchange) error {
 	id, f, err := subscriptionForm(x, h.store)
 	if err != nil {
 		return err
@@ -74,16 +75,7 @@ func (h recoveries) discard(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, redeliveryBody{int(n)})
-}
-
-// subscriptionForm returns the id of the subscription in the path, and the body, which may be empty.
-func subscriptionForm(x *exchange.Exchange, store subscriptionNames) (id string, f *form.Form, err error) {
-	if id, err = pathSubscription(x, store); err != nil {
-		return "", nil, err
-	}
-	f, err = x.OptionalForm()
-	return id, f, err
+	return x.Respond(http.StatusAccepted, deliveriesBody{n})
 }
 
 // milliseconds returns a time of a body; 0 for none.
