@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -50,17 +51,18 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
-	if err := s.trackApplied(t, by, organization, eventType, about, details); err != nil {
-		return err
-	}
-	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
-	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: audit.Target{Type: about.Type, ID: about.ID}, Details: text})
-	if err != nil {
-		return fmt.Errorf("encode audit event: %w", err)
-	}
 	id, err := t.organizationID(organization)
 	if err != nil {
 		return err
+	}
+	target := audit.Target{Type: about.Type, ID: about.ID}
+	if err := applied.Track(t.Tx, by, id, eventType, target, details); err != nil {
+		return err
+	}
+	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
+	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: target, Details: text})
+	if err != nil {
+		return fmt.Errorf("encode audit event: %w", err)
 	}
 	_, err = s.publish(t, organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
 	return err

@@ -2,9 +2,9 @@ package storage
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -13,105 +13,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Audit events are delivered like other events, so webhooks:write alone must not suffice to read the audit log. The
-// property audit_events of a subscription decides whether it receives them, and setting it needs audit:read. The checks
-// use the actor's permissions at the time of the transaction.
-//
-// A subscription that receives no audit events has no pending delivery of one. So its URL may change at any time.
+// The rules about who may receive audit events are in package audit. They use the actor's permissions at the time of the transaction.
 
-// receivesAudit reports whether a subscription receives any audit event.
-func receivesAudit(sub webhook.Subscription) bool {
-	return sub.AuditEvents && wantsAudit(sub.EventTypes)
+// canReadAudit reports whether the actor has audit:read now.
+func canReadAudit(t *tx, by access.Actor) (bool, error) {
+	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
+	return err == nil && permissions.Has(access.AuditRead), err
 }
 
-// wantsAudit reports whether types include a type of audit events.
-func wantsAudit(types webhook.Types) bool {
-	return slices.ContainsFunc(access.AuditTypes(), types.Want)
+// authorizeUpdate refuses a change that needs audit:read if the actor lacks it.
+func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
+	refusal := audit.UpdateRefusal(sub, c)
+	if refusal == nil {
+		return nil
+	}
+	if canRead, err := canReadAudit(t, by); err != nil || canRead {
+		return err
+	}
+	return refusal
 }
 
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
-	return history.HiddenTypes(!receivesAudit(sub))
-}
-
-// authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks
-// audit:read. If the change does not set audit_events, authorizeCreate sets it to what the actor may have.
-func authorizeCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
-	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
-	if err != nil {
-		return err
-	}
-	canReadAudit := permissions.Has(access.AuditRead)
-	switch {
-	case canReadAudit:
-	case slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
-		return errAuditTypes
-	case c.AuditEvents != nil && *c.AuditEvents:
-		return errAuditEventsOn
-	}
-	if c.AuditEvents == nil {
-		c.AuditEvents = &canReadAudit
-	}
-	return nil
-}
-
-var (
-	errAuditTypes = fault.New(fault.Forbidden, "permission_denied", "Some of these event_types are types of audit events. "+
-		"To subscribe to them, you need the permission %s; without it, leave them out.", access.AuditRead)
-	errAuditEventsOn = fault.New(fault.Forbidden, "permission_denied", "To set audit_events to true, you need the permission %s; "+
-		"without it, leave audit_events out, or set it to false.", access.AuditRead)
-	errAuditReceiver = fault.New(fault.Forbidden, "permission_denied", "This subscription receives audit events, or would receive "+
-		"them. To change its url or event_types, you need the permission %s; without it, set audit_events to false in the same "+
-		"request, which also drops its pending audit events.", access.AuditRead)
-)
-
-// authorizeUpdate refuses three changes by an actor without audit:read. The change names types of audit events. It turns
-// audit_events on. Or it changes the URL or the types of a subscription that receives audit events.
-func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
-	after := sub
-	newURL := c.URL != nil && *c.URL != sub.URL
-	newTypes := c.EventTypes != nil && !slices.Equal(c.EventTypes.Unique(), sub.EventTypes.Unique())
-	if newTypes {
-		after.EventTypes = *c.EventTypes
-	}
-	if c.AuditEvents != nil {
-		after.AuditEvents = *c.AuditEvents
-	}
-	turnsOff := c.AuditEvents != nil && !*c.AuditEvents
-	var refusal error
-	switch {
-	case after.AuditEvents && !sub.AuditEvents:
-		refusal = errAuditEventsOn
-	case newTypes && slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
-		refusal = errAuditTypes
-	case (newURL || newTypes) && !turnsOff && (receivesAudit(sub) || receivesAudit(after)):
-		refusal = errAuditReceiver
-	default:
-		return nil
-	}
-	return requireAuditRead(t, by, refusal)
-}
-
-// authorizeRedelivery refuses to send an audit event again if the actor lacks audit:read, or if the subscription
-// receives no audit events.
-func authorizeRedelivery(t *tx, by access.Actor, to webhook.Subscription) error {
-	if err := requireAuditRead(t, by, errAuditRedelivery); err != nil || receivesAudit(to) {
-		return err
-	}
-	return fault.New(fault.Conflict, "audit_events_off", "This is an audit event, and the subscription does not receive "+
-		"audit events. To send it again, set audit_events to true and include the type in event_types.")
-}
-
-var errAuditRedelivery = fault.New(fault.Forbidden, "permission_denied",
-	"This is an audit event; to send it again, you need the permission %s.", access.AuditRead)
-
-// requireAuditRead returns refusal if the actor lacks audit:read now.
-func requireAuditRead(t *tx, by access.Actor, refusal error) error {
-	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
-	if err != nil || permissions.Has(access.AuditRead) {
-		return err
-	}
-	return refusal
+	return history.HiddenTypes(!audit.Receives(sub))
 }
 
 // setAuditEvents sets whether a subscription receives audit events; nil changes nothing. receivedBefore says whether it
@@ -121,7 +45,7 @@ func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, receivedBefore 
 		sub.AuditEvents = *enabled
 		s.announceChange(t, sub.RowID)
 	}
-	if !receivedBefore || receivesAudit(*sub) {
+	if !receivedBefore || audit.Receives(*sub) {
 		return nil
 	}
 	return s.dropPendingAudit(t, sub)

@@ -90,10 +90,7 @@ func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (
 // Wants returns how many subscriptions the cache has by event type.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
-		rows = 0
-		for _, subscriptions := range t.cache.matching {
-			rows += len(subscriptions)
-		}
+		rows = t.fanout.Size()
 		return nil
 	})
 	return rows, err
@@ -171,21 +168,24 @@ func (t *tx) Holds() (bool, error) {
 
 // MoveClock moves the observed times, so that the clock seems to have jumped at the next observation.
 func (s *Store) MoveClock(jump time.Duration) {
-	c := &s.clock
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state.Seen -= jump.Milliseconds()
-	if c.state.Doubt != nil {
-		c.state.Doubt.Trusted -= jump.Milliseconds()
-		c.state.Doubt.Expected -= jump.Milliseconds()
+	state := s.clock.Observe()
+	state.Seen -= jump.Milliseconds()
+	if state.Doubt != nil {
+		doubt := *state.Doubt
+		doubt.Trusted -= jump.Milliseconds()
+		doubt.Expected -= jump.Milliseconds()
+		state.Doubt = &doubt
 	}
+	s.clock.Set(state)
 }
 
 // AgeDoubt simulates a clock that ran for so long without a jump.
 func (s *Store) AgeDoubt(agreed time.Duration) {
-	s.clock.mu.Lock()
-	defer s.clock.mu.Unlock()
-	s.clock.state.Doubt.Agreed += agreed
+	state := s.clock.Observe()
+	doubt := *state.Doubt
+	doubt.Agreed += agreed
+	state.Doubt = &doubt
+	s.clock.Set(state)
 }
 
 // MoveEvents changes the times of the events and audit events in a range of rows, like a wrong clock.

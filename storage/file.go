@@ -8,8 +8,6 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/keyhook/keyhook/storage/backup"
-	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -63,33 +61,6 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		return err
 	}
 	return sqlite.Examine(ctx, e)
-}
-
-// BackupOptions configure Backup.
-type BackupOptions = sqlite.BackupOptions
-
-// Backup copies a database and describes the contents of the copy; see sqlite.Backup.
-func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
-	var contents backup.Contents
-	o.Copies = copyHooks(&contents)
-	r, err := sqlite.Backup(ctx, o)
-	r.Contents = contents
-	return r, err
-}
-
-// copyHooks returns the checks of a copy. They also set contents.
-func copyHooks(contents *backup.Contents) sqlite.Copies {
-	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
-		if err := db.GetContext(ctx, contents, `
-			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
-			       (SELECT count(*) FROM deliveries WHERE state = `+delivery.Pending+`)
-			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+delivery.Sending+` AND state = `+delivery.Sending+`) AS pending`); err != nil {
-			return err
-		}
-		var err error
-		contents.KeyID, err = encryption.KeyID(ctx, db)
-		return err
-	}}
 }
 
 // RekeyOptions select the file and its new encryption key. OldKey and NewKey have the form of EncryptionKey and may be

@@ -1,13 +1,17 @@
 package storage
 
 import (
+	"fmt"
+	"sync"
+
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // stepHealth updates the subscription's health after an attempt and returns the new health.
-func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (next webhook.Health, err error) {
+func (s *Store) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
 	}
@@ -35,10 +39,10 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 }
 
 // saveAttemptTime stores the time of the last success or failure.
-func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succeeded bool) error {
-	savedAt, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
+func (t *tx) saveAttemptTime(subscription int64, sub *fanout.Subscription, succeeded bool) error {
+	savedAt, statement := &sub.SuccessAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
 	if !succeeded {
-		savedAt, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
+		savedAt, statement = &sub.FailureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
 	if *savedAt == t.Now() {
 		return nil
@@ -50,7 +54,7 @@ func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succee
 
 // writeHealth stores a health. If the subscription becomes disabled, it also stores when.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
-	t.cache.invalidate(subscription)
+	t.fanout.Invalidate(subscription)
 	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8, failing_since = ?9,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
@@ -65,7 +69,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
 		return sqlite.Missing(err, "subscription")
 	}
-	details := map[string]any{"url_host": hostOf(address)}
+	details := map[string]any{"url_host": webhook.URLHost(address)}
 	if h.Status == webhook.Healthy {
 		return s.audit(t, by, organization, access.SubscriptionRecovered, target, details)
 	}
@@ -82,4 +86,46 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}
 	return s.audit(t, by, organization, eventType, target, details)
+}
+
+// observeHealth counts a subscription under its new health, and reports a changed status to the observer after the commit.
+func (s *Store) observeHealth(t *tx, from, to webhook.Health) {
+	s.countSubscription(t, from, -1)
+	s.countSubscription(t, to, 1)
+	if from.Status != to.Status {
+		t.OnCommit(func() { s.observer.HealthChanged(to.Status) })
+	}
+}
+
+// subscriptionCount counts the subscriptions by status, because counting 100,000 rows at each scrape takes too long. It is
+// exact: Open loads it once, and the writer updates it after each commit.
+type subscriptionCount struct {
+	mu     sync.Mutex
+	counts webhook.SubscriptionCounts
+}
+
+func (c *subscriptionCount) load(t *tx) error {
+	if err := t.Get(&c.counts, `
+		SELECT count(*) FILTER (WHERE status = 'healthy') AS healthy, count(*) FILTER (WHERE status = 'failing') AS failing,
+		       count(*) FILTER (WHERE status = 'disabled') AS disabled, coalesce(sum(paused), 0) AS paused
+		FROM subscriptions WHERE deleted_at IS NULL`); err != nil {
+		return fmt.Errorf("count subscriptions: %w", err)
+	}
+	return nil
+}
+
+// countSubscription counts a subscription n times after the commit.
+func (s *Store) countSubscription(t *tx, h webhook.Health, n int64) {
+	t.OnCommit(func() {
+		s.subscriptions.mu.Lock()
+		defer s.subscriptions.mu.Unlock()
+		s.subscriptions.counts.Add(h, n)
+	})
+}
+
+// SubscriptionCounts returns the numbers of subscriptions by status, of all organizations.
+func (s *Store) SubscriptionCounts() webhook.SubscriptionCounts {
+	s.subscriptions.mu.Lock()
+	defer s.subscriptions.mu.Unlock()
+	return s.subscriptions.counts
 }

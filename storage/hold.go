@@ -30,23 +30,23 @@ func (s *Store) Hold() *webhook.Hold { return s.queueHold.Load() }
 
 // hold returns the hold as this transaction sees it, or nil.
 func (t *tx) hold() (*webhook.Hold, error) {
-	if t.cache.holdLoaded {
-		return t.cache.hold, nil
+	if t.holdIsRead {
+		return t.queueHold, nil
 	}
 	text, err := instanceValue(t, holdName)
 	if err != nil {
 		return nil, err
 	}
-	t.cache.hold = nil
+	t.queueHold = nil
 	if text != nil {
 		var stored storedHold
 		if err := json.Unmarshal(text, &stored); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
 		}
-		t.cache.hold = &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last}
+		t.queueHold = &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last}
 	}
-	t.cache.holdLoaded = true
-	return t.cache.hold, nil
+	t.holdIsRead = true
+	return t.queueHold, nil
 }
 
 // loadHold reads the hold at the start.
@@ -104,6 +104,7 @@ func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
 		s.releasedAt.Store(at)
 		s.queueHold.Store(hold)
 	})
+	t.holdIsRead = false
 	s.announceChange(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -26,12 +27,12 @@ type idempotencyKey struct {
 const eventArgs, deliveryArgs = 9, 6 // of one row
 
 var (
-	insertEvents = statements(func(n int) string {
+	insertEvents = sqlite.Statements(func(n int) string {
 		const row = "(?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?)"
 		return `INSERT INTO events (id, organization_id, type, created_at, about, held, body, idempotency_key, request_digest)
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
-	insertDeliveries = statements(func(n int) string {
+	insertDeliveries = sqlite.Statements(func(n int) string {
 		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + delivery.CauseEvent + ", 0)"
 		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, sequence, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
 	})
@@ -85,7 +86,7 @@ func (t *tx) writeNewRows() error {
 // insertAll runs an INSERT for all rows. args are the arguments of the rows, width for each.
 func (t *tx) insertAll(texts map[int]string, width int, args []any) error {
 	for len(args) > 0 {
-		n := rowsAtOnce(len(args) / width)
+		n := sqlite.RowsAtOnce(len(args) / width)
 		if _, err := t.Exec(texts[n], args[:n*width]...); err != nil {
 			return err
 		}
@@ -108,27 +109,4 @@ func firstState(j webhook.Job) webhook.DeliveryState {
 		return delivery.InProgress
 	}
 	return webhook.Pending
-}
-
-// statementSizes are the numbers of rows that one statement writes or reads, the largest first. A statement costs some
-// microseconds, however few its rows are.
-var statementSizes = [...]int{64, 16, 4, 1}
-
-// rowsAtOnce returns how many of n rows the next statement handles.
-func rowsAtOnce(n int) int {
-	for _, size := range statementSizes {
-		if size <= n {
-			return size
-		}
-	}
-	return 0
-}
-
-// statements returns the texts of a statement for each of statementSizes.
-func statements(text func(rows int) string) map[int]string {
-	texts := make(map[int]string, len(statementSizes))
-	for _, size := range statementSizes {
-		texts[size] = text(size)
-	}
-	return texts
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
@@ -47,7 +48,6 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 
 func newStore(o Options) (*Store, error) {
 	s := &Store{
-		tx:         newTx(),
 		pending:    pending.NewCount(),
 		policy:     o.Policy,
 		keepEvents: o.KeepEvents,
@@ -68,6 +68,7 @@ func newStore(o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.tx, s.clock = newTx(s.log), clock.NewWatch(s.log)
 	return s, nil
 }
 
@@ -143,8 +144,11 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	s.Survey = s.newSurvey()
 	s.History = history.New(history.Options{
 		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
-		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.trustedTime,
+		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.clock.TrustedTime,
 	})
+	s.List = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
+		return s.audit(s.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
+	}})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
 	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
 	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {

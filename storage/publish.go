@@ -52,14 +52,14 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 
 // publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
-// events about health, see healthEventReceivers.
+// events about health, see fanout.Cache.HealthNewsReceivers.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	subscriptions, err := receivers(t, organization, about, e.Type)
+	subscriptions, err := t.fanout.Receivers(t.Tx, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	if about != 0 && access.HealthNews(e.Type) {
-		if subscriptions, err = s.healthEventReceivers(t, organization, about, subscriptions); err != nil {
+		if subscriptions, err = t.fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
 		}
 	}
@@ -98,7 +98,7 @@ func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64
 		held.Valid = q.Webhooks
 	}
 	for _, row := range receivers {
-		sub, err := t.cachedSubscription(row)
+		sub, err := t.fanout.Subscription(t.Tx, row)
 		if err != nil {
 			return held, err
 		}
@@ -119,25 +119,4 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	t.delayEvent(organization, e, row, about, held, body)
 	t.quotas.Count(t.Tx, organization, quota.Size(e, 0))
 	return row, id, body
-}
-
-// receivers returns the subscriptions that get an event of a type: none if the plan has no webhooks. The deliveries of
-// disabled ones wait. Only subscriptions with audit_events get audit events.
-func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
-	matching, err := t.matching(organization, eventType)
-	if err != nil {
-		return nil, err
-	}
-	isAudit := access.IsAuditType(eventType)
-	to := make([]int64, 0, len(matching))
-	for _, row := range matching {
-		sub, err := t.cachedSubscription(row)
-		if err != nil {
-			return nil, err
-		}
-		if sub.receives() && row != about && (sub.AuditEvents || !isAudit) {
-			to = append(to, row)
-		}
-	}
-	return to, nil
 }

@@ -26,7 +26,7 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 // estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
 func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
 	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
-		matching, err := t.matching(organization, events[i].Type)
+		matching, err := t.fanout.Matching(t.Tx, organization, events[i].Type)
 		if err != nil {
 			return 0, err
 		}
@@ -51,7 +51,7 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 		if published[i].Repeated {
 			continue
 		}
-		subscriptions, err := receivers(t, organization, 0, e.Type)
+		subscriptions, err := t.fanout.Receivers(t.Tx, organization, 0, e.Type)
 		if err != nil {
 			return err
 		}

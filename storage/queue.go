@@ -8,6 +8,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -43,12 +44,12 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 		allowed := make([]int, 0, len(starts)) // indexes of starts
 		ordered := map[int64]bool{}            // ordered subscriptions with an allowed start
 		for i, start := range starts {
-			sub, err := t.cachedSubscription(start.Subscription)
+			sub, err := t.fanout.Subscription(t.Tx, start.Subscription)
 			if err != nil {
 				return err
 			}
-			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.open() || sub.receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
-			if may && (sub.Ordered || !sub.open()) {
+			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.Open() || sub.Receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
+			if may && (sub.Ordered || !sub.Open()) {
 				if may, err = isNext(t, sub, start); err != nil {
 					return err
 				}
@@ -70,7 +71,7 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 
 // isNext reports whether an attempt may begin where one attempt is made at a time: no other is in progress, and no other delivery
 // comes first. That is so for ordered subscriptions, and for the probe of a disabled one.
-func isNext(t *tx, sub *cachedSubscription, start webhook.Start) (next bool, err error) {
+func isNext(t *tx, sub *fanout.Subscription, start webhook.Start) (next bool, err error) {
 	query := isNextProbe
 	if sub.Ordered {
 		query = isNextInOrder
@@ -88,7 +89,7 @@ var isNextProbe = `SELECT coalesce((` + delivery.FirstPending("?1") + `) = ?2, 0
 func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
 	index := make(map[int64]int, len(allowed)) // of starts, by delivery
 	for len(allowed) > 0 {
-		n := rowsAtOnce(len(allowed))
+		n := sqlite.RowsAtOnce(len(allowed))
 		args := make([]any, 0, 1+3*n)
 		args = append(args, t.Now())
 		for _, i := range allowed[:n] {
@@ -112,7 +113,7 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 }
 
 // beginStatement claims deliveries, found by their row ids. Without the pluses, SQLite would read an index of all pending ones.
-var beginStatement = statements(func(n int) string {
+var beginStatement = sqlite.Statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + delivery.Sending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
 		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + delivery.Pending + ` AND +attempts = start.column3 RETURNING id`
 })

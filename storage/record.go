@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -101,7 +102,7 @@ func readSending(t *tx, results []webhook.Result, deliveries []any, found []send
 		index[r.Delivery] = i
 	}
 	for len(deliveries) > 0 {
-		n := rowsAtOnce(len(deliveries))
+		n := sqlite.RowsAtOnce(len(deliveries))
 		var rows []sendingDelivery
 		if err := t.List(&rows, selectSending[n], deliveries[:n]...); err != nil {
 			return fmt.Errorf("read deliveries: %w", err)
@@ -114,7 +115,7 @@ func readSending(t *tx, results []webhook.Result, deliveries []any, found []send
 	return nil
 }
 
-var selectSending = statements(func(n int) string {
+var selectSending = sqlite.Statements(func(n int) string {
 	return `SELECT d.id, d.subscription_id, ` + delivery.AttemptCause + ` AS cause, d.attempts, d.due_at, d.state = ` + delivery.SendingLast + ` AS last
 		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + delivery.Sending
 })
@@ -122,7 +123,7 @@ var selectSending = statements(func(n int) string {
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
 func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
 	if r.Trigger != webhook.ByTest {
-		sub, err := t.cachedSubscription(r.Subscription)
+		sub, err := t.fanout.Subscription(t.Tx, r.Subscription)
 		if err != nil {
 			return settled, err
 		}
@@ -158,7 +159,7 @@ func (s *Store) nextState(r webhook.Result, d sendingDelivery) (webhook.Delivery
 // insertAttempts writes the rows of the attempts.
 func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
 	for done := 0; done < len(results); {
-		n := rowsAtOnce(len(results) - done)
+		n := sqlite.RowsAtOnce(len(results) - done)
 		args := make([]any, 0, n*10)
 		for i := done; i < done+n; i++ {
 			r, d := &results[i], &sending[i]
@@ -190,7 +191,7 @@ func (t *tx) responseToStore(r *webhook.Result) string {
 	return ""
 }
 
-var insertAttemptRows = statements(func(n int) string {
+var insertAttemptRows = sqlite.Statements(func(n int) string {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
 		VALUES ` + row + strings.Repeat(", "+row, n-1)
@@ -210,7 +211,7 @@ func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled
 		}
 	}
 	for len(delivered) > 0 {
-		n := rowsAtOnce(len(delivered))
+		n := sqlite.RowsAtOnce(len(delivered))
 		if err := settleTogether(t, n, deliver[n], delivered[:n]...); err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func settleTogether(t *tx, n int, text string, args ...any) error {
 	return err
 }
 
-var deliver = statements(func(n int) string {
+var deliver = sqlite.Statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + delivery.Delivered + `, attempts = attempts + 1, due_at = 0
 		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + delivery.Sending
 })

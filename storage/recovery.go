@@ -148,7 +148,7 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 			}
 		}
 		return s.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
-			"url_host": hostOf(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
+			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -30,7 +31,11 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		if access.IsAuditType(job.EventType) {
-			if err := authorizeRedelivery(t, by, sub); err != nil {
+			canRead, err := canReadAudit(t, by)
+			if err != nil {
+				return err
+			}
+			if err := audit.CheckRedelivery(canRead, sub); err != nil {
 				return err
 			}
 		}
@@ -44,7 +49,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := s.insertRedelivery(t, job, sub.Ordered); err != nil {
 			return err
 		}
-		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": hostOf(sub.URL), "event_id": job.EventID})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
 	})
 }
 

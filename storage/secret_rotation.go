@@ -43,7 +43,7 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		details := map[string]any{"url_host": hostOf(sub.URL), "overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0}
+		details := map[string]any{"url_host": webhook.URLHost(sub.URL), "overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0}
 		if !r.Secret.IsZero() {
 			details["secret_imported"] = true
 		}

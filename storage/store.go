@@ -1,6 +1,6 @@
 // Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
-// inside one transaction. A Store also puts the other packages together: directory (who may do what), pending (what waits), history
-// (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
+// inside one transaction. A Store also puts the other packages together: directory (who may do what), fanout (who receives what),
+// pending (what waits), history (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
 package storage
 
 import (
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/applied"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
@@ -50,11 +52,36 @@ type Options struct {
 	logBounds      sqlite.LogBounds
 }
 
+// Observer receives figures for metrics after each commit. The writer makes most of the calls, so the methods must
+// return at once.
+type Observer interface {
+	// Committed reports a commit: how many writes shared it, and the time from BEGIN until it was durable.
+	Committed(writes int, took time.Duration)
+	// Published reports accepted events, without repeated ones.
+	Published(events int)
+	// HealthChanged reports the new status of a subscription's health.
+	HealthChanged(to webhook.Status)
+	// Expired reports how many pending deliveries retention deleted.
+	Expired(deliveries int)
+	// Interrupted reports how many attempts the last owner of the file left unfinished.
+	Interrupted(attempts int)
+}
+
+// noObserver is the default Observer.
+type noObserver struct{}
+
+func (noObserver) Committed(int, time.Duration) {}
+func (noObserver) Published(int)                {}
+func (noObserver) HealthChanged(webhook.Status) {}
+func (noObserver) Expired(int)                  {}
+func (noObserver) Interrupted(int)              {}
+
 // Store is the open database. Writes wait until Run is called.
 type Store struct {
 	*directory.Directory // who may do what
 	*pending.Survey      // what is pending
 	*history.History     // what was published, sent and changed
+	*applied.List        // what keyhook apply has created
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only
@@ -83,7 +110,7 @@ type Store struct {
 	observer      Observer
 	keepEvents    time.Duration
 	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
-	clock         wallClock
+	clock         *clock.Watch
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -45,40 +44,6 @@ func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription,
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
 		sub.RowID, sub.HeaderNames, t.Now(), sealed)
 	return err
-}
-
-// keepsHost refuses to send stored header values to another host, because whoever changes the URL would receive them there. A change
-// of the host sends the values again. Faults: Invalid.
-func keepsHost(sub webhook.Subscription, c webhook.SubscriptionChange) error {
-	if c.URL == nil || originOf(*c.URL) == originOf(sub.URL) {
-		return nil
-	}
-	kept := sub.HeaderNames
-	if c.Headers != nil {
-		kept = nil
-		for _, h := range *c.Headers {
-			if h.Value.IsZero() {
-				kept = append(kept, h.Name)
-			}
-		}
-	}
-	var problems []fault.Field
-	for _, name := range kept {
-		problems = append(problems, fault.Field{
-			Field: "headers." + name, Code: "missing",
-			Message: "The URL changes to another host. Send the values of all headers in the same change, or leave a header out to remove it.",
-		})
-	}
-	return fault.Fields(problems)
-}
-
-// originOf returns the scheme, the host and the port of a URL.
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
 }
 
 // maxHeaderBytes is what the sealed headers of all subscriptions of an organization may take. The dispatcher keeps the headers of a

@@ -3,9 +3,9 @@ package storage
 import (
 	"context"
 	"errors"
-	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
@@ -27,15 +27,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.Get(&row, selectSubscriptionRow, id, organization)
-	return row, sqlite.Missing(err, "subscription")
-}
-
-const selectSubscriptionRow = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
-
-// SubscriptionRow returns the row id of a subscription. Faults: NotFound.
-func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
-	err = s.get(ctx, &row, selectSubscriptionRow, id, organization)
+	err = t.Get(&row, history.SubscriptionRowByID, id, organization)
 	return row, sqlite.Missing(err, "subscription")
 }
 
@@ -54,7 +46,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
-		if err := authorizeCreate(t, by, &c); err != nil {
+		canRead, err := canReadAudit(t, by)
+		if err != nil {
+			return sub, err
+		}
+		if err := audit.CheckCreate(canRead, &c); err != nil {
 			return sub, err
 		}
 		if err := requireRoomForSubscription(t, organization); err != nil {
@@ -79,7 +75,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 	if err != nil {
 		return created, webhook.Secret{}, err
@@ -112,18 +108,10 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 		return err
 	}
 	var have int64
-	if err := t.Get(&have, countSubscriptions, organization); err != nil {
+	if err := t.Get(&have, history.CountLiveSubscriptions, organization); err != nil {
 		return err
 	}
 	return plan.CheckSubscriptions(have)
-}
-
-const countSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL"
-
-// LiveSubscriptions counts the subscriptions of an organization that count against its plan.
-func (s *Store) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
-	err = s.reads.Get(ctx, &n, countSubscriptions, organization)
-	return n, err
 }
 
 // countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
@@ -142,9 +130,9 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 // from any status. is_active false disables it. An empty change does nothing. A subscription that stops
 // receiving audit events loses the pending ones.
 //
-// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
+// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
-// external id; those of keepsHost and setHeaders.
+// external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -170,57 +158,8 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 				return sub, err
 			}
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
-}
-
-// changedFields lists the fields of a change for the audit log. Of a URL it has only the host, and of headers only the names. The
-// rest is often a secret of the receiver, and the log has other readers.
-func changedFields(c webhook.SubscriptionChange) map[string]any {
-	details := map[string]any{}
-	if c.URL != nil {
-		details["url_host"] = hostOf(*c.URL)
-	}
-	if c.EventTypes != nil {
-		details["event_types"] = *c.EventTypes
-	}
-	if c.AuditEvents != nil {
-		details["audit_events"] = *c.AuditEvents
-	}
-	if c.Description != nil {
-		details["description"] = *c.Description
-	}
-	if c.IsActive != nil {
-		details["is_active"] = *c.IsActive
-	}
-	if c.Ordered != nil {
-		details["ordered"] = *c.Ordered
-	}
-	if c.ExternalID != nil {
-		details["external_id"] = *c.ExternalID
-	}
-	if !c.Secret.IsZero() {
-		details["secret_imported"] = true
-	}
-	if c.Headers != nil {
-		names := []string{}
-		for _, h := range *c.Headers {
-			names = append(names, h.Name)
-		}
-		details["headers"] = names
-	}
-	if c.SetRateLimit {
-		details["rate_limit_per_second"] = c.RateLimitPerSecond
-	}
-	return details
-}
-
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // applyChange writes a change to the table and to sub.
@@ -257,7 +196,7 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 // events that it no longer receives.
 func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	// These three come first, because they refuse a change before they write anything.
-	if err := keepsHost(*sub, c); err != nil {
+	if err := c.CheckHost(*sub); err != nil {
 		return err
 	}
 	if c.ExternalID != nil {
@@ -270,7 +209,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 			return err
 		}
 	}
-	receivedBefore := receivesAudit(*sub)
+	receivedBefore := audit.Receives(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
@@ -319,7 +258,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.cache.invalidateTypes()
+	t.fanout.InvalidateTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
@@ -353,14 +292,6 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 	t.OnCommit(func() { s.pending.Remove(row) })
 	s.announceChange(t, row)
 	return nil
-}
-
-// SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
-func (s *Store) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
-	err = s.get(ctx, &id, `
-		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
-	return id, sqlite.Missing(err, "subscription")
 }
 
 // setExternalID sets the external id of a subscription; an empty one removes it. Faults: Conflict if another subscription of the

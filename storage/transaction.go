@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,9 +18,10 @@ type tx struct {
 	*sqlite.Tx
 
 	organizations     map[int64]string // public ids by row id; neither ever changes
-	cache             subscriptionCache
+	fanout            *fanout.Cache
+	queueHold         *webhook.Hold // as in the file, if holdIsRead
+	holdIsRead        bool
 	attemptCounts     map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
-	healthEvents      healthEventLimit
 	quotas            *quota.Quotas
 	sending           map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
 	unwantedResponses map[int64]struct{}        // deliveries in progress whose next response is not stored; see retention.Hooks
@@ -27,10 +30,10 @@ type tx struct {
 	created           *createdDeliveries        // to announce together after the commit; nil if there are none
 }
 
-func newTx() *tx {
+func newTx(log *slog.Logger) *tx {
 	return &tx{
 		organizations:     map[int64]string{},
-		cache:             subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
+		fanout:            fanout.New(log),
 		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
 		quotas:            quota.New(),
 		sending:           map[int64]sendingDelivery{},
@@ -52,7 +55,8 @@ func (s *Store) with(t *sqlite.Tx) *tx {
 // rolledBack forgets everything that the transaction may have changed.
 func (t *tx) rolledBack() {
 	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
-	t.cache.invalidate()
+	t.fanout.Invalidate()
+	t.holdIsRead = false
 	clear(t.attemptCounts)
 	t.quotas.Reset()
 	clear(t.sending)

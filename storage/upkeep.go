@@ -56,7 +56,7 @@ func (s *Store) upkeep(ctx context.Context) {
 
 // dropSessions deletes expired sessions, unless the clock is not trusted.
 func (s *Store) dropSessions(ctx context.Context) error {
-	now, trusted := s.trustedTime()
+	now, trusted := s.clock.TrustedTime()
 	if !trusted {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 		File: s.file, Reads: s.reads, Logs: s.logs, Directory: s.Directory, IDs: s.ids, Logger: s.log,
 		KeepEvents: s.keepEvents, KeepAudit: keepAudit,
 		Hooks: retention.Hooks{
-			TrustedTime: s.trustedTime,
+			TrustedTime: s.clock.TrustedTime,
 			Disordered: func(ctx context.Context, row int64) error {
 				return s.change(ctx, func(t *tx) error { return s.saveDisorder(t, row) })
 			},
@@ -102,7 +102,7 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 // counted: nobody expects it.
 func (s *Store) expire(t *tx, subscription int64) (expected bool, err error) {
 	t.OnCommit(func() { s.pending.Add(subscription, -1) })
-	sub, err := t.cachedSubscription(subscription)
+	sub, err := t.fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {
 		return false, err
 	}

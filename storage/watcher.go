@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -12,7 +13,7 @@ type place struct{ organization, subscription int64 }
 // setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
 // transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
 func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
-	sub, err := t.cachedSubscription(j.Subscription)
+	sub, err := t.fanout.Subscription(t.Tx, j.Subscription)
 	if err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
 }
 
 // takePlace asks the dispatcher for a place for the first attempt of a new delivery.
-func (s *Store) takePlace(t *tx, sub *cachedSubscription, j *webhook.Job) (bool, error) {
+func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool, error) {
 	w := s.watcher.Load()
 	if w == nil {
 		return false, nil
@@ -34,7 +35,7 @@ func (s *Store) takePlace(t *tx, sub *cachedSubscription, j *webhook.Job) (bool,
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return false, err
 	}
-	if !sub.open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+	if !sub.Open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
 	t.Wrote(0) // so that a failure of this write undoes the transaction
@@ -108,7 +109,7 @@ func (s *Store) announceCreated(created *createdDeliveries) {
 // announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
 func (s *Store) announceChange(t *tx, subscriptions ...int64) {
-	t.cache.invalidate(subscriptions...)
+	t.fanout.Invalidate(subscriptions...)
 	t.created = nil // the watcher receives later deliveries after this change
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {

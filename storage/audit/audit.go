@@ -1,4 +1,5 @@
-// Package audit owns the form in which audit events are published, and the same form without personal data. It knows no table.
+// Package audit owns the form in which audit events are published, the same form without personal data, and the rules about which
+// subscriptions receive them. It knows no table.
 package audit
 
 import (

@@ -1,5 +1,5 @@
-// Package clock decides whether to trust the wall clock, by comparing it with its earlier values. It reads no clock and stores
-// nothing.
+// Package clock decides whether to trust the wall clock, by comparing it with its earlier values. It stores nothing: the caller saves
+// the state.
 package clock
 
 import (

@@ -61,3 +61,29 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	}
 	return page, err
 }
+
+// SubscriptionRowByID selects the row id of a subscription by its public id and its organization.
+const SubscriptionRowByID = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
+
+// SubscriptionRow returns the row id of a subscription. Faults: NotFound.
+func (h *History) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
+	err = h.reads.Get(ctx, &row, SubscriptionRowByID, id, organization)
+	return row, sqlite.Missing(err, "subscription")
+}
+
+// CountLiveSubscriptions selects the number of subscriptions of an organization that count against its plan.
+const CountLiveSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL"
+
+// LiveSubscriptions counts the subscriptions of an organization that count against its plan.
+func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
+	err = h.reads.Get(ctx, &n, CountLiveSubscriptions, organization)
+	return n, err
+}
+
+// SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
+func (h *History) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
+	err = h.reads.Get(ctx, &id, `
+		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
+	return id, sqlite.Missing(err, "subscription")
+}

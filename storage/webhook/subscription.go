@@ -83,23 +83,6 @@ func (s Subscription) BlockedBy() Block {
 // GetsProbe reports whether a subscription that failures have disabled gets probes. Its other deliveries wait.
 func (s Subscription) GetsProbe() bool { return s.ProbedEvery > 0 && s.Webhooks && !s.QueueHeld }
 
-// SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
-// RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
-type SubscriptionChange struct {
-	Secret      Secret // of a new subscription only: an imported secret; the zero value makes one
-	URL         *string
-	EventTypes  *Types
-	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
-	Description *string
-	IsActive    *bool
-	Ordered     *bool
-	Headers     *[]Header // replaces all own headers
-	ExternalID  *string   // empty removes it
-
-	SetRateLimit       bool
-	RateLimitPerSecond *int64
-}
-
 // Types lists the event types that a subscription wants: exact types, and prefixes with ".*". Empty means every type.
 type Types []string
 

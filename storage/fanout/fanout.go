@@ -1,0 +1,177 @@
+// Package fanout decides which subscriptions receive an event, and where attempts may begin. It keeps what it has read in memory,
+// and does not know how subscriptions change: the caller tells it.
+package fanout
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Cache is the writer's memory of subscriptions, from one transaction to the next: which events they receive, and where attempts
+// may begin. Nobody else writes. So it is exact if every change of a subscription or plan invalidates its entries, and a rollback
+// invalidates everything.
+type Cache struct {
+	subscriptions map[int64]*Subscription
+	matching      map[eventTypeKey][]int64
+	matches       int // rows in matching, plus one for each type
+	healthNews    healthNewsLimit
+	log           *slog.Logger
+}
+
+// New returns an empty cache.
+func New(log *slog.Logger) *Cache {
+	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[eventTypeKey][]int64{}, log: log}
+}
+
+// The limits of the cache: some megabytes, for any number of types and subscriptions.
+const (
+	maxCached        = 10_000
+	maxCachedMatches = 200_000
+)
+
+// Subscription has the columns of a subscription that fan-out and the attempts need.
+type Subscription struct {
+	webhook.Health
+	ID           string `db:"public_id"`
+	Organization int64  `db:"organization_id"`
+	Host         string `db:"host"`         // of the URL, normalized
+	Webhooks     bool   `db:"webhooks"`     // the plan has webhooks
+	Deleted      bool   `db:"deleted"`      // the subscription is deleted, or its organization is closed
+	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
+	Ordered      bool   `db:"ordered"`
+
+	// The times of the last success and failure that the caller has stored. All writes of a transaction share one time, so it is
+	// written once for all of them.
+	SuccessAt int64 `db:"-"`
+	FailureAt int64 `db:"-"`
+}
+
+// Receives reports whether the subscription gets new deliveries. Those of a disabled one wait.
+func (s *Subscription) Receives() bool { return s.Webhooks && !s.Deleted }
+
+// Open reports whether attempts may begin.
+func (s *Subscription) Open() bool { return s.Receives() && s.Status != webhook.Disabled }
+
+// eventTypeKey is an event type of one organization.
+type eventTypeKey struct {
+	organization int64
+	eventType    string
+}
+
+// Invalidate removes these subscriptions from the cache. Without arguments it removes everything.
+func (c *Cache) Invalidate(subscriptions ...int64) {
+	if len(subscriptions) == 0 {
+		clear(c.subscriptions)
+		c.InvalidateTypes()
+	}
+	for _, row := range subscriptions {
+		delete(c.subscriptions, row)
+	}
+}
+
+// InvalidateTypes removes the lists of subscriptions by event type.
+func (c *Cache) InvalidateTypes() {
+	clear(c.matching)
+	c.matches = 0
+}
+
+// Size returns how many subscriptions the lists by event type have together.
+func (c *Cache) Size() (rows int) {
+	for _, subscriptions := range c.matching {
+		rows += len(subscriptions)
+	}
+	return rows
+}
+
+// Subscription returns a subscription. One that does not exist counts as deleted.
+func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
+	if s, ok := c.subscriptions[row]; ok {
+		return s, nil
+	}
+	s := new(Subscription)
+	err := t.Get(s, `
+		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused,
+		       s.url AS host, p.webhooks,
+		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted, s.audit_events, s.ordered
+		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE s.id = ?`, row)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return &Subscription{Deleted: true}, nil
+	case err != nil:
+		return nil, fmt.Errorf("read subscription: %w", err)
+	}
+	s.Host = normalHost(s.Host)
+	if len(c.subscriptions) >= maxCached {
+		clear(c.subscriptions)
+	}
+	c.subscriptions[row] = s
+	return s, nil
+}
+
+// Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
+// subscription do not overlap, so each subscription is in the list once.
+func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]int64, error) {
+	w := eventTypeKey{organization, eventType}
+	if rows, ok := c.matching[w]; ok {
+		return rows, nil
+	}
+	patterns := webhook.TypePatterns(eventType)
+	args := make([]any, 0, len(patterns)+1)
+	args = append(args, organization)
+	for _, p := range patterns {
+		args = append(args, p)
+	}
+	rows := []int64{}
+	// The number of patterns varies little, so all of these statements stay prepared.
+	if err := t.List(&rows, `
+		SELECT subscription_id FROM subscription_patterns
+		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
+		return nil, fmt.Errorf("find subscriptions: %w", err)
+	}
+	if len(c.matching) >= maxCached || c.matches+len(rows) >= maxCachedMatches {
+		c.InvalidateTypes()
+	}
+	c.matching[w] = rows
+	c.matches += 1 + len(rows)
+	return rows, nil
+}
+
+// Receivers returns the subscriptions that get an event of a type: none if the plan has no webhooks. The deliveries of
+// disabled ones wait. Only subscriptions with audit_events get audit events. about is the subscription that the event is about, by
+// row id, or 0. It never receives the event.
+func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType string) ([]int64, error) {
+	matching, err := c.Matching(t, organization, eventType)
+	if err != nil {
+		return nil, err
+	}
+	isAudit := access.IsAuditType(eventType)
+	to := make([]int64, 0, len(matching))
+	for _, row := range matching {
+		sub, err := c.Subscription(t, row)
+		if err != nil {
+			return nil, err
+		}
+		if sub.Receives() && row != about && (sub.AuditEvents || !isAudit) {
+			to = append(to, row)
+		}
+	}
+	return to, nil
+}
+
+// normalHost returns the host of a URL in lower case, without port and final dot.
+func normalHost(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}

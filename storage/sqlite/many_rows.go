@@ -1,0 +1,24 @@
+package sqlite
+
+// statementSizes are the numbers of rows that one statement writes or reads, the largest first. A statement costs some
+// microseconds, however few its rows are.
+var statementSizes = [...]int{64, 16, 4, 1}
+
+// RowsAtOnce returns how many of n rows the next statement handles.
+func RowsAtOnce(n int) int {
+	for _, size := range statementSizes {
+		if size <= n {
+			return size
+		}
+	}
+	return 0
+}
+
+// Statements returns the texts of a statement by the number of its rows. RowsAtOnce chooses one of them.
+func Statements(text func(rows int) string) map[int]string {
+	texts := make(map[int]string, len(statementSizes))
+	for _, size := range statementSizes {
+		texts[size] = text(size)
+	}
+	return texts
+}
