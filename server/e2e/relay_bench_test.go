@@ -25,7 +25,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// BenchmarkRelay shows how much of a delivery is HTTP, and how much is keeping. It publishes b.N events in three ways: to the receiver
+// BenchmarkRelay shows how much of the cost of a delivery is HTTP, and how much is storage. It publishes b.N events in three ways: to the receiver
 // itself ("direct"), to a relay that keeps nothing ("relay"), and to Keyhook. The relay checks no key and does not wait for a disk. Its
 // queues are in memory. It signs once, and sends with the transport and the concurrency of Keyhook. Publisher, server and receiver
 // are three processes. Use a fixed number of events, and compare within one run:
