@@ -63,6 +63,7 @@ func TestStoreFailures(t *testing.T) {
 			f.fail(true, "Begin")
 			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
 			x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
+			synctest.Wait()
 			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
 			synctest.Wait()
 			x.setActive(t, other, false)
@@ -91,6 +92,7 @@ func TestStoreFailures(t *testing.T) {
 			x.setReceiver("other.example", respond(200))
 			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
 			x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
+			synctest.Wait()
 			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
 			time.Sleep(15 * time.Second)
 			checkDeliveredOnce(t, x, "slow.example", 1)

@@ -71,32 +71,6 @@ func TestThrottle(t *testing.T) {
 			}
 		}
 	})
-	t.Run("counts unknown sign-in links and unknown sessions as well", func(t *testing.T) {
-		t.Parallel()
-		f, _ := setup(t)
-		for address, guess := range map[string]func() *http.Request{
-			"198.51.100.8:1": func() *http.Request {
-				r := httptest.NewRequest(http.MethodPost, sessionPath, strings.NewReader(`{"link":"`+access.Mint(access.LinkPrefix).Reveal()+`"}`))
-				r.Header.Set("Content-Type", "application/json")
-				return r
-			},
-			"198.51.100.9:1": func() *http.Request {
-				r := httptest.NewRequest(http.MethodGet, sessionPath, nil)
-				r.AddCookie(&http.Cookie{Name: "keyhook_session", Value: access.MintSession().Reveal()})
-				return r
-			},
-		} {
-			last := 0
-			for range 30 {
-				r := guess()
-				r.RemoteAddr = address
-				last = f.handle(r).StatusCode
-			}
-			if last != http.StatusTooManyRequests {
-				t.Errorf("%s: status %d after 30 guesses", address, last)
-			}
-		}
-	})
 	t.Run("counts malformed credentials and wrong schemes as well", func(t *testing.T) {
 		t.Parallel()
 		f, _ := setup(t)
@@ -328,6 +302,37 @@ func TestThrottleRetryAfter(t *testing.T) {
 		time.Sleep(left)
 		if status, _ := f.from(peer, apiKey(access.Mint("svc"))); status != 401 {
 			t.Errorf("status %d after the wait, want 401", status)
+		}
+	})
+}
+
+// TestThrottleOfSignIn guesses credentials of people, which stand in no header.
+func TestThrottleOfSignIn(t *testing.T) {
+	t.Parallel()
+	t.Run("counts unknown sign-in links and unknown sessions", func(t *testing.T) {
+		t.Parallel()
+		f := build(t)
+		for address, guess := range map[string]func() *http.Request{
+			"198.51.100.8:1": func() *http.Request {
+				r := httptest.NewRequest(http.MethodPost, sessionPath, strings.NewReader(`{"link":"`+access.Mint(access.LinkPrefix).Reveal()+`"}`))
+				r.Header.Set("Content-Type", "application/json")
+				return r
+			},
+			"198.51.100.9:1": func() *http.Request {
+				r := httptest.NewRequest(http.MethodGet, sessionPath, nil)
+				r.AddCookie(&http.Cookie{Name: "keyhook_session", Value: access.MintSession().Reveal()})
+				return r
+			},
+		} {
+			last := 0
+			for range 30 {
+				r := guess()
+				r.RemoteAddr = address
+				last = f.handle(r).StatusCode
+			}
+			if last != http.StatusTooManyRequests {
+				t.Errorf("%s: status %d after 30 guesses", address, last)
+			}
 		}
 	})
 }
