@@ -171,52 +171,45 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 
 func TestBegunAttemptsWhileBeginFails(t *testing.T) {
 	t.Parallel()
+	// One attempt has begun and waits for the only slot. Another cannot begin, because Begin fails.
+	setup := func(t *testing.T) (x *fixture, f *faults, other webhook.Subscription) {
+		t.Helper()
+		f = newFaults()
+		x = stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
+		x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
+		x.run(t)
+		x.publish(t, 1)
+		synctest.Wait()
+		x.setReceiver("next.example", respond(200))
+		storagetest.Subscription(t, x.Store, x.owner, "https://next.example/hook", "order.shipped")
+		storagetest.Publish(t, x.Store, x.owner, "order.shipped")
+		synctest.Wait()
+		f.fail(true, "Begin")
+		x.setReceiver("other.example", respond(200))
+		other, _ = storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
+		x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
+		synctest.Wait()
+		storagetest.Publish(t, x.Store, x.owner, "order.refunded")
+		synctest.Wait()
+		if f.called("Begin") == 0 {
+			t.Error("nothing had to be begun")
+		}
+		return x, f, other
+	}
+
 	t.Run("are sent when nothing else waits for Begin", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
-			f := newFaults()
-			x := stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
-			x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
-			x.run(t)
-			x.publish(t, 1)
-			synctest.Wait()
-			x.setReceiver("next.example", respond(200)) // it has begun, and waits for the only slot
-			storagetest.Subscription(t, x.Store, x.owner, "https://next.example/hook", "order.shipped")
-			storagetest.Publish(t, x.Store, x.owner, "order.shipped")
-			synctest.Wait()
-			f.fail(true, "Begin")
-			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
-			x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
-			synctest.Wait()
-			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
-			synctest.Wait()
+			x, _, other := setup(t)
 			x.setActive(t, other, false)
 			time.Sleep(15 * time.Second)
 			checkDeliveredOnce(t, x, "next.example", 1)
 			checkDeliveredOnce(t, x, "other.example", 0)
-			if f.called("Begin") == 0 {
-				t.Error("nothing had to be begun")
-			}
 		})
 	})
 
-	t.Run("wait while Begin fails, because their results could not be saved", func(t *testing.T) {
+	t.Run("wait until Begin works, because their results could not be saved", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
-			f := newFaults()
-			x := stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
-			x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
-			x.run(t)
-			x.publish(t, 1)
-			synctest.Wait()
-			x.setReceiver("next.example", respond(200)) // it has begun, and waits for the only slot
-			storagetest.Subscription(t, x.Store, x.owner, "https://next.example/hook", "order.shipped")
-			storagetest.Publish(t, x.Store, x.owner, "order.shipped")
-			synctest.Wait()
-			f.fail(true, "Begin")
-			x.setReceiver("other.example", respond(200))
-			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
-			x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
-			synctest.Wait()
-			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
+			x, f, _ := setup(t)
 			time.Sleep(15 * time.Second)
 			checkDeliveredOnce(t, x, "slow.example", 1)
 			checkDeliveredOnce(t, x, "next.example", 0)
