@@ -95,6 +95,25 @@ func TestNewDeliveries(t *testing.T) {
 func TestNewDeliveriesThatWait(t *testing.T) {
 	t.Parallel()
 
+	runInVirtualTime(t, "nothing begins while a result cannot be saved, and all is sent after that", func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		synctest.Wait()
+		f.fail(true, "Record")
+		x.publish(t, 1)
+		synctest.Wait()
+		x.publish(t, 5)
+		time.Sleep(10 * time.Second)
+		if n := x.outcomes(t, sub)[webhook.Sending]; n != 1 {
+			t.Errorf("%d attempts have begun, want the one whose result is not saved", n)
+		}
+		f.fail(false, "Record")
+		time.Sleep(10 * time.Second)
+		checkDeliveredOnce(t, x, "a.example", 6)
+	})
+
 	runInVirtualTime(t, "nothing begins in a subscription that was just switched off, or behind a rate limit", func(t *testing.T) {
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{})
