@@ -89,11 +89,14 @@ func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
 	return batch
 }
 
+// lead returns how early attempts of lanes with a rate limit are begun: by two Begins, because another one may run when their turn
+// comes.
+func (b *beginState) lead() time.Duration { return min(2*b.took, maxBeginLead) }
+
 // finishBegin queues the begun attempts for sending.
 func (s *scheduler) finishBegin(m beginReturned) {
 	s.begin.running, s.begin.spareBatch = false, m.starts
 	s.begin.took = s.clock.Sub(s.begin.started)
-	s.begin.lead = min(2*s.begin.took, maxBeginLead) // twice, because another Begin may run when its turn comes
 	if s.begin.failed = m.err != nil; s.begin.failed {
 		s.storeFails(opBegin, m.err)
 		s.begin.after = s.clock.Add(s.options.PollInterval)

@@ -91,7 +91,7 @@ func (b *bucket) isFull(now time.Time) bool { return b == nil || b.timeUntil(b.c
 // rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
 // by the time when it can be sent. Attempts that have begun need tokens too.
 func (s *scheduler) rateAllowsBegin(l *lane) bool {
-	return l.bucket == nil || l.bucket.timeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock) <= s.begin.lead
+	return l.bucket == nil || l.bucket.timeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock) <= s.begin.lead()
 }
 
 // rateWake calls at with the times at which the lane must be updated because a token has come.
@@ -112,7 +112,7 @@ func (s *scheduler) rateWake(l *lane, at func(int64)) {
 	}
 	if l.stages[queued] > 0 && (!l.isFailing() || s.mayProbe(l)) {
 		if d := l.bucket.timeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock); d < never {
-			in(d - s.begin.lead)
+			in(d - s.begin.lead())
 		}
 	}
 }

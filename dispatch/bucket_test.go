@@ -130,7 +130,7 @@ func TestPacedLane(t *testing.T) {
 		if wait := wake.Sub(s.clock); l.turns[beginPlaces].waits || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
 			t.Fatalf("in line %t, woken after %s", l.turns[beginPlaces].waits, wait)
 		}
-		s.begin.lead = 20 * time.Millisecond // duration of a Begin
+		s.begin.took = 10 * time.Millisecond
 		s.update(l)
 		if early := wake.Sub(time.UnixMilli(l.wake.at)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)

@@ -86,7 +86,6 @@ type beginState struct {
 	took       time.Duration   // by the last call
 	failed     bool            // the last call failed
 	after      time.Time       // no call before this time
-	lead       time.Duration   // how early attempts of lanes with a rate limit are begun
 	spareBatch []webhook.Start // for the next call
 	toRelease  []*attempt      // at the end of the round
 }

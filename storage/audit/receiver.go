@@ -35,14 +35,14 @@ func CheckCreate(canRead bool, c *webhook.SubscriptionChange) error {
 }
 
 var (
-	errTypes = fault.New(fault.Forbidden, "permission_denied", "Some of these event_types are types of audit events. "+
+	errTypes = fault.New(fault.Forbidden, access.CodeDenied, "Some of these event_types are types of audit events. "+
 		"To subscribe to them, you need the permission %s; without it, leave them out.", access.AuditRead)
-	errEventsOn = fault.New(fault.Forbidden, "permission_denied", "To set audit_events to true, you need the permission %s; "+
+	errEventsOn = fault.New(fault.Forbidden, access.CodeDenied, "To set audit_events to true, you need the permission %s; "+
 		"without it, leave audit_events out, or set it to false.", access.AuditRead)
-	errReceiver = fault.New(fault.Forbidden, "permission_denied", "This subscription receives audit events, or would receive "+
+	errReceiver = fault.New(fault.Forbidden, access.CodeDenied, "This subscription receives audit events, or would receive "+
 		"them. To change its url or event_types, you need the permission %s; without it, set audit_events to false in the same "+
 		"request, which also drops its pending audit events.", access.AuditRead)
-	errRedelivery = fault.New(fault.Forbidden, "permission_denied",
+	errRedelivery = fault.New(fault.Forbidden, access.CodeDenied,
 		"This is an audit event; to send it again, you need the permission %s.", access.AuditRead)
 	errEventsOff = fault.New(fault.Conflict, "audit_events_off", "This is an audit event, and the subscription does not receive "+
 		"audit events. To send it again, set audit_events to true and include the type in event_types.")

@@ -24,7 +24,7 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 	if missing.Empty() {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "permission_denied",
+	return fault.New(fault.Forbidden, access.CodeDenied,
 		"You can grant only permissions that you have, and you lack %s; ask a user who has it, or grant less.", joinKeys(missing))
 }
 

@@ -48,7 +48,7 @@ func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, er
 		return o, err
 	}
 	if !own.Has(access.PlatformActAs) {
-		return o, fault.New(fault.Forbidden, "permission_denied",
+		return o, fault.New(fault.Forbidden, access.CodeDenied,
 			"To create an API key of another user, you need the permission %s; without it, leave user_id out.", access.PlatformActAs)
 	}
 	user, err := changeableUser(t, named)

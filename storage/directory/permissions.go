@@ -149,7 +149,7 @@ func mayDelete(t *sqlite.Tx, by access.Actor, p access.Permission) error {
 	if err != nil || !p.Internal || own.Has(p.Key) {
 		return err
 	}
-	return fault.New(fault.Forbidden, "permission_denied",
+	return fault.New(fault.Forbidden, access.CodeDenied,
 		"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", p.Key)
 }
 
