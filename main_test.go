@@ -49,7 +49,8 @@ var mayImport = map[string][]string{
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "storage", "storage/backup", "storage/disk"},
-	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
+	"dispatch":                     {"dispatch/sender"},
+	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
 	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
