@@ -43,13 +43,15 @@ var mayImport = map[string][]string{
 	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/form"}, // reads fields as the server does
 	"server/cli/flag":              {},
 	"server/cli/child":             {},
+	"server/cli/database":          {"server/cli/flag", "server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output"},
 	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "storage", "storage/backup", "storage/disk"},
-	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
+	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "storage", "storage/disk"},
+	"dispatch":                     {"dispatch/sender"},
+	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
 	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
@@ -86,7 +88,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
+	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/oauth2":                 {"server/oidc"},
 	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
