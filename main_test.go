@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},
-	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
+	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/backup":               {"storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
@@ -70,7 +70,8 @@ var mayImport = map[string][]string{
 	"storage/timeline":             {"storage/clock", "storage/scan"},
 	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
 	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
-	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
+	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
+	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }
