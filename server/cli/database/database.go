@@ -1,5 +1,4 @@
-// Package database owns the commands that work on the file of the database themselves: backup, restore and rekey. It does not
-// know the API.
+// Package database owns backup, restore and rekey: the commands that work on the database file without the API.
 package database
 
 import (
