@@ -3,9 +3,6 @@ package dispatch
 import (
 	"math"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -35,25 +32,4 @@ func (b Backoff) Delay(n int) time.Duration {
 func (b Backoff) Jittered(n int) time.Duration {
 	d := float64(b.Delay(n)) * (1 - jitter + 2*jitter*rand.Float64())
 	return min(time.Duration(d), b.Max)
-}
-
-// retryAfter returns how long the receiver asks to wait (RFC 9110, section 10.2.3: seconds or a date), at most limit.
-// It returns 0 if the header is missing or not valid.
-func retryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if text == "" {
-		return 0
-	}
-	if strings.Trim(text, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || seconds > int64(limit/time.Second) { // more digits than an int64 holds are too long as well
-			return limit
-		}
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), limit)
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -94,7 +95,7 @@ func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	t.Helper()
 	s := newTestScheduler(t)
 	l := s.laneOf(7, 1)
-	l.target = &preparedTarget{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
+	l.target = &sender.Target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
 	l.health, l.version = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
 	l.bucket = l.bucket.withLimit(&limit, s.clock)
 	for range l.bucket.capacity() {

@@ -1,5 +1,5 @@
-// Package dispatch owns the delivery of events: when each delivery is sent, and how its attempts end. It does not know
-// SQL, the HTTP interface of Keyhook, or permissions.
+// Package dispatch owns the delivery of events: when each delivery is sent, and what follows from the end of each attempt. It
+// does not know SQL, the HTTP interface of Keyhook, permissions, or how a request is made: that is package sender.
 //
 // One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each
 // subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
@@ -32,10 +32,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -44,7 +46,7 @@ type Dispatcher struct {
 	options Options
 	log     *slog.Logger
 	store   store
-	sender  *sender
+	sender  *sender.Sender
 	backoff Backoff
 	inbox   *inbox
 
@@ -119,10 +121,10 @@ func New(store store, o Options) (*Dispatcher, error) {
 	}
 	return &Dispatcher{
 		options: o, log: o.Logger, store: store,
-		sender: &sender{
-			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), deadlines: deadlines{timeout: o.Timeout}, retryMax: o.RetryMax,
-			allowHTTP: o.AllowHTTP, log: o.Logger,
-		},
+		sender: sender.New(sender.Options{
+			Transport: o.Transport, HeaderPrefix: o.HeaderPrefix, Timeout: o.Timeout, MaxRetryAfter: o.RetryMax,
+			AllowHTTP: o.AllowHTTP, Logger: o.Logger,
+		}),
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
 
@@ -183,6 +185,9 @@ func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
 
 // Unsaved returns the number of attempts that have ended, but whose result cannot be saved. Dispatcher tries again.
 func (d *Dispatcher) Unsaved() int64 { return d.unsaved.Load() }
+
+// SentHeaders returns the headers that a recorded attempt had, as sender.SentHeaders does.
+func (d *Dispatcher) SentHeaders(a webhook.Attempt) http.Header { return d.sender.SentHeaders(a) }
 
 // LastTick returns when the scheduler last read its clock, or the zero time before Run. The scheduler reads the clock
 // at least once per poll interval. A much older time means that deliveries have stopped.

@@ -26,6 +26,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func policy(attempts, failing, disabled int) webhook.Policy {
+	return webhook.Policy{MaxAttempts: attempts, FailingAfter: failing, DisabledAfter: disabled}
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in %q", part, text)
+		}
+	}
+}
+
 // fixture is a dispatcher on a real store, with receivers in place of the network.
 type fixture struct {
 	*storage.Store

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -114,7 +115,7 @@ type lane struct {
 // knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion and
 // globalVersion equals the scheduler's.
 type knownSubscription struct {
-	target               *preparedTarget // nil: never read
+	target               *sender.Target // nil: never read
 	health               webhook.Health
 	probesDisabled       bool    // it is disabled, and its probe was due when the health was read
 	bucket               *bucket // of its rate limit; nil: no limit

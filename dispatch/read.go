@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -27,7 +28,7 @@ type readRequest struct {
 // readReturned is the store's answer to a readRequest.
 type readReturned struct {
 	readRequest
-	target    *preparedTarget
+	target    *sender.Target
 	jobs      []webhook.Job
 	usedLimit int // limit of the read of jobs; 0: jobs were not read
 	err       error
@@ -47,7 +48,7 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 			result.err = err
 			return result
 		}
-		result.target = d.sender.prepare(t)
+		result.target = d.sender.Prepare(t)
 		if !t.Open {
 			return result
 		}

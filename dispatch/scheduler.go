@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -134,7 +135,7 @@ func (s *scheduler) run(ctx context.Context) {
 			stopped, graceOver = nil, time.After(s.options.Grace)
 		case <-graceOver:
 			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.stages.unsettled())
-			s.worker.interrupt(errInterrupted)
+			s.worker.interrupt(sender.ErrInterrupted)
 			recordsOver = time.After(lastRecords)
 		case <-recordsOver:
 			s.worker.stopRecording()

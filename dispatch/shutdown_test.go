@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,14 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// closableTransport counts how often its idle connections are closed.
+type closableTransport struct {
+	instantTransport
+	closed atomic.Int64
+}
+
+func (c *closableTransport) CloseIdleConnections() { c.closed.Add(1) }
 
 func TestShutdown(t *testing.T) {
 	t.Parallel()
@@ -41,6 +50,21 @@ func TestShutdown(t *testing.T) {
 			}
 			if n := x.health(t, sub).PendingDeliveries; n != 172 {
 				t.Errorf("%d pending, want 172", n)
+			}
+		})
+	})
+
+	t.Run("idle connections are closed at the end, not before", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			transport := &closableTransport{}
+			x := newFixture(t, dispatch.Options{Transport: transport})
+			time.Sleep(time.Hour)
+			if n := transport.closed.Load(); n != 0 {
+				t.Errorf("closed %d times while it runs", n)
+			}
+			x.stop()
+			if n := transport.closed.Load(); n != 1 {
+				t.Errorf("closed %d times, want 1", n)
 			}
 		})
 	})

@@ -76,9 +76,9 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	sent := d.sender.send(finish, d.sender.prepare(t), job)
+	sent := d.sender.Send(finish, d.sender.Prepare(t), &job)
 	returnSlot()
-	r := sent.record(attempt, &job, t.Epoch)
+	r := sent.Record(attempt, &job, t.Epoch)
 	var settled []webhook.Settled
 	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, r); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)

@@ -2,15 +2,12 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// errInterrupted is the cause that ends running requests after the grace period.
-var errInterrupted = errors.New("interrupted by a stop of the server")
 
 // A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (
@@ -61,7 +58,7 @@ func (w *worker) read(ctx context.Context) {
 type sendOrder struct {
 	webhook.Job
 	row, epoch  int64
-	target      *preparedTarget
+	target      *sender.Target
 	failures    int    // consecutive failures of the subscription
 	changesRead uint64 // calls of SubscriptionsChanged that the scheduler had read
 }
@@ -82,25 +79,25 @@ func (w *worker) deliver(o *sendOrder) {
 		w.inbox.post(sendRefused{o.key()})
 		return
 	}
-	sent := w.sender.send(w.ctx, o.target, o.Job)
-	if sent.interrupted {
+	sent := w.sender.Send(w.ctx, o.target, &o.Job)
+	if sent.Interrupted {
 		w.inbox.post(attemptInterrupted{o.key()})
 		return
 	}
 	o.Body = nil // from now on, the scheduler does not count it
-	r := w.result(o, sent)
+	r := w.result(o, &sent)
 	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
 	w.recorder.add(attemptResult{o, r})
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
-func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
-	r := sent.record(o.row, &o.Job, o.epoch)
+func (w *worker) result(o *sendOrder, sent *sender.Result) webhook.Result {
+	r := sent.Record(o.row, &o.Job, o.epoch)
 	if !r.Succeeded {
 		failedProbes := max(o.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
-		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.retryAfter).Milliseconds()
-		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.retryAfter).Milliseconds()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.RetryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.RetryAfter).Milliseconds()
 	}
 	return r
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -17,7 +17,7 @@ import (
 
 // canReadAudit reports whether the actor has audit:read now.
 func canReadAudit(t *tx, by access.Actor) (bool, error) {
-	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
+	permissions, err := principal.PermissionsOf(t.Tx, by.Authority)
 	return err == nil && permissions.Has(access.AuditRead), err
 }
 

@@ -23,8 +23,8 @@ import (
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	o := BackupOptions{Path: s.file.Path(), Keep: keep}
 	if name != "" {
-		dir := sqlite.BackupDirectory(s.file.Path())
-		if err := sqlite.MakeBackupDirectory(dir); err != nil {
+		dir := backup.Directory(s.file.Path())
+		if err := backup.MakeDirectory(dir); err != nil {
 			return backup.Report{}, unusableBackups(err)
 		}
 		o.To = filepath.Join(dir, name)
@@ -59,13 +59,12 @@ func unusableBackups(err error) error {
 }
 
 // BackupOptions configure Backup.
-type BackupOptions = sqlite.BackupOptions
+type BackupOptions = backup.Options
 
 // Backup copies a database and describes the contents of the copy; see sqlite.Backup.
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
-	o.Copies = copyHooks(&contents)
-	r, err := sqlite.Backup(ctx, o)
+	r, err := sqlite.Backup(ctx, o, copyHooks(&contents))
 	r.Contents = contents
 	return r, err
 }

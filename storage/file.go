@@ -8,6 +8,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -21,8 +22,8 @@ var (
 	ErrSchema        = sqlite.ErrSchema
 	ErrForeignFile   = sqlite.ErrForeignFile
 	ErrDamaged       = sqlite.ErrDamaged
-	ErrExists        = sqlite.ErrExists
-	ErrBackupRunning = sqlite.ErrBackupRunning
+	ErrExists        = backup.ErrExists
+	ErrBackupRunning = backup.ErrRunning
 	ErrNoSpace       = sqlite.ErrNoSpace
 	ErrFailed        = sqlite.ErrFailed
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fanout"
@@ -38,13 +39,16 @@ func (s *Store) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (n
 	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
-// saveAttemptTime stores the time of the last success or failure.
+// attemptTimePrecision is how old the stored time of a subscription's last success may be while it has many.
+const attemptTimePrecision = time.Second
+
+// saveAttemptTime stores the time of the last success or failure, unless the stored time is precise enough.
 func (t *tx) saveAttemptTime(subscription int64, sub *fanout.Subscription, succeeded bool) error {
 	savedAt, statement := &sub.SuccessAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
 	if !succeeded {
 		savedAt, statement = &sub.FailureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
-	if *savedAt == t.Now() {
+	if age := t.Now() - *savedAt; age >= 0 && age < attemptTimePrecision.Milliseconds() {
 		return nil
 	}
 	*savedAt = t.Now()

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/build"
+	"github.com/keyhook/keyhook/server/cli/bench"
+	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/demo"
 	"github.com/keyhook/keyhook/server/cli/doctor"
-
-	"github.com/keyhook/keyhook/server/cli/bench"
 	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
@@ -51,7 +51,8 @@ server on another machine, give --url and --token.`,
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newApply())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema), newAlert())
+	files := database.Options{Schema: o.Schema, UntilSignal: UntilSignal}
+	root.AddCommand(database.NewBackup(files), database.NewRestore(files), database.NewRekey(files), newAlert())
 	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {
 		root.AddCommand(n.command())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -30,7 +31,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
 		return ExitUsage
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", withMend(err))
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", database.WithMend(err))
 	return exitCode(err)
 }
 

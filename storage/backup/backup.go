@@ -1,4 +1,5 @@
-// Package backup owns the names of backups and the reports about them. It does not know SQL, or how a backup is made.
+// Package backup owns the files of backups: where a copy goes, its temporary and final names, the removal of older copies, and the
+// reports about them. It does not know SQL, or how a database is copied.
 package backup
 
 import (

@@ -22,7 +22,7 @@ func (d *Directory) CloseOrganization(ctx context.Context, by access.Actor, id s
 			return c, err
 		}
 		c.ClosedAt = new(t.Now())
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		d.hooks.OrganizationClosed(t)
 		return c, d.hooks.Audit(t, by, o.RowID, access.OrganizationClosed, Target{Type: "organization", ID: o.ID}, map[string]any{
 			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,

@@ -1,12 +1,13 @@
-// Package directory owns who may do what: organizations, users, members, roles, permissions, plans, API keys, access tokens
-// and sessions, with the exact cache of those who come with a credential. It does not know events, subscriptions or how the
-// audit log is kept: Hooks do that.
+// Package directory owns the changes of who may do what: organizations, users, members, roles, permissions, plans, API keys, access
+// tokens and sessions. It does not know events, subscriptions or how the audit log is kept: Hooks do that. The principals of
+// credentials are in package principal.
 package directory
 
 import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -18,11 +19,11 @@ type Directory struct {
 	logs  *scan.Reader
 	hooks Hooks
 
-	principals       principalCache
-	lastUses         lastUses
-	firstRequest     firstRequest
-	bootstrapCreated bool
-	bootstrapRefused bool
+	*principal.Reader // of the same file
+	lastUses          lastUses
+	firstRequest      firstRequest
+	bootstrapCreated  bool
+	bootstrapRefused  bool
 }
 
 // Hooks are what the owner of the other tables does in a transaction of the directory. All are required.
@@ -54,7 +55,9 @@ type Target struct{ Type, ID string }
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, hooks Hooks) *Directory {
-	return &Directory{file: file, reads: reads, logs: logs, hooks: hooks, firstRequest: newFirstRequest()}
+	d := &Directory{file: file, reads: reads, logs: logs, hooks: hooks, firstRequest: newFirstRequest()}
+	d.Reader = principal.New(reads, d.bindSubject)
+	return d
 }
 
 // get reads one row into dest. It returns sql.ErrNoRows if there is none.

@@ -24,7 +24,7 @@ func (d *Directory) EraseUser(ctx context.Context, by access.Actor, id string) (
 			return e, err
 		}
 		e.ErasedAt = new(t.Now())
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		if err := d.hooks.UserErased(t, u); err != nil {
 			return e, err
 		}
@@ -112,7 +112,7 @@ func (d *Directory) inBatches(ctx context.Context, owner int64, pause func() err
 				if err := t.Get(&last, b.next, owner, after, batchRows); err != nil || last == 0 {
 					return 0, err
 				}
-				d.outdatePrincipals(t)
+				d.OutdatePrincipals(t)
 				_, err = t.Exec(b.run, owner, after, last, t.Now())
 				return last, err
 			})

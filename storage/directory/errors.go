@@ -9,20 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// refuseIf returns the refusal if the query finds a row. Call it before the first write of a job: a refusal then does not
-// roll back the other jobs of the batch. The constraints of the schema catch what it misses.
-func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
-	var found bool
-	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
-		return err
-	}
-	if found {
-		return refusal
-	}
-	return nil
-}
-
-// RefuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like refuseIf, it
+// RefuseTaken returns alreadyExists if the query finds the thing of the sort that has the value of the field. Like sqlite.RefuseIf, it
 // comes before the first write of a job. The file has one writer, so nothing can take the value before the write.
 func RefuseTaken(t *sqlite.Tx, sort, field, query string, args ...any) error {
 	var existing string

@@ -8,19 +8,13 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// CachedKeys counts the principals of keys that are in memory.
-func (d *Directory) CachedKeys() (n int) {
-	for i := range d.principals.keys {
-		shard := &d.principals.keys[i]
-		shard.mu.RLock()
-		n += len(shard.known)
-		shard.mu.RUnlock()
-	}
-	return n
+// ForgetPrincipals has all principals read again, by a write.
+func (d *Directory) ForgetPrincipals(ctx context.Context) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		d.OutdatePrincipals(t)
+		return nil
+	})
 }
-
-// ForgetPrincipals has all principals read again, as a write does.
-func (d *Directory) ForgetPrincipals() { d.principals.generation.Add(1) }
 
 // MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
 func (d *Directory) MoveUses(ctx context.Context, by time.Duration) error {
@@ -44,7 +38,7 @@ func (d *Directory) Links(ctx context.Context) (n int, err error) {
 // MoveSessions changes the times of all sessions, as a clock that was wrong does.
 func (d *Directory) MoveSessions(ctx context.Context, by time.Duration) error {
 	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		_, err := t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -13,7 +14,7 @@ import (
 // other than the actor's own: there, the actor also needs platform:act_as. Faults: Forbidden, with the missing permissions;
 // Unauthenticated if the actor's credential was revoked after its request began.
 func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere bool) error {
-	own, err := PermissionsOf(t, by.Authority)
+	own, err := principal.PermissionsOf(t, by.Authority)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	}
 	var granted access.Scope
 	for _, r := range roles {
-		granted = granted.Union(effective(r))
+		granted = granted.Union(principal.Effective(r))
 	}
 	var elsewhere bool
 	if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE user_id = ? AND organization_id <> ?)",
@@ -88,77 +89,5 @@ func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
 	var r access.Role
 	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
 		organization, user)
-	return effective(r), err
-}
-
-// PermissionsOf returns the present permissions of a credential in its own organization. The result is empty without a
-// credential, and if its user is not active or not a member.
-func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
-	if err := notRevoked(t, a); err != nil || a.User == 0 {
-		return access.Scope{}, err
-	}
-	var found struct {
-		Active bool        `db:"is_active"`
-		Role   access.Role `db:"role"`
-	}
-	if err := t.Get(&found, `
-		SELECT u.is_active, `+principalRole+`
-		FROM users u LEFT JOIN memberships m ON m.organization_id = ?2 AND m.user_id = u.id`+actingRole+`
-		WHERE u.id = ?1`, a.User, a.Home); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "user")
-	}
-	own := effective(found.Role)
-	switch {
-	case !found.Active:
-		return access.Scope{}, nil
-	case a.Session != "":
-		return ofSession(t, a.Session, own)
-	case a.Key == 0:
-		return own, nil
-	}
-	var scope access.Scope
-	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "API key")
-	}
-	return own.Intersect(scope), nil
-}
-
-// ofSession returns the permissions of a session whose user holds the given ones.
-func ofSession(t *sqlite.Tx, id string, held access.Scope) (access.Scope, error) {
-	var found struct {
-		Kind  access.SessionKind `db:"kind"`
-		Limit access.Role        `db:"limit"`
-	}
-	if err := t.Get(&found, "SELECT c.kind,"+limitColumns+" FROM sessions c WHERE c.public_id = ?", id); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "session")
-	}
-	if found.Kind != access.PortalSession {
-		return held, nil
-	}
-	return inPortal(held, found.Limit), nil
-}
-
-// notRevoked refuses a credential that was revoked, or a session that has ended, after its request began: it must not create
-// another credential.
-func notRevoked(t *sqlite.Tx, a access.Authority) error {
-	if a.Session != "" {
-		if err := refuseIf(t, refusedSession.invalid(), `
-			SELECT 1 WHERE NOT EXISTS (
-				SELECT 1 FROM sessions s JOIN organizations o ON o.id = s.organization_id WHERE s.public_id = ? AND o.closed_at IS NULL)`, a.Session); err != nil {
-			return err
-		}
-	}
-	if a.Key != 0 {
-		if err := refuseIf(t, refusedKey.revoked(), `
-			SELECT 1 FROM api_keys k JOIN organizations o ON o.id = k.organization_id
-			WHERE k.id = ? AND coalesce(k.revoked_at, o.closed_at) IS NOT NULL`, a.Key); err != nil {
-			return err
-		}
-	}
-	if a.Token != 0 {
-		return refuseIf(t, refusedToken.revoked(), `
-			SELECT 1 FROM access_tokens a JOIN organizations o ON o.id = a.organization_id
-			WHERE a.id = ? AND coalesce(a.revoked_at, o.closed_at) IS NOT NULL`, a.Token)
-	}
-	return nil
+	return principal.Effective(r), err
 }

@@ -3,6 +3,7 @@ package directory
 import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -21,7 +22,7 @@ type keyOwner struct {
 // platform:act_as and is not a member creates keys of the service account.
 func ownerOf(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, err error) {
 	// A credential that was revoked meanwhile must not create another.
-	if err := notRevoked(t, by.Authority()); err != nil {
+	if err := principal.NotRevoked(t, by.Authority()); err != nil {
 		return o, err
 	}
 	if named != "" && !by.User.IsNamed(named) {
@@ -33,7 +34,7 @@ func ownerOf(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, err e
 	if err != nil || named != "" || !elsewhere || o.Member && !by.User.BuiltIn {
 		return o, err
 	}
-	own, err := PermissionsOf(t, by.Authority())
+	own, err := principal.PermissionsOf(t, by.Authority())
 	if err != nil || !own.Has(access.PlatformActAs) {
 		return o, err
 	}
@@ -43,7 +44,7 @@ func ownerOf(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, err e
 // namedOwner returns another user than by's as the owner of a new key. A key acts as its owner, so by needs platform:act_as. Faults:
 // Forbidden without it; Invalid if the user does not exist or is not a member.
 func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, err error) {
-	own, err := PermissionsOf(t, by.Authority())
+	own, err := principal.PermissionsOf(t, by.Authority())
 	if err != nil {
 		return o, err
 	}
@@ -72,10 +73,10 @@ func namedOwner(t *sqlite.Tx, by access.Principal, named string) (o keyOwner, er
 // memberOwner returns a user as the owner of a new key.
 func memberOwner(t *sqlite.Tx, organization, user int64) (o keyOwner, err error) {
 	err = t.Get(&o, `
-		SELECT ?2 AS user_id, p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
+		SELECT ?2 AS user_id, p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principal.ActingRoleColumns+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN users u ON u.id = ?2
-		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+principal.JoinActingRole+`
 		WHERE o.id = ?1`, organization, user)
 	return o, sqlite.Missing(err, "organization")
 }
@@ -84,7 +85,7 @@ func memberOwner(t *sqlite.Tx, organization, user int64) (o keyOwner, err error)
 // Faults: Conflict if it is inactive.
 func serviceOwner(t *sqlite.Tx, organization int64) (o keyOwner, err error) {
 	if err = t.Get(&o, `
-		SELECT coalesce(u.id, 0) AS user_id, 1 AS is_service, p.api_keys, coalesce(u.is_active, 1) AS member, `+principalRole+`
+		SELECT coalesce(u.id, 0) AS user_id, 1 AS is_service, p.api_keys, coalesce(u.is_active, 1) AS member, `+principal.ActingRoleColumns+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		JOIN roles r ON r.name = '`+access.RoleOwner+`'
 		LEFT JOIN users u ON u.service_of = o.id
@@ -175,7 +176,7 @@ func mayLeave(t *sqlite.Tx, u access.User) error {
 	if !u.IsService() {
 		return nil
 	}
-	return refuseIf(t, errInUse("service account", "API keys belong to it; revoke these keys first"), `
+	return sqlite.RefuseIf(t, errInUse("service account", "API keys belong to it; revoke these keys first"), `
 		SELECT 1 FROM api_keys WHERE user_id = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)`, u.RowID, t.Now())
 }
 

@@ -53,7 +53,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err := endKey(t, old, grace); err != nil {
 			return rotated, err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return rotated, err
 		}

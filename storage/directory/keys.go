@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -127,8 +128,8 @@ func grantableBy(t *sqlite.Tx, by access.Principal, owner keyOwner) (access.Scop
 	if !owner.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
-	caller, err := PermissionsOf(t, by.Authority())
-	return effective(owner.Role).Intersect(caller), err
+	caller, err := principal.PermissionsOf(t, by.Authority())
+	return principal.Effective(owner.Role).Intersect(caller), err
 }
 
 // intersect narrows a scope, and refuses an empty result.
@@ -178,7 +179,7 @@ func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization
 		if _, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
 			return err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, organization, access.KeyRevoked, Target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
 	})
 }

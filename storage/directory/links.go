@@ -7,15 +7,13 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // maxLinks is how many unused portal links an organization may have. One more replaces the oldest.
 const maxLinks = 1_000
-
-// refusedLink has the texts for a link whose token or user is refused. A link that was used or has expired is unknown.
-var refusedLink = refusals{"token", "sign-in link", "The user of this sign-in link", "user_inactive"}
 
 // CreatePortalLink creates a link that signs in once to the console of an organization, as its service account limited to a role. It
 // creates the service account if there is none. Faults: NotFound for the organization; Invalid if the role is unknown or has
@@ -35,7 +33,7 @@ func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organ
 		if err != nil {
 			return made, err
 		}
-		if err := mayGrant(t, by, inPortal(effective(service.Role), role), o.RowID != by.Authority.Home); err != nil {
+		if err := mayGrant(t, by, principal.InPortal(principal.Effective(service.Role), role), o.RowID != by.Authority.Home); err != nil {
 			return made, err
 		}
 		user, err := d.makeOwner(t, by, o.RowID, service)
@@ -91,20 +89,6 @@ func insertLink(t *sqlite.Tx, c access.Credential, expiresAt int64, s newSession
 	return made, err
 }
 
-// PrincipalByLink returns the principal of the session that a sign-in link would start at this moment. The session has no id yet.
-// It reads the file: a link is used once. Faults: Unauthenticated. The code is invalid_key if the link is unknown, was used or
-// has expired. Otherwise it is a code of PrincipalByToken.
-func (d *Directory) PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	p, err := d.readCredential(ctx, linkPrincipal, digest, refusedLink)
-	switch {
-	case err != nil:
-		return access.Principal{}, err
-	case isOver(p.Session):
-		return access.Principal{}, refusedLink.invalid()
-	}
-	return p.Principal, nil
-}
-
 // UseLink starts the session of a link, and deletes the link. p is its PrincipalByLink. Faults: Unauthenticated with the code
 // invalid_key if the link was used meanwhile.
 func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.Actor, link, cookie access.Credential) (access.Session, error) {
@@ -114,7 +98,7 @@ func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.A
 		if err := t.Get(&found, `
 			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,
 			digest[:], t.Now()); errors.Is(err, sql.ErrNoRows) {
-			return made, refusedLink.invalid()
+			return made, principal.InvalidLink()
 		} else if err != nil {
 			return made, err
 		}

@@ -75,7 +75,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if err := upsertMember(t, o, u, given.RowID); err != nil {
 			return set, err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		if set, err = member(t, o, u); err != nil {
 			return set, err
 		}
@@ -110,7 +110,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
 			return err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, o, access.MemberRemoved, Target{Type: "user", ID: who.ID}, map[string]any{"role": before.Role})
 	})
 }

@@ -48,7 +48,7 @@ func beginsWith(text string) string {
 // Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
 	var o access.Organization
-	err := d.get(ctx, &o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
+	err := d.get(ctx, &o, selectOrganizations+publicid.WhereNamed(access.OrganizationID, id), id)
 	return o, sqlite.Missing(err, "organization")
 }
 
@@ -138,7 +138,7 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
 		return changed, err
 	}
-	d.outdatePrincipals(t)
+	d.OutdatePrincipals(t)
 	if c.Plan != nil {
 		d.hooks.PlanChanged(t, true)
 	}
@@ -192,7 +192,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		} else if err != nil {
 			return err
 		}
-		d.outdatePrincipals(t) // portal sessions of its service account
+		d.OutdatePrincipals(t) // portal sessions of its service account
 		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: found.ID}, nil)
 	})
 }
@@ -243,7 +243,7 @@ func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
 // organizationNamed returns the organization with an id or an external id. Faults: NotFound.
 func organizationNamed(t *sqlite.Tx, id string) (access.Organization, error) {
 	var o access.Organization
-	err := t.Get(&o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
+	err := t.Get(&o, selectOrganizations+publicid.WhereNamed(access.OrganizationID, id), id)
 	return o, sqlite.Missing(err, "organization")
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -45,7 +46,7 @@ const selectBuiltInRoles = "SELECT " + roleColumns + " FROM roles r WHERE r.buil
 // addBuiltInRoles adds to each permission the built-in roles that grant it, before the other roles.
 func addBuiltInRoles(permissions []access.Permission, builtIn []access.Role) {
 	for i := range builtIn {
-		builtIn[i].Permissions = effective(builtIn[i])
+		builtIn[i].Permissions = principal.Effective(builtIn[i])
 	}
 	for i := range permissions {
 		p := &permissions[i]
@@ -87,7 +88,7 @@ func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p acc
 		if made, err = permission(t, p.Key); err != nil {
 			return made, err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return made, d.hooks.Audit(t, by, 0, access.PermissionCreated, Target{Type: "permission", ID: p.Key},
 			map[string]any{"description": p.Description, "internal": p.Internal})
 	})
@@ -124,10 +125,10 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 			return err
 		}
 		used := errInUse("permission", "roles grant it; take it out of their permissions first")
-		if err := refuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
+		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
 			return err
 		}
-		if err := refuseIf(t, errInUse("permission", "API keys have it in their scope; revoke them first"), `
+		if err := sqlite.RefuseIf(t, errInUse("permission", "API keys have it in their scope; revoke them first"), `
 			SELECT 1 FROM api_keys
 			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1) AND instr(' ' || scope || ' ', ' ' || ?2 || ' ') > 0`,
 			t.Now(), key); err != nil {
@@ -138,14 +139,14 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 		} else if err != nil {
 			return err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.PermissionDeleted, Target{Type: "permission", ID: key}, nil)
 	})
 }
 
 // mayDelete refuses to delete an internal permission that the actor does not have.
 func mayDelete(t *sqlite.Tx, by access.Actor, p access.Permission) error {
-	own, err := PermissionsOf(t, by.Authority)
+	own, err := principal.PermissionsOf(t, by.Authority)
 	if err != nil || !p.Internal || own.Has(p.Key) {
 		return err
 	}

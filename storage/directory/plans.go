@@ -62,7 +62,7 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), row); err != nil {
 			return changed, err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		d.hooks.PlanChanged(t, c.Webhooks != nil)
 		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, changesOfPlan(c))
 	})
@@ -99,7 +99,7 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 			return err
 		}
 		used := errInUse("plan", "organizations have it; give them another plan first")
-		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", row); err != nil {
+		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", row); err != nil {
 			return err
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.

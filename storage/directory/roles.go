@@ -5,35 +5,19 @@ import (
 	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// listedPermissions selects the permissions of a role r. For a built-in role these are all permissions, from which effective
-// computes its part; internal ones only for the operator. The result is empty if there is no role.
-const listedPermissions = `
-	coalesce(CASE WHEN r.built_in
-		THEN (SELECT group_concat(v.key, ' ') FROM permissions v WHERE v.internal = 0 OR r.name = '` + access.RoleOperator + `')
-		ELSE (SELECT group_concat(v.key, ' ') FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id)
-	END, '')`
-
-const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + listedPermissions + " AS permissions"
-
-// effective returns the permissions that a role grants, by listedPermissions. An unknown built-in role grants nothing.
-func effective(r access.Role) access.Scope {
-	if !r.BuiltIn {
-		return r.Permissions
-	}
-	granted, _ := access.BuiltInRole(r.Name, r.Permissions)
-	return granted
-}
+const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + principal.ListedPermissions + " AS permissions"
 
 // Roles lists the roles with the permissions that they grant at present, newest first.
 func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
 	roles := []access.Role{}
 	err := d.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	for i := range roles {
-		roles[i].Permissions = effective(roles[i])
+		roles[i].Permissions = principal.Effective(roles[i])
 	}
 	return roles, err
 }
@@ -44,7 +28,7 @@ func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) 
 	if err := d.get(ctx, &r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
 		return r, sqlite.Missing(err, "role")
 	}
-	r.Permissions = effective(r)
+	r.Permissions = principal.Effective(r)
 	return r, nil
 }
 
@@ -98,7 +82,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 				return changed, err
 			}
 			changed.Permissions, details["permissions"] = *c.Permissions, c.Permissions.Keys()
-			d.outdatePrincipals(t)
+			d.OutdatePrincipals(t)
 		}
 		return changed, d.hooks.Audit(t, by, 0, access.RoleUpdated, Target{Type: "role", ID: name}, details)
 	})
@@ -116,7 +100,7 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 			return errBuiltIn("role", name)
 		}
 		used := errInUse("role", "members of organizations have it; give them another role first")
-		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
+		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
 		if _, err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); sqlite.IsReferenced(err) {
@@ -124,7 +108,7 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 		} else if err != nil {
 			return err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.RoleDeleted, Target{Type: "role", ID: name}, nil)
 	})
 }
@@ -135,7 +119,7 @@ func roleNamed(t *sqlite.Tx, name string) (access.Role, error) {
 	if err := t.Get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
 		return r, sqlite.Missing(err, "role")
 	}
-	r.Permissions = effective(r)
+	r.Permissions = principal.Effective(r)
 	return r, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -11,7 +12,6 @@ import (
 const (
 	firstOrganization = "Default"
 	firstPlan         = "enterprise"
-	firstEmail        = "admin@localhost"
 	firstName         = "admin"
 )
 
@@ -53,7 +53,7 @@ func seedOperator(t *sqlite.Tx) error {
 	if err != nil {
 		return err
 	}
-	user, err := insertUser(t, access.User{Email: firstEmail, Name: firstName, IsActive: true})
+	user, err := insertUser(t, access.User{Email: principal.FirstEmail, Name: firstName, IsActive: true})
 	if err != nil {
 		return err
 	}

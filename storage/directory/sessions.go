@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/clock"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -18,92 +16,6 @@ const sessionLife = 12 * time.Hour
 
 // sessionBatch is how many ended sessions one transaction deletes.
 const sessionBatch = 500
-
-// refusedSession has the texts for a session whose token or user is refused. A session that has ended is unknown.
-var refusedSession = refusals{"token", "session's access token", "The user of this session", "user_inactive"}
-
-// PrincipalBySession returns the current principal of a session. Faults: Unauthenticated. The code is invalid_key if the session
-// is unknown or has ended. Otherwise it is a code of PrincipalByToken.
-func (d *Directory) PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	generation := d.principals.generation.Load()
-	p := d.principals.sessions.find(generation, digest)
-	if p == nil {
-		var err error
-		if p, err = d.readCredential(ctx, sessionPrincipal, digest, refusedSession); err != nil {
-			return access.Principal{}, err
-		}
-		p.generation = generation
-		d.principals.sessions.keep(digest, p)
-	}
-	now := time.Now().UnixMilli()
-	switch {
-	case p.Token != nil && p.Token.Status(now) == access.Expired:
-		return access.Principal{}, refusedSession.expired()
-	case isOver(p.Session):
-		return access.Principal{}, refusedSession.invalid()
-	}
-	return p.Principal, nil
-}
-
-// SwitchOrganization returns the principal of a session in another organization of its user, by the id or the external id of the
-// organization. The user's role there decides. The result is own if the session may not switch, if it may act everywhere, or if its user is not
-// a member of that organization.
-func (d *Directory) SwitchOrganization(ctx context.Context, own access.Principal, named string) (access.Principal, error) {
-	if own.Session == nil || !own.Session.MaySwitch || own.Home.IsNamed(named) || own.Can(access.PlatformActAs) {
-		return own, nil
-	}
-	generation := d.principals.generation.Load()
-	key := identityKey(access.Identity{Subject: own.User.ID}, named)
-	p := d.principals.members.find(generation, key)
-	if p == nil {
-		organization, err := d.membershipNamed(ctx, own.User.RowID, named)
-		if err == nil {
-			p, err = d.readPrincipal(ctx, memberPrincipal, refusedSession, own.User.RowID, organization)
-		}
-		switch {
-		case errors.Is(err, sql.ErrNoRows), fault.KindOf(err) == fault.Unauthenticated: // the organization is closed
-			return own, nil
-		case err != nil:
-			return access.Principal{}, err
-		}
-		p.generation = generation
-		d.principals.members.keep(key, p)
-	}
-	other := p.Principal
-	other.Session = own.Session
-	return other, nil
-}
-
-// maxSwitches is how many organizations SessionOrganizations returns.
-const maxSwitches = 100
-
-// SessionOrganizations returns the organizations in which the session of p may act because its user is a member, the oldest
-// first, at most 100. It returns none for a session that may act only in its own organization.
-func (d *Directory) SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error) {
-	if p.Session == nil || !p.Session.MaySwitch {
-		return nil, nil
-	}
-	found := []access.Organization{}
-	err := d.list(ctx, &found, `
-		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan, o.created_at, o.updated_at
-		FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id JOIN plans p ON p.id = o.plan_id
-		WHERE m.user_id = ? AND o.closed_at IS NULL
-		ORDER BY m.organization_id LIMIT ?`, p.User.RowID, maxSwitches)
-	return found, err
-}
-
-// isOver reports whether a session or a link has expired, or was created while the clock was ahead: it would last too long.
-func isOver(s *access.Session) bool {
-	now := time.Now().UnixMilli()
-	return s.ExpiresAt <= now || s.CreatedAt > now+clock.Tolerance.Milliseconds()
-}
-
-// inPortal returns the permissions of a portal session: those that its user holds and the role grants. None is about the whole
-// instance.
-func inPortal(held access.Scope, limit access.Role) access.Scope {
-	allowed, _ := access.BuiltInRole(access.RoleOwner, effective(limit))
-	return held.Intersect(allowed)
-}
 
 // newSession is a session to start.
 type newSession struct {
@@ -192,7 +104,7 @@ func (d *Directory) EndSession(ctx context.Context, p access.Principal, by acces
 		if err != nil {
 			return err
 		}
-		d.outdatePrincipals(t)
+		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, organization, access.SessionEnded, Target{Type: "session", ID: p.Session.ID}, sessionDetails(p))
 	})
 }

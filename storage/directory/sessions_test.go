@@ -127,7 +127,9 @@ func TestSessionsEnd(t *testing.T) {
 			for range 2 {
 				_, err := x.PrincipalBySession(t.Context(), d)
 				storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-				x.ForgetPrincipals()
+				if err := x.ForgetPrincipals(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			time.Sleep(2 * time.Second)
 			if n := must[int](t)(x.Sessions(t.Context())); n != 0 {

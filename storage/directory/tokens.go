@@ -37,7 +37,7 @@ func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessTo
 
 // userNamed is the row id of the user with an id or an external id, in a statement about something else.
 func userNamed(id string) string {
-	return "(SELECT id FROM users" + whereNamed(access.UserID, id) + ")"
+	return "(SELECT id FROM users" + publicid.WhereNamed(access.UserID, id) + ")"
 }
 
 // CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
@@ -130,7 +130,7 @@ func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevo
 	if _, err := t.Exec("DELETE FROM sign_in_links WHERE token_id = ?", token.Row); err != nil {
 		return err
 	}
-	d.outdatePrincipals(t)
+	d.OutdatePrincipals(t)
 	return d.hooks.Audit(t, by, token.Organization, access.AccessTokenRevoked, Target{Type: "access_token", ID: token.ID},
 		map[string]any{"user_id": token.User, "name": token.Name})
 }

@@ -39,7 +39,7 @@ func (d *Directory) UserPage(ctx context.Context, beginning string, before int64
 // User returns the user with an id or an external id. Faults: NotFound.
 func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
 	var u access.User
-	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users"+whereNamed(access.UserID, id), id)
+	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users"+publicid.WhereNamed(access.UserID, id), id)
 	return u, sqlite.Missing(err, "user")
 }
 
@@ -143,8 +143,24 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 		WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
 		return changed, err
 	}
-	d.outdatePrincipals(t)
+	d.OutdatePrincipals(t)
 	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
+}
+
+// bindSubject is the principal.Bind of the directory.
+func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i access.Identity) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		n, err := t.Affected(`
+			UPDATE users SET external_id = ?1, updated_at = ?2
+			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
+			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.Now(), p.User.RowID, i.Email)
+		if err != nil || n == 0 {
+			return err
+		}
+		d.OutdatePrincipals(t)
+		return d.hooks.Audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, Target{Type: "user", ID: p.User.ID},
+			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
+	})
 }
 
 func changesOfUser(c access.UserChange) map[string]any {
@@ -222,7 +238,7 @@ func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
 		JOIN organizations o ON o.id = m.organization_id
 		WHERE r.name = ?3 AND u.is_active = 1 AND o.closed_at IS NULL AND `
 	const meant = `(?1 IN (0, m.user_id) AND ?2 IN (0, m.organization_id))`
-	return refuseIf(t,
+	return sqlite.RefuseIf(t,
 		fault.New(fault.Conflict, "last_operator", "This is the last active operator; make another user operator first."),
 		"SELECT 1 WHERE EXISTS ("+operators+meant+") AND NOT EXISTS ("+operators+"NOT "+meant+")",
 		user, organization, access.RoleOperator)
@@ -255,7 +271,7 @@ func changeableUser(t *sqlite.Tx, id string) (access.User, error) {
 
 // personNamed is changeableUser for a user who may be erased.
 func personNamed(t *sqlite.Tx, id string) (found access.User, err error) {
-	if err := t.Get(&found, "SELECT "+userColumns+" FROM users"+whereNamed(access.UserID, id), id); err != nil {
+	if err := t.Get(&found, "SELECT "+userColumns+" FROM users"+publicid.WhereNamed(access.UserID, id), id); err != nil {
 		return found, sqlite.Missing(err, "user")
 	}
 	if found.BuiltIn {

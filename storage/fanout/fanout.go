@@ -48,8 +48,7 @@ type Subscription struct {
 	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
 	Ordered      bool   `db:"ordered"`
 
-	// The times of the last success and failure that the caller has stored. All writes of a transaction share one time, so it is
-	// written once for all of them.
+	// The times of the last success and failure that the caller has stored since the subscription was read; 0 if none.
 	SuccessAt int64 `db:"-"`
 	FailureAt int64 `db:"-"`
 }

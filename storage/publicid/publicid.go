@@ -13,6 +13,15 @@ import (
 // New makes a random public id: a TypeID over a UUIDv7.
 func New(t access.IDType) string { return typeid.Must(typeid.WithPrefix(string(t))).String() }
 
+// WhereNamed ends a statement that looks for the organization or the user that a caller names, by its id or by its external id. No
+// external id has the form of an id, so a text names at most one row. Every text of a caller is looked up with this function.
+func WhereNamed(sort access.IDType, text string) string {
+	if sort.Valid(text) {
+		return " WHERE public_id = ?"
+	}
+	return " WHERE external_id = ?"
+}
+
 // Maker computes the public ids of the append-only tables from columns that a row has anyway. So these tables
 // need no index of random text.
 //

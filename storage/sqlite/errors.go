@@ -57,6 +57,19 @@ func Missing(err error, sort string) error {
 	return err
 }
 
+// RefuseIf returns the refusal if the query finds a row. Call it before the first write of a job: a refusal then does not
+// roll back the other jobs of the batch. The constraints of the schema catch what it misses.
+func RefuseIf(t *Tx, refusal error, query string, args ...any) error {
+	var found bool
+	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
+		return err
+	}
+	if found {
+		return refusal
+	}
+	return nil
+}
+
 // Unavailable turns an error of the disk or the file into a fault without details. The caller may retry, and the log
 // has the cause for the operator. It returns other errors unchanged.
 func Unavailable(err error) error {

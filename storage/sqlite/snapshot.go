@@ -2,13 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"math"
-	"os"
 	"path/filepath"
 
 	"github.com/jmoiron/sqlx"
@@ -17,13 +12,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The reasons why a copy cannot be made or used, besides the errors of Open. Each error is wrapped with advice on what to
-// do.
-var (
-	ErrExists        = errors.New("file exists already")
-	ErrBackupRunning = errors.New("another backup is being written")
-	ErrNoSpace       = errors.New("disk is too full")
-)
+// ErrNoSpace refuses a copy that does not fit on its disk. It is wrapped with advice on what to do.
+var ErrNoSpace = errors.New("disk is too full")
 
 // fullCheckSize is the largest copy that is checked in full, which takes about 50 s per gigabyte. Above it, indexes are
 // not compared with their tables, because VACUUM has just created them from the tables.
@@ -148,13 +138,6 @@ func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
 		check = "quick_check(3)"
 	}
 	return fault.AdviseMissing(checkIntegrity(ctx, db, check, path), "use another backup")
-}
-
-// digest returns the SHA-256 and the size of a file.
-func digest(f *os.File) (sum string, size int64, err error) {
-	h := sha256.New()
-	size, err = io.Copy(h, io.NewSectionReader(f, 0, math.MaxInt64))
-	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
 // requireSpace refuses if a copy would leave less than spareSpace free on the disk. otherwise says what else the

@@ -1,14 +1,16 @@
-package dispatch_test
+package sender_test
 
 import (
 	"bufio"
-	"context"
+	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +20,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
-	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Secrets that only the request may show. Each is part of the subscription's URL or signs the request.
 const (
@@ -33,45 +38,15 @@ const (
 	oldSecret     = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// oneTestStore is a store with one test attempt.
-type oneTestStore struct {
+// attempt is what a test sends.
+type attempt struct {
 	target webhook.Target
 	job    webhook.Job
-	result webhook.Result
 }
 
-func (l *oneTestStore) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
-	return l.target, l.job, 1, nil
-}
-
-func (l *oneTestStore) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
-
-func (l *oneTestStore) Record(_ context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
-	l.result = results[0]
-	return []webhook.Settled{{State: webhook.Exhausted}}, nil
-}
-
-func (l *oneTestStore) Attempt(context.Context, int64) (webhook.Attempt, error) {
-	return webhook.Attempt{}, nil
-}
-func (l *oneTestStore) Lanes(context.Context) ([]webhook.Lane, error) { return nil, nil }
-func (l *oneTestStore) UndoBegin(context.Context, []int64) error      { return nil }
-func (l *oneTestStore) Begin(context.Context, []webhook.Start) ([]int64, error) {
-	panic("nothing is due")
-}
-func (l *oneTestStore) Target(context.Context, int64) (webhook.Target, error) {
-	panic("nothing is due")
-}
-func (l *oneTestStore) OrderedJobs(context.Context, int64, int) ([]webhook.Job, error) {
-	panic("nothing is due")
-}
-func (l *oneTestStore) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
-	panic("nothing is due")
-}
-
-// newOneTestStore makes the store for one attempt to a URL.
-func newOneTestStore(url string) *oneTestStore {
-	return &oneTestStore{
+// newAttempt makes an attempt to a URL.
+func newAttempt(url string) *attempt {
+	return &attempt{
 		target: webhook.Target{
 			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret), Open: true,
 			Health: webhook.Health{Status: webhook.Healthy, Epoch: 1},
@@ -82,30 +57,29 @@ func newOneTestStore(url string) *oneTestStore {
 	}
 }
 
-// sendOne sends one attempt and checks that neither its record nor the log holds a secret.
-func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
+// sendOne sends one attempt and checks that neither its record nor the log holds a secret. It may be sent to an http:// URL.
+// Without a prefix and a timeout, the options get the usual ones.
+func sendOne(t *testing.T, a *attempt, o sender.Options) webhook.Result {
 	t.Helper()
 	if configured, ok := o.Transport.(*http.Transport); ok {
-		o.Transport = egress.NewDirect(configured) // as main does
+		direct := egress.NewDirect(configured) // as main does
+		defer direct.CloseIdleConnections()
+		o.Transport = direct
 	}
-	var log logBuffer
-	o.Logger = log.logger()
+	if o.HeaderPrefix == "" {
+		o.HeaderPrefix = "X-Service"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 15 * time.Second
+	}
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.AllowHTTP = true
-	d, err := dispatch.New(l, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = d.Run(ctx) })
-	_, err = d.Test(ctx, 1, "sub_1")
-	cancel()
-	running.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkNoSecrets(t, l.result.Failure.String(), log.String())
-	return l.result
+	s := sender.New(o)
+	sent := s.Send(t.Context(), s.Prepare(a.target), &a.job)
+	result := sent.Record(1, &a.job, a.target.Epoch)
+	checkNoSecrets(t, result.Failure.String(), log.String())
+	return result
 }
 
 // checkNoSecrets fails the test if a text holds a secret.
@@ -124,7 +98,8 @@ func secretURL(base string) string { return base + "/" + secretPath + "?token=" 
 
 func loopback(tb testing.TB) *http.Transport {
 	tb.Helper()
-	transport := egress.NewTransport(egress.Options{Policy: egress.Policy{AllowedNetworks: loopbackNetworks, AllowHTTP: true}})
+	networks := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	transport := egress.NewTransport(egress.Options{Policy: egress.Policy{AllowedNetworks: networks, AllowHTTP: true}})
 	tb.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
@@ -173,7 +148,7 @@ func TestStatus(t *testing.T) {
 		})
 		transport := loopback(t)
 		for status := 100; status <= 599; status++ {
-			r := sendOne(t, newOneTestStore(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
+			r := sendOne(t, newAttempt(url+"/?status="+strconv.Itoa(status)), sender.Options{Transport: transport})
 			switch {
 			case status < 200 && status != http.StatusSwitchingProtocols: // announces another response, which never comes
 				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Failure.String(), "connect_error: ") {
@@ -203,7 +178,7 @@ func TestStatus(t *testing.T) {
 					got.Add(1)
 					http.Redirect(w, r, location, status)
 				}))
-				r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: loopback(t)})
+				r := sendOne(t, newAttempt(secretURL(receiver.URL)), sender.Options{Transport: loopback(t)})
 				receiver.Close()
 				if r.Succeeded || r.Failure.String() != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
 					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Failure.String(), got.Load(), followed.Load())
@@ -213,8 +188,8 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// deliver sends the store's attempt to a receiver and returns what the receiver got.
-func deliver(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Header, r *http.Request, body string) {
+// deliver sends the attempt to a receiver and returns what the receiver got.
+func deliver(t *testing.T, a *attempt, o sender.Options) (header http.Header, r *http.Request, body string) {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		b, err := io.ReadAll(q.Body)
@@ -224,9 +199,9 @@ func deliver(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Hea
 		header, r, body = q.Header, q, string(b)
 	}))
 	defer receiver.Close()
-	l.target.URL = receiver.URL + "/hook?a=b"
+	a.target.URL = receiver.URL + "/hook?a=b"
 	o.Transport = loopback(t)
-	if got := sendOne(t, l, o); !got.Succeeded {
+	if got := sendOne(t, a, o); !got.Succeeded {
 		t.Fatal(got.Failure.String())
 	}
 	return header, r, body
@@ -237,10 +212,10 @@ func TestRequest(t *testing.T) {
 
 	t.Run("a request has exactly the headers of the contract", func(t *testing.T) {
 		t.Parallel()
-		l := newOneTestStore("")
-		l.job.Attempts = 2
-		h, r, body := deliver(t, l, dispatch.Options{})
-		if r.Method != http.MethodPost || r.ProtoMajor != 1 || r.URL.String() != "/hook?a=b" || body != string(l.job.Body) {
+		a := newAttempt("")
+		a.job.Attempts = 2
+		h, r, body := deliver(t, a, sender.Options{})
+		if r.Method != http.MethodPost || r.ProtoMajor != 1 || r.URL.String() != "/hook?a=b" || body != string(a.job.Body) {
 			t.Errorf("got %s %s %s: %s", r.Method, r.URL, r.Proto, body)
 		}
 		at, err := strconv.ParseInt(h.Get("X-Service-Timestamp"), 10, 64)
@@ -269,9 +244,9 @@ func TestRequest(t *testing.T) {
 
 	t.Run("a request is signed with both secrets in an overlap, then only with the new one", func(t *testing.T) {
 		t.Parallel()
-		l := newOneTestStore("")
-		l.target.Previous, l.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
-		h, _, body := deliver(t, l, dispatch.Options{})
+		a := newAttempt("")
+		a.target.Previous, a.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
+		h, _, body := deliver(t, a, sender.Options{})
 		for _, secret := range []string{currentSecret, oldSecret} {
 			if err := signature.VerifyStandard(secret, h, []byte(body), time.Now(), time.Minute); err != nil {
 				t.Error(err)
@@ -287,8 +262,8 @@ func TestRequest(t *testing.T) {
 			t.Errorf("previous signature %q", h.Get("X-Service-Signature-Previous"))
 		}
 
-		l.target.PreviousUntil = time.Now().UnixMilli()
-		h, _, _ = deliver(t, l, dispatch.Options{})
+		a.target.PreviousUntil = time.Now().UnixMilli()
+		h, _, _ = deliver(t, a, sender.Options{})
 		if _, there := h["X-Service-Signature-Previous"]; there || len(strings.Fields(h.Get("Webhook-Signature"))) != 1 {
 			t.Errorf("after the overlap: %v", h)
 		}
@@ -296,7 +271,7 @@ func TestRequest(t *testing.T) {
 
 	t.Run("the header prefix is that of the settings", func(t *testing.T) {
 		t.Parallel()
-		h, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{HeaderPrefix: "x-aCME"})
+		h, _, _ := deliver(t, newAttempt(""), sender.Options{HeaderPrefix: "x-aCME"})
 		if diff := cmp.Diff([]string{
 			"Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
 			"X-Acme-Attempt", "X-Acme-Event-Id", "X-Acme-Event-Type", "X-Acme-Signature", "X-Acme-Timestamp",
@@ -308,9 +283,9 @@ func TestRequest(t *testing.T) {
 	t.Run("the body is the stored bytes", func(t *testing.T) {
 		t.Parallel()
 		for _, body := range []string{"", "x", "{\"a\" : \"\u00e9\\u00e9\"}\n", "\x00\xff\xfe", strings.Repeat("0123456789abcdef", 16<<10)} {
-			l := newOneTestStore("")
-			l.job.Body = []byte(body)
-			h, r, got := deliver(t, l, dispatch.Options{})
+			a := newAttempt("")
+			a.job.Body = []byte(body)
+			h, r, got := deliver(t, a, sender.Options{})
 			if got != body || r.ContentLength != int64(len(body)) {
 				t.Errorf("%d bytes became %d, announced as %d", len(body), len(got), r.ContentLength)
 			}
@@ -333,10 +308,10 @@ func TestRequest(t *testing.T) {
 		}
 		receiver.Start()
 		defer receiver.Close()
-		transport := loopback(t)
-		keep := keepIdleConnections{egress.NewDirect(transport)}
+		direct := egress.NewDirect(loopback(t))
+		defer direct.CloseIdleConnections()
 		for range 10 {
-			if r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
+			if r := sendOne(t, newAttempt(secretURL(receiver.URL)), sender.Options{Transport: direct}); !r.Succeeded || len(r.ResponseBody) != 2000 {
 				t.Fatalf("%q, %d characters", r.Failure.String(), len(r.ResponseBody))
 			}
 		}
@@ -345,6 +320,3 @@ func TestRequest(t *testing.T) {
 		}
 	})
 }
-
-// keepIdleConnections stops a dispatcher from closing the idle connections of a transport.
-type keepIdleConnections struct{ http.RoundTripper }

@@ -1,4 +1,4 @@
-package dispatch_test
+package sender_test
 
 import (
 	"bytes"
@@ -9,31 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-var loopbackNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-
-func policy(attempts, failing, disabled int) webhook.Policy {
-	return webhook.Policy{MaxAttempts: attempts, FailingAfter: failing, DisabledAfter: disabled}
-}
-
-func contains(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is not in %q", part, text)
-		}
-	}
-}
 
 // quiet discards what a server logs about its clients.
 func quiet(s *httptest.Server) { s.Config.ErrorLog = log.New(io.Discard, "", 0) }
@@ -67,9 +51,9 @@ func testHostileReceivers(t *testing.T, receivers map[string]hostileReceiver) {
 	for name, c := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newOneTestStore(secretURL(rawServer(t, c.serve)))
+			a := newAttempt(secretURL(rawServer(t, c.serve)))
 			begin := time.Now()
-			r := sendOne(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
+			r := sendOne(t, a, sender.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
 			if took := time.Since(begin); took > 1500*time.Millisecond {
 				t.Errorf("took %s", took)
 			}
@@ -263,7 +247,7 @@ func (e *endlessResponse) Read(p []byte) (int, error) {
 func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 	t.Parallel()
 	var body endlessResponse
-	if r := sendOne(t, newOneTestStore(secretURL("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
+	if r := sendOne(t, newAttempt(secretURL("https://a.example")), sender.Options{Transport: &body}); !r.Succeeded {
 		t.Error(r.Failure.String())
 	}
 	if n := body.read.Load(); n != 8<<10 {

@@ -1,4 +1,4 @@
-package directory
+package principal
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 
 // KeyState reads an API key in any state, with all facts that decide whether Keyhook accepts it. It reads the file, not
 // the cache. Faults: NotFound.
-func (d *Directory) KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error) {
-	return d.readKeyState(ctx, keyPrincipal, digest[:])
+func (r *Reader) KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error) {
+	return r.readKeyState(ctx, keyPrincipal, digest[:])
 }
 
 // KeyStateByID is KeyState by the public id of the key, in any organization.
-func (d *Directory) KeyStateByID(ctx context.Context, id string) (access.CredentialState, error) {
-	return d.readKeyState(ctx, keyPrincipalByID, id)
+func (r *Reader) KeyStateByID(ctx context.Context, id string) (access.CredentialState, error) {
+	return r.readKeyState(ctx, keyPrincipalByID, id)
 }
 
-func (d *Directory) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
+func (r *Reader) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
 	var row principalRow
-	if err := d.get(ctx, &row, statement, by); err != nil {
+	if err := r.reads.Get(ctx, &row, statement, by); err != nil {
 		return access.CredentialState{}, sqlite.Missing(err, "API key")
 	}
 	return row.state(), nil
@@ -28,7 +28,7 @@ func (d *Directory) readKeyState(ctx context.Context, statement string, by any) 
 
 // state returns the row as an access.CredentialState.
 func (r principalRow) state() access.CredentialState {
-	granted := effective(r.Role)
+	granted := Effective(r.Role)
 	permissions := granted
 	if r.Key != nil {
 		permissions = granted.Intersect(r.Key.Scope)
@@ -38,7 +38,7 @@ func (r principalRow) state() access.CredentialState {
 	}
 	if r.Session.IsPortal() {
 		r.Session.Role = r.Limit.Name
-		permissions = inPortal(granted, r.Limit)
+		permissions = InPortal(granted, r.Limit)
 	}
 	return access.CredentialState{
 		Principal: access.Principal{
@@ -47,17 +47,4 @@ func (r principalRow) state() access.CredentialState {
 		},
 		Member: r.Member, Role: r.Role.Name, Granted: granted,
 	}
-}
-
-// forCheck returns the refusal for a failed check of the credential; nil for a check of something else.
-func (r refusals) forCheck(failed access.Check) error {
-	switch failed {
-	case access.CheckRevoked:
-		return r.revoked()
-	case access.CheckExpired:
-		return r.expired()
-	case access.CheckCreator:
-		return r.inactive()
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"bufio"
@@ -27,13 +27,12 @@ import (
 // Inside the package, because these benchmarks measure an attempt without the store and the scheduler.
 
 // newBenchSender makes a sender, a target and a job of 1 KiB.
-func newBenchSender(transport http.RoundTripper, url string) (*sender, *preparedTarget, webhook.Job) {
-	s := &sender{
-		transport: transport, names: newHeaderNames("X-Service"), deadlines: deadlines{timeout: 15 * time.Second}, allowHTTP: true,
-		log: slog.New(slog.DiscardHandler),
-	}
-	t := s.prepare(webhook.Target{ID: "sub_1", URL: url, Secret: webhook.NewSecret(), Open: true})
-	return s, t, webhook.Job{EventID: "evt_01kh2m3n4p5q6r7s8t9v0w1x2y", EventType: "order.paid", Body: bytes.Repeat([]byte("x"), 1<<10)}
+func newBenchSender(transport http.RoundTripper, url string) (*Sender, *Target, *webhook.Job) {
+	s := New(Options{
+		Transport: transport, HeaderPrefix: "X-Service", Timeout: 15 * time.Second, AllowHTTP: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	t := s.Prepare(webhook.Target{ID: "sub_1", URL: url, Secret: webhook.NewSecret(), Open: true})
+	return s, t, &webhook.Job{EventID: "evt_01kh2m3n4p5q6r7s8t9v0w1x2y", EventType: "order.paid", Body: bytes.Repeat([]byte("x"), 1<<10)}
 }
 
 // noop answers at once.
@@ -47,7 +46,7 @@ func BenchmarkSend(b *testing.B) {
 	defer cancel(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := failureOf(s.send(ctx, t, j)); err != nil {
+		if err := failureOf(s.Send(ctx, t, j)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -144,7 +143,7 @@ func BenchmarkAttempt(b *testing.B) {
 	direct := egress.NewDirect(transport)
 	b.Cleanup(direct.CloseIdleConnections)
 	s, t, j := newBenchSender(direct, "http://"+address+"/hook")
-	header := s.header(t, &j, time.Now())
+	header := s.header(t, j, time.Now())
 	newRequest := func() *http.Request {
 		request := t.request.WithContext(context.Background())
 		request.Header, request.ContentLength, request.Body = header, int64(len(j.Body)), body(j.Body)
@@ -153,7 +152,7 @@ func BenchmarkAttempt(b *testing.B) {
 	b.Run("send", func(b *testing.B) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
-		send := func() error { return failureOf(s.send(ctx, t, j)) }
+		send := func() error { return failureOf(s.Send(ctx, t, j)) }
 		measure(b, func() func() error { return send })
 	})
 	b.Run("send in a new goroutine", func(b *testing.B) {
@@ -162,7 +161,7 @@ func BenchmarkAttempt(b *testing.B) {
 		measure(b, func() func() error {
 			ended := make(chan error, 1)
 			return func() error {
-				go func() { ended <- failureOf(s.send(ctx, t, j)) }()
+				go func() { ended <- failureOf(s.Send(ctx, t, j)) }()
 				return <-ended
 			}
 		})
@@ -200,7 +199,7 @@ func BenchmarkAttempt(b *testing.B) {
 	})
 }
 
-func failureOf(r sendResult) error {
+func failureOf(r Result) error {
 	if r.failure.IsZero() {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package dispatch
+// Package sender owns one attempt: it signs and sends a request, reads the response, and says how the attempt ended. It
+// does not know the store, lanes, retries or the health of subscriptions.
+package sender
 
 import (
 	"bytes"
@@ -13,39 +15,57 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxResponseBody is how many bytes of a response are read.
-const maxResponseBody = 8 << 10
+// ErrInterrupted is the cause with which the context of Send ends at a stop of the server. The attempt is then interrupted, not
+// failed.
+var ErrInterrupted = errors.New("interrupted by a stop of the server")
 
-// sender makes one attempt: it signs, sends and reports how that ended. It never waits or retries. It does not know
-// health or retries.
-type sender struct {
-	transport http.RoundTripper
-	names     headerNames
-	deadlines deadlines
-	retryMax  time.Duration
-	allowHTTP bool
-	log       *slog.Logger
+// Options configure a Sender. It needs all of them.
+type Options struct {
+	Transport     http.RoundTripper // must refuse forbidden addresses, follow no redirects and not decompress; see package egress
+	HeaderPrefix  string            // of the header names, as in X-Service-Signature
+	Timeout       time.Duration     // of one attempt, from the dial to the last byte of the response
+	MaxRetryAfter time.Duration     // limit of the wait that a receiver may ask for
+	AllowHTTP     bool              // also send to http:// URLs
+	Logger        *slog.Logger      // gets only panics of the transport
 }
 
-// sendResult is how an attempt ended.
-type sendResult struct {
-	status      *int   // nil: no response
-	body        string // the part of the response that is stored
-	duration    time.Duration
-	failure     webhook.Failure // zero on success
-	retryAfter  time.Duration   // requested by the receiver
-	interrupted bool            // by our own shutdown, before the result was known
+// Sender makes attempts. It never waits or retries. It may be used by several goroutines. Use New.
+type Sender struct {
+	transport     http.RoundTripper
+	names         headerNames
+	deadlines     deadlines
+	maxRetryAfter time.Duration
+	allowHTTP     bool
+	log           *slog.Logger
 }
 
-// record returns the record of an attempt with this result.
-func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.Result {
+// New makes a Sender. It does not check the options: those of package dispatch are checked there.
+func New(o Options) *Sender {
+	return &Sender{
+		transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), deadlines: deadlines{timeout: o.Timeout},
+		maxRetryAfter: o.MaxRetryAfter, allowHTTP: o.AllowHTTP, log: o.Logger,
+	}
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	RetryAfter  time.Duration // the wait that the receiver asks for, at most Options.MaxRetryAfter; 0: none
+	Interrupted bool          // by ErrInterrupted, before the result was known
+
+	status   *int   // nil: no response
+	body     string // the part of the response that is stored
+	duration time.Duration
+	failure  webhook.Failure // zero on success
+}
+
+// Record returns the record of an attempt with this result. It has no times of a retry.
+func (r *Result) Record(attempt int64, j *webhook.Job, epoch int64) webhook.Result {
 	return webhook.Result{
 		Attempt: attempt, Delivery: j.Delivery, Subscription: j.Subscription,
 		Epoch: epoch, Number: j.Number(), Trigger: j.Trigger(),
@@ -54,24 +74,25 @@ func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.R
 	}
 }
 
-// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to interrupt it.
+// Send makes the attempt. It returns within Options.Timeout, which includes the response body. It returns earlier if ctx
+// ends. Every error is part of the result. It does not change the job, and does not keep it.
 //
 // Each attempt has a new goroutine. Often its stack begins with 4 KiB, which is enough for this function and all that it
 // calls. With the larger frames of jobs passed by value, growing the stack took 2-5 µs of each attempt.
-func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
+func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
 	if !t.sendError.IsZero() {
-		return sendResult{failure: t.sendError}
+		return Result{failure: t.sendError}
 	}
 	d := s.deadlines.start(ctx)
 	defer s.deadlines.stop(d)
 	begin := time.Now()
-	result := s.exchange(d, t, &j, begin)
+	result := s.exchange(d, t, j, begin)
 	result.duration = time.Since(begin)
 	return result
 }
 
 // exchange sends the request and reads the response.
-func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job, now time.Time) (result sendResult) {
+func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now time.Time) (result Result) {
 	defer s.failOnPanic(ctx, t, &result)
 	var handshake handshakeTrace
 	request := t.request.WithContext(handshake.context(ctx, t.request.URL))
@@ -85,7 +106,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		result.failure, result.interrupted = s.classify(ctx, err, handshake.failed.Load()), isInterrupted(ctx)
+		result.failure, result.Interrupted = s.classify(ctx, err, handshake.failed.Load()), isInterrupted(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -95,9 +116,9 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job
 	switch {
 	case status < 200 || status > 299:
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
-		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
+		result.RetryAfter = retryAfter(response.Header, time.Now(), s.maxRetryAfter)
 	case err != nil:
-		result.failure, result.interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
+		result.failure, result.Interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
 	}
 	return result
 }
@@ -118,7 +139,7 @@ func (h *handshakeTrace) context(ctx context.Context, to *url.URL) context.Conte
 }
 
 // failOnPanic makes a panic in the transport a failed attempt.
-func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sendResult) {
+func (s *Sender) failOnPanic(ctx context.Context, t *Target, result *Result) {
 	p := recover()
 	if p == nil {
 		return
@@ -132,7 +153,7 @@ func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sen
 	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 }
 
-func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errInterrupted) }
+func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }
 
 // body returns a reader of a type that http.Transport knows. Then it sends header and body in one write, and never a body of
 // unknown length.
@@ -141,28 +162,4 @@ func body(b []byte) io.ReadCloser {
 		return http.NoBody
 	}
 	return io.NopCloser(bytes.NewReader(b))
-}
-
-var buffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
-
-// readResponse reads the part of a response that may be stored. If that is all of it, the connection can be reused. The values of
-// the sent headers are masked, because some receivers return the request.
-func readResponse(r *http.Response, sent []webhook.Header) (string, error) {
-	// After 101 the body is the connection, and nobody sends anything on it.
-	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
-		return "", nil
-	}
-	buffer := buffers.Get().(*[maxResponseBody]byte)
-	defer buffers.Put(buffer)
-	var n int
-	var err error
-	for n < len(buffer) && err == nil {
-		var more int
-		more, err = r.Body.Read(buffer[n:])
-		n += more
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return webhook.CutBody(webhook.MaskHeaders(buffer[:n], sent, n == len(buffer) || err != nil)), err
 }

@@ -1,4 +1,4 @@
-package directory_test
+package principal_test
 
 import (
 	"context"

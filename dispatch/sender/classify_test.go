@@ -1,4 +1,4 @@
-package dispatch_test
+package sender_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -72,7 +72,7 @@ func TestErrors(t *testing.T) {
 			if !strings.Contains(url, "%zz") && url != "https:" {
 				url = secretURL(url)
 			}
-			r := sendOne(t, newOneTestStore(url), dispatch.Options{Transport: c.transport})
+			r := sendOne(t, newAttempt(url), sender.Options{Transport: c.transport})
 			if r.Succeeded || r.Failure.String() != c.want {
 				t.Errorf("got %q, want %q", r.Failure.String(), c.want)
 			}
@@ -84,42 +84,22 @@ func TestErrors(t *testing.T) {
 
 	t.Run("an address with a zone is only a failed attempt", func(t *testing.T) {
 		t.Parallel()
-		l := newOneTestStore("http://[fe80::1%25lo]:1")
-		if r := sendOne(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
+		a := newAttempt("http://[fe80::1%25lo]:1")
+		if r := sendOne(t, a, sender.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
 			t.Errorf("%+v", r)
-		}
-	})
-
-	t.Run("http is refused unless it is allowed", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t, dispatch.Options{})
-		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", respond(200)).ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		url := "http://a.example/hook"
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
-			t.Fatal(err)
-		}
-		a, err := x.Test(t.Context(), x.org(), sub.ID)
-		if err != nil || a.Error != "protocol_error: the URL of the subscription must begin with https://" {
-			t.Errorf("%v, %+v", err, a)
-		}
-		if len(x.requests("a.example")) != 0 {
-			t.Error("a request was sent")
 		}
 	})
 
 	t.Run("a secret that cannot be unsealed fails with the reason", func(t *testing.T) {
 		t.Parallel()
-		l := newOneTestStore(secretURL("https://a.example"))
-		l.target.Secret, l.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
-		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+		a := newAttempt(secretURL("https://a.example"))
+		a.target.Secret, a.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
+		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
 			t.Errorf("got %q", r.Failure.String())
 		}
-		l = newOneTestStore(secretURL("https://a.example"))
-		l.target.Secret = webhook.KnownSecret("whsec_!")
-		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be used; rotate it" {
+		a = newAttempt(secretURL("https://a.example"))
+		a.target.Secret = webhook.KnownSecret("whsec_!")
+		if r := sendOne(t, a, sender.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be used; rotate it" {
 			t.Errorf("got %q", r.Failure.String())
 		}
 	})

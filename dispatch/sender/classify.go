@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // classify describes an error of the transport, or of reading a response, for the owner of a subscription. It uses fixed
 // phrases. The text of an error may contain a resolved address, or the path and query of a URL. inHandshake
 // says that a TLS handshake failed, because some of its errors have no type.
-func (s *sender) classify(ctx context.Context, err error, inHandshake bool) webhook.Failure {
+func (s *Sender) classify(ctx context.Context, err error, inHandshake bool) webhook.Failure {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }

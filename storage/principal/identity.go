@@ -1,4 +1,4 @@
-package directory
+package principal
 
 import (
 	"context"
@@ -10,13 +10,9 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
-
-const memberPrincipal = `SELECT` + principalColumns + ` FROM memberships c` + principalJoins + ` WHERE c.user_id = ? AND c.organization_id = ?`
-
-// refusedIdentity has the texts for a user who may not act. The identity itself was verified before.
-var refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}
 
 // PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as
 // external id. If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in
@@ -26,27 +22,27 @@ var refusedIdentity = refusals{"token", "token", "The user of this token", "user
 //
 // Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
 // does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
-func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
+func (r *Reader) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
 	key := identityKey(i, named)
-	if p := d.principals.identities.find(d.principals.generation.Load(), key); p != nil {
+	if p := r.cache.identities.find(r.cache.generation.Load(), key); p != nil {
 		return p.Principal, nil
 	}
-	p, err := d.readIdentity(ctx, i, func(user int64) (int64, error) { return d.organizationOf(ctx, user, i, named) })
+	p, err := r.readIdentity(ctx, i, func(user int64) (int64, error) { return r.organizationOf(ctx, user, i, named) })
 	if err != nil {
 		return access.Principal{}, err
 	}
-	d.principals.identities.keep(key, p)
+	r.cache.identities.keep(key, p)
 	return p.Principal, nil
 }
 
 // PrincipalToSignIn is PrincipalByIdentity for a sign-in, which names no organization. If the issuer names none either, it is the
 // oldest organization of the user.
-func (d *Directory) PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error) {
-	p, err := d.readIdentity(ctx, i, func(user int64) (int64, error) {
+func (r *Reader) PrincipalToSignIn(ctx context.Context, i access.Identity) (access.Principal, error) {
+	p, err := r.readIdentity(ctx, i, func(user int64) (int64, error) {
 		if i.Organization != "" {
-			return d.organizationOf(ctx, user, i, "")
+			return r.organizationOf(ctx, user, i, "")
 		}
-		return d.oldestOrganization(ctx, user)
+		return r.oldestOrganization(ctx, user)
 	})
 	if err != nil {
 		return access.Principal{}, err
@@ -55,10 +51,10 @@ func (d *Directory) PrincipalToSignIn(ctx context.Context, i access.Identity) (a
 }
 
 // readIdentity reads the principal of an identity. organization returns the organization in which its user acts.
-func (d *Directory) readIdentity(ctx context.Context, i access.Identity, organization func(user int64) (row int64, err error)) (*knownPrincipal, error) {
+func (r *Reader) readIdentity(ctx context.Context, i access.Identity, organization func(user int64) (row int64, err error)) (*knownPrincipal, error) {
 	for range maxBindings {
-		generation := d.principals.generation.Load()
-		user, bound, err := d.userOf(ctx, i)
+		generation := r.cache.generation.Load()
+		user, bound, err := r.userOf(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +62,7 @@ func (d *Directory) readIdentity(ctx context.Context, i access.Identity, organiz
 		if err != nil {
 			return nil, err
 		}
-		p, err := d.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, row)
+		p, err := r.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, row)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +70,7 @@ func (d *Directory) readIdentity(ctx context.Context, i access.Identity, organiz
 			p.generation = generation
 			return p, nil
 		}
-		if err := d.bindSubject(ctx, p.Principal, i); err != nil {
+		if err := r.bind(ctx, p.Principal, i); err != nil {
 			return nil, err
 		}
 	}
@@ -86,23 +82,6 @@ func (d *Directory) readIdentity(ctx context.Context, i access.Identity, organiz
 // the second reads the user again, and the third allows for one change in between.
 const maxBindings = 3
 
-// bindSubject makes the subject of an identity the external id of the user with its e-mail address. It changes nothing if the
-// user now has an external id or another address, or if another user has the subject. The caller reads the user again.
-func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i access.Identity) error {
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		n, err := t.Affected(`
-			UPDATE users SET external_id = ?1, updated_at = ?2
-			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
-			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.Now(), p.User.RowID, i.Email)
-		if err != nil || n == 0 {
-			return err
-		}
-		d.outdatePrincipals(t)
-		return d.hooks.Audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, Target{Type: "user", ID: p.User.ID},
-			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
-	})
-}
-
 // identityKey is the key of an identity in the cache.
 func identityKey(i access.Identity, named string) access.Digest {
 	var b []byte
@@ -112,9 +91,13 @@ func identityKey(i access.Identity, named string) access.Digest {
 	return sha256.Sum256(b)
 }
 
+// FirstEmail is the e-mail address of the first operator of a new instance. No identity is matched by it: it is the same in every
+// instance, so it identifies nobody.
+const FirstEmail = "admin@localhost"
+
 // userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail
 // address. The address of the first operator never matches: it is the same in every instance, so it identifies nobody.
-func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
+func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
 		Row        int64   `db:"id"`
 		IsActive   bool    `db:"is_active"`
@@ -124,8 +107,8 @@ func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, b
 		return 0, false, unknownUser(errors.New("its sub has the form of an id of Keyhook, so it cannot be an external_id"))
 	}
 	const columns = "SELECT id, is_active, external_id FROM users WHERE "
-	if err = d.get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
-		err = d.get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
+	if err = r.reads.Get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, FirstEmail) {
+		err = r.reads.Get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -147,13 +130,13 @@ func unknownUser(why error) error {
 }
 
 // organizationOf returns the row id of the organization in which a user acts.
-func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
+func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
 	if i.Organization != "" {
-		row, err := d.membershipNamed(ctx, user, i.Organization)
+		row, err := r.membershipNamed(ctx, user, i.Organization)
 		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
-	if err := d.list(ctx, &rows, `
+	if err := r.reads.List(ctx, &rows, `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
 		WHERE m.user_id = ? AND o.closed_at IS NULL LIMIT 2`, user); err != nil {
 		return 0, err
@@ -167,15 +150,15 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 		return 0, fault.New(fault.Malformed, "organization_required",
 			"The user of this token belongs to several organizations.")
 	}
-	row, err = d.membershipNamed(ctx, user, named)
+	row, err = r.membershipNamed(ctx, user, named)
 	return row, sqlite.Missing(err, "organization")
 }
 
 const memberOfNone = "The user of this token is not a member of any organization."
 
 // oldestOrganization returns the row id of the oldest organization of a user that is not closed.
-func (d *Directory) oldestOrganization(ctx context.Context, user int64) (row int64, err error) {
-	err = d.get(ctx, &row, `
+func (r *Reader) oldestOrganization(ctx context.Context, user int64) (row int64, err error) {
+	err = r.reads.Get(ctx, &row, `
 		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
 		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 1`, user)
 	return row, noMember(err, memberOfNone)
@@ -183,10 +166,10 @@ func (d *Directory) oldestOrganization(ctx context.Context, user int64) (row int
 
 // membershipNamed returns the row id of an organization of the user, by its id or its external id; sql.ErrNoRows if the user is not
 // a member.
-func (d *Directory) membershipNamed(ctx context.Context, user int64, named string) (row int64, err error) {
-	err = d.get(ctx, &row, `
+func (r *Reader) membershipNamed(ctx context.Context, user int64, named string) (row int64, err error) {
+	err = r.reads.Get(ctx, &row, `
 		SELECT organization_id FROM memberships WHERE user_id = ? AND organization_id =
-			(SELECT id FROM organizations`+whereNamed(access.OrganizationID, named)+`)`, user, named)
+			(SELECT id FROM organizations`+publicid.WhereNamed(access.OrganizationID, named)+`)`, user, named)
 	return row, err
 }
 

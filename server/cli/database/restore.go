@@ -1,4 +1,4 @@
-package cli
+package database
 
 import (
 	"fmt"
@@ -15,7 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/backup"
 )
 
-func newRestore(schema string) *cobra.Command {
+// NewRestore makes the command restore.
+func NewRestore(o Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the database with a backup (stop the server first)",
@@ -36,18 +37,18 @@ server accepts requests and events, but sends nothing. To end the hold, run one 
 			if err != nil {
 				return err
 			}
-			o := storage.Options{
-				Path: c.Storage.Path, Schema: schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: slog.New(slog.DiscardHandler),
+			options := storage.Options{
+				Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: slog.New(slog.DiscardHandler),
 			}
-			o.Policy.MaxAttempts, o.Policy.FailingAfter, o.Policy.DisabledAfter = c.Webhooks.MaxAttempts, c.Webhooks.FailingAfter, c.Webhooks.DisabledAfter
-			restored, err := storage.Restore(UntilSignal(cmd.Context()), o, args[0])
+			options.Policy.MaxAttempts, options.Policy.FailingAfter, options.Policy.DisabledAfter = c.Webhooks.MaxAttempts, c.Webhooks.FailingAfter, c.Webhooks.DisabledAfter
+			restored, err := storage.Restore(o.UntilSignal(cmd.Context()), options, args[0])
 			if err != nil {
 				return err
 			}
 			return printRestored(cmd.OutOrStdout(), restored, args[0])
 		},
 	}
-	databaseFlags(cmd)
+	addFlags(cmd)
 	return cmd
 }
 

@@ -1,14 +1,15 @@
-package dispatch_test
+package sender_test
 
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -24,10 +25,10 @@ func TestOwnHeaders(t *testing.T) {
 	t.Parallel()
 	t.Run("are sent beside Keyhook's headers, and change none of them", func(t *testing.T) {
 		t.Parallel()
-		plain, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{})
-		l := newOneTestStore("")
-		l.target.Headers = ownHeaders("Authorization", "Bearer abc", "x-tenant", "seven", "x-service-signature", "forged", "User-Agent", "forged")
-		got, _, _ := deliver(t, l, dispatch.Options{})
+		plain, _, _ := deliver(t, newAttempt(""), sender.Options{})
+		a := newAttempt("")
+		a.target.Headers = ownHeaders("Authorization", "Bearer abc", "x-tenant", "seven", "x-service-signature", "forged", "User-Agent", "forged")
+		got, _, _ := deliver(t, a, sender.Options{})
 		if got.Get("Authorization") != "Bearer abc" || got.Get("X-Tenant") != "seven" {
 			t.Errorf("sent %v", got)
 		}
@@ -57,9 +58,9 @@ func TestOwnHeaders(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = w.Write([]byte(tt.body))
 			}))
-			l := newOneTestStore(receiver.URL)
-			l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1", "X-Long", long, "X-Short", "short", "X-Basic", "Basic QUJDREVG/SElKS0xN=")
-			r := sendOne(t, l, dispatch.Options{Transport: loopback(t)})
+			a := newAttempt(receiver.URL)
+			a.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1", "X-Long", long, "X-Short", "short", "X-Basic", "Basic QUJDREVG/SElKS0xN=")
+			r := sendOne(t, a, sender.Options{Transport: loopback(t)})
 			receiver.Close()
 			if !strings.HasPrefix(r.ResponseBody, tt.want) || strings.Contains(r.ResponseBody, "secret-token-1") || strings.Contains(r.ResponseBody, "0123456789abcdef") {
 				t.Errorf("%s: stored %.100q, want %q", name, r.ResponseBody, tt.want)
@@ -73,19 +74,40 @@ func TestOwnHeaders(t *testing.T) {
 			_, _ = w.Write([]byte("bad token secret-tok"))
 		}))
 		defer receiver.Close()
-		l := newOneTestStore(receiver.URL)
-		l.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
-		if r := sendOne(t, l, dispatch.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token ***" {
+		a := newAttempt(receiver.URL)
+		a.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
+		if r := sendOne(t, a, sender.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token ***" {
 			t.Errorf("stored %q, succeeded: %t", r.ResponseBody, r.Succeeded)
 		}
 	})
 	t.Run("that cannot be decrypted fail the attempt", func(t *testing.T) {
 		t.Parallel()
-		l := newOneTestStore("https://example.com/")
-		l.target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
-		r := sendOne(t, l, dispatch.Options{Transport: loopback(t)})
+		a := newAttempt("https://example.com/")
+		a.target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
+		r := sendOne(t, a, sender.Options{Transport: loopback(t)})
 		if r.Succeeded || !strings.Contains(r.Failure.String(), "set them again") {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestSentHeaders compares the headers that a receiver got with those that are computed from the record of the attempt.
+func TestSentHeaders(t *testing.T) {
+	t.Parallel()
+	got, _, _ := deliver(t, newAttempt(""), sender.Options{HeaderPrefix: "x-aCME"})
+	seconds, err := strconv.ParseInt(got.Get("Webhook-Timestamp"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := sender.New(sender.Options{HeaderPrefix: "x-aCME"}).SentHeaders(webhook.Attempt{EventID: "evt_1", EventType: "order.paid", Number: 1, AttemptedAt: seconds*1000 + 999})
+	got.Del("Content-Length")
+	for name, masked := range map[string]string{"X-Acme-Signature": "***", "Webhook-Signature": "v1,***"} {
+		if value := shown.Get(name); value != masked || strings.Contains(value, got.Get(name)) {
+			t.Errorf("%s is shown as %q", name, value)
+		}
+		got.Set(name, masked)
+	}
+	if d := cmp.Diff(got, shown); d != "" {
+		t.Errorf("headers (-received +shown):\n%s", d)
+	}
 }

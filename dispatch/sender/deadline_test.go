@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func TestDeadlines(t *testing.T) {
 		inBubble(t, func(t *testing.T, p *deadlines, ctx context.Context, cancel context.CancelCauseFunc) {
 			p.stop(p.start(ctx))
 			used := p.start(ctx)
-			cancel(errInterrupted)
+			cancel(ErrInterrupted)
 			<-used.Done()
 			if !isInterrupted(used) || !isInterrupted(p.start(ctx)) {
 				t.Error(context.Cause(used))

@@ -1,4 +1,4 @@
-package cli
+package database
 
 import (
 	"fmt"
@@ -17,7 +17,8 @@ const (
 	flagNewKey = "new-key-file"
 )
 
-func newRekey(schema string) *cobra.Command {
+// NewRekey makes the command rekey.
+func NewRekey(o Options) *cobra.Command {
 	var oldFile, newFile string
 	cmd := &cobra.Command{
 		Use:   "rekey",
@@ -36,30 +37,30 @@ Then set encryption.key to the new key. If encryption.key is the new key already
 
 The command changes all secrets or none. If it was interrupted, run it again with the same flags.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runRekey(cmd, schema, oldFile, newFile)
+			return o.runRekey(cmd, oldFile, newFile)
 		},
 	}
-	databaseFlags(cmd)
+	addFlags(cmd)
 	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "`file` with the old key, if encryption.key is the new key already")
 	cmd.Flags().StringVar(&newFile, flagNewKey, "", "`file` with the new key")
 	return cmd
 }
 
-func runRekey(cmd *cobra.Command, schema, oldFile, newFile string) error {
+func (o Options) runRekey(cmd *cobra.Command, oldFile, newFile string) error {
 	c, err := config.Load(cmd.Flags())
 	if err != nil {
 		return err
 	}
-	o := storage.RekeyOptions{Options: storage.Options{
-		Path: c.Storage.Path, Schema: schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr()),
+	options := storage.RekeyOptions{Options: storage.Options{
+		Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr()),
 	}}
-	if o.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
+	if options.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
 		return err
 	}
-	if o.NewKey, err = keyOf(flagNewKey, newFile); err != nil {
+	if options.NewKey, err = keyOf(flagNewKey, newFile); err != nil {
 		return err
 	}
-	done, err := storage.Rekey(UntilSignal(cmd.Context()), o)
+	done, err := storage.Rekey(o.UntilSignal(cmd.Context()), options)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cli
+package database
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ var mends = []struct {
 	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
 }
 
-// withMend adds the mend of the table to an error that has none.
-func withMend(err error) error {
+// WithMend adds the mend of the table to an error that has none.
+func WithMend(err error) error {
 	for _, m := range mends {
 		if errors.Is(err, m.is) {
 			return fault.AdviseMissing(err, "%s", m.mend)

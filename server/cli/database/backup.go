@@ -1,4 +1,4 @@
-package cli
+package database
 
 import (
 	"fmt"
@@ -18,8 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-func newBackup() *cobra.Command {
-	var o storage.BackupOptions
+// NewBackup makes the command backup.
+func NewBackup(o Options) *cobra.Command {
+	var options storage.BackupOptions
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
@@ -38,25 +39,25 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
   keyhook backup before-upgrade.db`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				o.To = args[0]
+				options.To = args[0]
 			}
-			return runBackup(cmd, o, asJSON)
+			return o.runBackup(cmd, options, asJSON)
 		},
 	}
-	databaseFlags(cmd)
-	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
-	flag.Int(cmd.Flags(), &o.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
+	addFlags(cmd)
+	cmd.Flags().BoolVar(&options.Replace, "force", false, "replace FILE if it exists")
+	flag.Int(cmd.Flags(), &options.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-func runBackup(cmd *cobra.Command, o storage.BackupOptions, asJSON bool) error {
+func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions, asJSON bool) error {
 	c, err := config.Load(cmd.Flags())
 	if err != nil {
 		return err
 	}
-	o.Path = c.Storage.Path
-	report, err := storage.Backup(UntilSignal(cmd.Context()), o)
+	options.Path = c.Storage.Path
+	report, err := storage.Backup(o.UntilSignal(cmd.Context()), options)
 	if err != nil {
 		return err
 	}
@@ -122,15 +123,4 @@ func keyPlace(c config.Config) string {
 		return "the setting encryption.key"
 	}
 	return filepath.Base(c.Storage.Path) + disk.Key
-}
-
-// databaseFlags gives a command that works on the file of the database the flags of all settings. The help shows only the
-// flags that say where the file is.
-func databaseFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	config.Flags(flags)
-	for _, name := range []string{"dev", "listen"} {
-		flags.Lookup(name).Hidden = true
-	}
-	flags.Lookup("storage.path").Hidden = false
 }

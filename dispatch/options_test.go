@@ -1,0 +1,95 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+
+	t.Run("all problems are reported at once", func(t *testing.T) {
+		t.Parallel()
+		_, err := dispatch.New(nil, dispatch.Options{
+			RetryBase: -1, RetryFactor: 0.5, RetryMax: -1, Timeout: -1, Grace: -1, Concurrency: -1, PerSubscription: -1,
+			PollInterval: -1, HeaderPrefix: "X Service:", Policy: policy(-1, -1, -1),
+		})
+		contains(t, err.Error(), "max attempts is -1", "failing after is -1", "disabled after is -1", "retry base", "retry max",
+			"retry factor", "timeout", "grace", "poll interval", "concurrency is", "concurrency per subscription", "header prefix", "transport")
+	})
+
+	t.Run("a prefix that would hide the headers of Standard Webhooks is refused", func(t *testing.T) {
+		t.Parallel()
+		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}, HeaderPrefix: "webhook"}); err == nil {
+			t.Error("the prefix is accepted")
+		}
+	})
+
+	t.Run("the zero value needs only a transport", func(t *testing.T) {
+		t.Parallel()
+		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: no transport; set Transport, for example to egress.NewTransport" {
+			t.Errorf("got %v", err)
+		}
+		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOptionsOfRequests(t *testing.T) {
+	t.Parallel()
+
+	t.Run("the header prefix is in a request, and in the headers that are shown of it", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{HeaderPrefix: "x-aCME"})
+			sub := x.subscribe(t, "a.example", respond(200))
+			x.publish(t, 1)
+			time.Sleep(time.Second)
+			got := x.requests("a.example")[0].header.Clone()
+			for name, masked := range map[string]string{"X-Acme-Signature": "***", "Webhook-Signature": "v1,***"} {
+				if got.Get(name) == "" {
+					t.Errorf("the request has no header %s", name)
+				}
+				got.Set(name, masked)
+			}
+			if d := cmp.Diff(got, x.SentHeaders(x.attempts(t, sub)[0])); d != "" {
+				t.Errorf("headers (-received +shown):\n%s", d)
+			}
+		})
+	})
+
+	t.Run("the timeout ends an attempt", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Timeout: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", hang)
+			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			if err != nil || a.Error != "timeout: no complete response within 3s" {
+				t.Errorf("%v, %+v", err, a)
+			}
+		})
+	})
+
+	t.Run("http is refused unless it is allowed", func(t *testing.T) {
+		t.Parallel()
+		for allowed, want := range map[bool]string{false: "protocol_error: the URL of the subscription must begin with https://", true: ""} {
+			x := newFixture(t, dispatch.Options{AllowHTTP: allowed})
+			sub := x.subscribe(t, "a.example", respond(200))
+			url := "http://a.example/hook"
+			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+				t.Fatal(err)
+			}
+			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			if err != nil || a.Error != want {
+				t.Errorf("allowed: %t: %v, %+v", allowed, err, a)
+			}
+			if sent := len(x.requests("a.example")) > 0; sent != allowed {
+				t.Errorf("allowed: %t, a request was sent: %t", allowed, sent)
+			}
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package sender
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Target is a webhook.Target with everything that is the same for all its attempts. Make it with Sender.Prepare: Send
+// cannot use another one.
+type Target struct {
+	webhook.Target
+	request   *http.Request // without headers, body and context
+	current   signers
+	previous  signers
+	headers   http.Header     // the subscription's own
+	sendError webhook.Failure // why nothing can be sent to it; zero if it can
+}
+
+// signers sign with one secret, in both schemes.
+type signers struct {
+	hex      *signature.Signer
+	standard *signature.StandardSigner
+}
+
+func newSigners(secret webhook.Secret) (s signers, err error) {
+	if s.hex, err = signature.NewSigner(secret.Reveal()); err != nil {
+		return s, err
+	}
+	s.standard, err = signature.NewStandardSigner(secret.Reveal())
+	return s, err
+}
+
+// Prepare makes a Target. A problem with the target becomes the error of its attempts, so the owner sees it.
+func (s *Sender) Prepare(t webhook.Target) *Target {
+	prepared := &Target{Target: t, headers: make(http.Header, len(t.Headers))}
+	if t.Unusable != "" {
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
+		return prepared
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Host == "" {
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
+		return prepared
+	}
+	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
+		return prepared
+	}
+	for _, h := range t.Headers {
+		// The setting of the prefix may have changed since the header was accepted.
+		if !webhook.ReservedHeader(h.Name, s.names.prefix) {
+			prepared.headers[h.Name] = []string{h.Value.Reveal()}
+		}
+	}
+	prepared.request = &http.Request{
+		Method: http.MethodPost, URL: u, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if prepared.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
+		prepared.previous, err = newSigners(t.Previous)
+	}
+	if err != nil {
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
+	}
+	return prepared
+}
+
+// overlaps reports whether the previous secret signs too.
+func (t *Target) overlaps(now time.Time) bool {
+	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
+}

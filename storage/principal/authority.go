@@ -1,0 +1,78 @@
+package principal
+
+import (
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// PermissionsOf returns the present permissions of a credential in its own organization. The result is empty without a
+// credential, and if its user is not active or not a member.
+func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
+	if err := NotRevoked(t, a); err != nil || a.User == 0 {
+		return access.Scope{}, err
+	}
+	var found struct {
+		Active bool        `db:"is_active"`
+		Role   access.Role `db:"role"`
+	}
+	if err := t.Get(&found, `
+		SELECT u.is_active, `+ActingRoleColumns+`
+		FROM users u LEFT JOIN memberships m ON m.organization_id = ?2 AND m.user_id = u.id`+JoinActingRole+`
+		WHERE u.id = ?1`, a.User, a.Home); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "user")
+	}
+	own := Effective(found.Role)
+	switch {
+	case !found.Active:
+		return access.Scope{}, nil
+	case a.Session != "":
+		return ofSession(t, a.Session, own)
+	case a.Key == 0:
+		return own, nil
+	}
+	var scope access.Scope
+	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "API key")
+	}
+	return own.Intersect(scope), nil
+}
+
+// ofSession returns the permissions of a session whose user holds the given ones.
+func ofSession(t *sqlite.Tx, id string, held access.Scope) (access.Scope, error) {
+	var found struct {
+		Kind  access.SessionKind `db:"kind"`
+		Limit access.Role        `db:"limit"`
+	}
+	if err := t.Get(&found, "SELECT c.kind,"+limitColumns+" FROM sessions c WHERE c.public_id = ?", id); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "session")
+	}
+	if found.Kind != access.PortalSession {
+		return held, nil
+	}
+	return InPortal(held, found.Limit), nil
+}
+
+// NotRevoked refuses a credential that was revoked, or a session that has ended, after its request began: it must not create
+// another credential.
+func NotRevoked(t *sqlite.Tx, a access.Authority) error {
+	if a.Session != "" {
+		if err := sqlite.RefuseIf(t, refusedSession.invalid(), `
+			SELECT 1 WHERE NOT EXISTS (
+				SELECT 1 FROM sessions s JOIN organizations o ON o.id = s.organization_id WHERE s.public_id = ? AND o.closed_at IS NULL)`, a.Session); err != nil {
+			return err
+		}
+	}
+	if a.Key != 0 {
+		if err := sqlite.RefuseIf(t, refusedKey.revoked(), `
+			SELECT 1 FROM api_keys k JOIN organizations o ON o.id = k.organization_id
+			WHERE k.id = ? AND coalesce(k.revoked_at, o.closed_at) IS NOT NULL`, a.Key); err != nil {
+			return err
+		}
+	}
+	if a.Token != 0 {
+		return sqlite.RefuseIf(t, refusedToken.revoked(), `
+			SELECT 1 FROM access_tokens a JOIN organizations o ON o.id = a.organization_id
+			WHERE a.id = ? AND coalesce(a.revoked_at, o.closed_at) IS NOT NULL`, a.Token)
+	}
+	return nil
+}

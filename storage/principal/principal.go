@@ -1,0 +1,121 @@
+// Package principal owns the principals of credentials: it reads the user, the organization and the permissions behind a
+// credential, and keeps an exact cache of them. It does not know how users, roles or credentials are changed.
+package principal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// Reader returns principals. All methods are safe for concurrent use.
+type Reader struct {
+	reads *sqlite.Pool
+	bind  Bind
+	cache cache
+}
+
+// Bind makes the subject of an identity the external id of the user of p, whom the Reader has found by the e-mail address. It changes
+// nothing if the user now has an external id or another address, or if another user has the subject. If it changes the user, it
+// calls OutdatePrincipals. The Reader reads the user again afterwards.
+type Bind func(ctx context.Context, p access.Principal, i access.Identity) error
+
+// New returns a reader with an empty cache.
+func New(reads *sqlite.Pool, bind Bind) *Reader { return &Reader{reads: reads, bind: bind} }
+
+// PrincipalByKey returns the principal of an API key at this moment. It does not check Plan.APIKeys. Faults:
+// Unauthenticated, with the code of the first check that fails: invalid_key, key_revoked, key_expired, creator_inactive. A
+// failure to read the database is never one of these.
+func (r *Reader) PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error) {
+	generation := r.cache.generation.Load()
+	p := r.cache.keys.find(generation, digest)
+	if p == nil {
+		var err error
+		if p, err = r.readCredential(ctx, keyPrincipal, digest, refusedKey); err != nil {
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		r.cache.keys.keep(digest, p)
+	}
+	if p.Key.ExpiresAt != nil && p.Key.Status(time.Now().UnixMilli()) == access.Expired {
+		return access.Principal{}, refusedKey.expired()
+	}
+	return p.Principal, nil
+}
+
+// PrincipalByToken returns the principal of an access token at this moment. Faults:
+// Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
+// user_inactive. A failure to read the database is never one of these.
+func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error) {
+	generation := r.cache.generation.Load()
+	p := r.cache.tokens.find(generation, digest)
+	if p == nil {
+		var err error
+		if p, err = r.readCredential(ctx, tokenPrincipal, digest, refusedToken); err != nil {
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		r.cache.tokens.keep(digest, p)
+	}
+	if p.Token.ExpiresAt != nil && p.Token.Status(time.Now().UnixMilli()) == access.Expired {
+		return access.Principal{}, refusedToken.expired()
+	}
+	return p.Principal, nil
+}
+
+// PrincipalByLink returns the principal of the session that a sign-in link would start at this moment. The session has no id yet.
+// It reads the file: a link is used once. Faults: Unauthenticated. The code is invalid_key if the link is unknown, was used or
+// has expired. Otherwise it is a code of PrincipalByToken.
+func (r *Reader) PrincipalByLink(ctx context.Context, digest access.Digest) (access.Principal, error) {
+	p, err := r.readCredential(ctx, linkPrincipal, digest, refusedLink)
+	switch {
+	case err != nil:
+		return access.Principal{}, err
+	case isOver(p.Session):
+		return access.Principal{}, refusedLink.invalid()
+	}
+	return p.Principal, nil
+}
+
+// PrincipalOfSystem returns the built-in operator in the oldest organization that is not closed. Requests over the local socket act
+// as this principal. It is not cached: people type those requests.
+func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
+	var row principalRow
+	if err := r.reads.Get(ctx, &row, `
+		SELECT`+principalColumns+`
+		FROM users u
+		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations WHERE closed_at IS NULL)
+		JOIN plans p ON p.id = o.plan_id
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+JoinActingRole+`
+		WHERE u.built_in = 1`); err != nil {
+		return access.Principal{}, err
+	}
+	return access.Principal{
+		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan, Permissions: Effective(row.Role),
+	}, nil
+}
+
+// readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no
+// allocation.
+func (r *Reader) readCredential(ctx context.Context, statement string, digest access.Digest, refused refusals) (*knownPrincipal, error) {
+	return r.readPrincipal(ctx, statement, refused, digest[:])
+}
+
+// readPrincipal reads a principal and checks its credential; see access.CredentialState.
+func (r *Reader) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
+	var row principalRow
+	if err := r.reads.Get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
+		return nil, refused.invalid()
+	} else if err != nil {
+		return nil, err
+	}
+	state := row.state()
+	if err := refused.forCheck(state.FailedCheck(time.Now().UnixMilli())); err != nil {
+		return nil, err
+	}
+	return &knownPrincipal{Principal: state.Principal}, nil
+}
