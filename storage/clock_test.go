@@ -257,6 +257,26 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	})
 }
 
+// TestReplayAfterTheClockWasSetBackInSteps sets the clock back twice by less than clock.Tolerance. Together the steps are longer, so
+// a search must not rely on the order of the events.
+func TestReplayAfterTheClockWasSetBackInSteps(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		for _, n := range []int{50, 1} {
+			x.missed(t, n, "ahead")
+			if err := store.MoveEvents(t.Context(), 1, 1000, 50*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.missed(t, 1, "now")
+		now := time.Now().UnixMilli()
+		x.counts(t, webhook.Replay{Since: now - 1, Until: now + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead", "now"}}, 1)
+	})
+}
+
 // counts expects a replay of this many events.
 func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
