@@ -52,4 +52,30 @@ func TestOnSettled(t *testing.T) {
 			}
 		})
 	})
+
+	t.Run("each of the results that are recorded together has its own state", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			var mu sync.Mutex
+			states := map[int]webhook.DeliveryState{} // by the status of the response
+			f := newFaults()
+			x := stoppedFixture(t, f, dispatch.Options{OnSettled: func(r webhook.Result, settled webhook.Settled) {
+				mu.Lock()
+				defer mu.Unlock()
+				states[*r.ResponseStatus] = settled.State
+			}})
+			x.run(t)
+			f.slow(time.Second)
+			x.subscribe(t, "first.example", respond(200)) // while its result is recorded, the two others end
+			x.subscribe(t, "a.example", respondAfter(300*time.Millisecond, respond(201)))
+			x.subscribe(t, "b.example", respondAfter(300*time.Millisecond, respond(503)))
+			x.publish(t, 1)
+			time.Sleep(3 * time.Second)
+			want := map[int]webhook.DeliveryState{200: webhook.Delivered, 201: webhook.Delivered, 503: webhook.Pending}
+			mu.Lock()
+			defer mu.Unlock()
+			if d := cmp.Diff(want, states); d != "" {
+				t.Errorf("states (-want +got):\n%s", d)
+			}
+		})
+	})
 }
