@@ -1,0 +1,49 @@
+package storage_test
+
+import (
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/search"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestSearchFindsNothingOfOthers searches for what an organization has, as its owner and as the owners of an older and of a newer
+// organization.
+func TestSearchFindsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	older, _ := storagetest.Organization(t, store, "older", "growth", access.RoleOwner)
+	x := fixtureOf(t, store)
+	newer, _ := storagetest.Organization(t, store, "newer", "growth", access.RoleOwner)
+	external := "shop-1"
+	if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Publish(t, store, x.owner, "user.created")
+	x.begin(t, x.jobs(t)[0])
+	for what, text := range map[string]string{
+		"an attempt in progress, by its id":      x.all(t)[0].ID,
+		"a subscription, by its external id":     external,
+		"a subscription, by its id":              x.sub.ID,
+		"a subscription, by the host of its URL": "example.com",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			find := func(by access.Principal) []search.Found {
+				t.Helper()
+				return must[[]search.Found](t)(store.Search(t.Context(), by, text))
+			}
+			if found := find(x.owner); len(found) != 1 {
+				t.Errorf("its owner finds %+v", found)
+			}
+			if found := find(older); len(found) != 0 {
+				t.Errorf("the owner of an older organization finds %+v", found)
+			}
+			if found := find(newer); len(found) != 0 {
+				t.Errorf("the owner of a newer organization finds %+v", found)
+			}
+		})
+	}
+}
