@@ -186,3 +186,29 @@ func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.
 		}
 	}
 }
+
+// TestEventsAboutASubscription changes two subscriptions in turn. Each gets the audit events about the other, and none about itself.
+func TestEventsAboutASubscription(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	url, yes, types := "https://example.com/", true, webhook.Types{access.SubscriptionUpdated}
+	var both [2]webhook.Subscription
+	for i := range both {
+		var err error
+		if both[i], _, err = x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{URL: &url, EventTypes: &types, AuditEvents: &yes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 6 {
+		description := strconv.Itoa(n)
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), both[n%2].ID, webhook.SubscriptionChange{Description: &description}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, sub := range both {
+		jobs, err := x.PendingJobs(t.Context(), sub.RowID, 10, nil)
+		if err != nil || len(jobs) != 3 {
+			t.Errorf("subscription %d gets %d events, want 3, error %v", i, len(jobs), err)
+		}
+	}
+}
