@@ -225,9 +225,14 @@ func withWrongTime(id string) string {
 
 func TestAttemptFilters(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t)
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+	other, _ := storagetest.Subscription(t, store, owner, "https://example.com/other", "bad") // its attempts are never listed
+	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/hook")
+	x := fixture{store, owner, sub}
 	good := storagetest.Publish(t, x.Store, x.owner, "good")
 	bad := storagetest.Publish(t, x.Store, x.owner, "bad")
+	fixture{store, owner, other}.endAll(t, true)
 	for _, job := range x.jobs(t) {
 		x.end(t, job, x.begin(t, job), job.EventID == good.ID)
 	}
