@@ -48,9 +48,9 @@ const orderedJobs = `
 	WHERE d.subscription_id = ?1 AND d.state = ` + delivery.Pending
 
 const selectOrderedJobs = `
-	SELECT * FROM (` + orderedJobs + ` AND d.sequence = 0 ORDER BY d.due_at LIMIT ?2)
+	SELECT * FROM (` + orderedJobs + ` AND d.sequence = 0 ORDER BY d.due_at LIMIT +?2)
 	UNION ALL
-	SELECT * FROM (` + orderedJobs + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT ?2)`
+	SELECT * FROM (` + orderedJobs + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT +?2)`
 
 // maxPendingOrdered is how many pending deliveries one transaction puts in order.
 const maxPendingOrdered = 10_000

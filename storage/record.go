@@ -193,7 +193,7 @@ func (t *tx) responseToStore(r *webhook.Result) string {
 
 var insertAttemptRows = sqlite.Statements(func(n int) string {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
+	return `INSERT OR FAIL INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
 		VALUES ` + row + strings.Repeat(", "+row, n-1)
 })
 
@@ -231,6 +231,6 @@ func settleTogether(t *tx, n int, text string, args ...any) error {
 }
 
 var deliver = sqlite.Statements(func(n int) string {
-	return `UPDATE deliveries SET state = ` + delivery.Delivered + `, attempts = attempts + 1, due_at = 0
+	return `UPDATE OR FAIL deliveries SET state = ` + delivery.Delivered + `, attempts = attempts + 1, due_at = 0
 		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + delivery.Sending
 })

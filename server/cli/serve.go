@@ -58,7 +58,7 @@ const otherMemory = 24 << 20 // bytes
 // bodies. Near the limit the collector runs more often, so many large bodies do not take twice their memory.
 func TuneMemory(bodies int64) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(150) // saves processor time at full load, for a few megabytes
+		debug.SetGCPercent(120) // saves processor time at full load, for a few megabytes
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bodies + otherMemory)

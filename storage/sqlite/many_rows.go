@@ -15,6 +15,9 @@ func RowsAtOnce(n int) int {
 }
 
 // Statements returns the texts of a statement by the number of its rows. RowsAtOnce chooses one of them.
+//
+// A statement that writes often says OR FAIL. Otherwise SQLite copies each page that it changes, to be able to undo this one
+// statement. Nobody needs that: an error rolls the whole transaction back.
 func Statements(text func(rows int) string) map[int]string {
 	texts := make(map[int]string, len(statementSizes))
 	for _, size := range statementSizes {
