@@ -234,6 +234,28 @@ func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
 	}
 }
 
+// TestEventInTheStateOfItsFurthestDelivery redelivers an exhausted delivery: the event waits again.
+func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
+	t.Parallel()
+	x := newOneAttemptFixture(t)
+	event := x.publish(t, 1, "order.paid")[0]
+	expect := func(want webhook.DeliveryStates) {
+		t.Helper()
+		page := must[webhook.EventPage](t)(x.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
+		if got := page.Events[0]; got.States != want || got.Deliveries != 1 {
+			t.Errorf("%d deliveries, states %+v, want one in %+v", got.Deliveries, got.States, want)
+		}
+	}
+	x.endAll(t, false)
+	expect(webhook.DeliveryStates{Exhausted: 1})
+	x.redeliver(t, event)
+	expect(webhook.DeliveryStates{Pending: 1})
+	x.endAll(t, true)
+	expect(webhook.DeliveryStates{Delivered: 1})
+	x.redeliver(t, event)
+	expect(webhook.DeliveryStates{Delivered: 1})
+}
+
 // TestEventsOfPeriod lists the events of a period, also where the clock was wrong for a while.
 func TestEventsOfPeriod(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,48 @@
+package storage_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestAppliedAfterAClosure closes the organization whose public id comes first among those that apply has created.
+func TestAppliedAfterAClosure(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	ctx := t.Context()
+	apply := x.by
+	apply.Applying = true
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+	var ids []string
+	subscriptions := map[string]string{} // by organization
+	for _, name := range []string{"one", "two", "three"} {
+		o := must[access.Organization](t)(x.CreateOrganization(ctx, apply, access.Organization{Name: name, Plan: "growth"}))
+		must[access.Member](t)(x.SetMember(ctx, apply, o.ID, owner.User.ID, access.RoleMember))
+		sub, _, err := x.CreateSubscription(ctx, apply, o.RowID, webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, subscriptions[o.ID] = append(ids, o.ID), sub.ID
+	}
+	slices.Sort(ids)
+	must[access.Closure](t)(x.CloseOrganization(ctx, x.by, ids[0]))
+
+	got := map[access.Applied]bool{}
+	for _, a := range must[[]access.Applied](t)(x.Applied(ctx, 0, 100)) {
+		a.RowID = 0
+		got[a] = true
+	}
+	for i, id := range ids {
+		for kind, key := range map[string]string{
+			access.KindOrganization: id, access.KindMember: access.MemberKey(id, owner.User.ID), access.KindSubscription: subscriptions[id],
+		} {
+			if known := got[access.Applied{Kind: kind, Key: key}]; known != (i > 0) {
+				t.Errorf("the %s of organization %d is known as created by apply: %t", kind, i, known)
+			}
+		}
+	}
+}
