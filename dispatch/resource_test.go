@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -80,6 +81,32 @@ func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 	s.charge(s.laneOf(3, 1), sendSlots, -3)
 	if l := s.resources[sendSlots].next(1); l.subscription != 3 {
 		t.Errorf("the first turn is that of %d", l.subscription)
+	}
+}
+
+// TestOrganizationsTakeTurns gives a resource to organizations that return it at once and wait again.
+func TestOrganizationsTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := newTestScheduler(t)
+	reads := &s.resources[readSlots]
+	turns := func(n int) (order []int64) {
+		for range n {
+			l := reads.next(1)
+			order = append(order, l.org.id)
+			reads.wait(l)
+		}
+		return order
+	}
+	for organization := range int64(3) {
+		reads.wait(s.laneOf(organization, organization))
+	}
+	first := turns(3)
+	if got := fmt.Sprint(turns(3), turns(3)); got != fmt.Sprint(first, first) || fmt.Sprint(slices.Sorted(slices.Values(first))) != "[0 1 2]" {
+		t.Errorf("the turns after %v are %s", first, got)
+	}
+	reads.wait(s.laneOf(9, 9))
+	if order := turns(4); slices.Index(order, 9) < 2 || fmt.Sprint(turns(4)) != fmt.Sprint(order) {
+		t.Errorf("with a newcomer, the turns are %v", order)
 	}
 }
 
