@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -348,4 +349,34 @@ func TestPlanOfClosedOrganization(t *testing.T) {
 		t.Errorf("after the closure: %v", err)
 	}
 	must[access.Organization](t)(x.Organization(t.Context(), x.org.ID))
+}
+
+// TestCloseOrganizationWithManySubscriptions closes an organization whose subscriptions are more than one transaction removes. Its
+// owner has deleted the first and the last of them.
+func TestCloseOrganizationWithManySubscriptions(t *testing.T) {
+	t.Parallel()
+	x := newCustomer(t)
+	by := x.owner.Actor("192.0.2.9", "req")
+	var ids []string
+	for i := range 60 {
+		sub, _, err := x.CreateSubscription(t.Context(), by, x.org.RowID, webhook.SubscriptionChange{
+			URL: new(fmt.Sprintf("https://trace-%d.example/", i)), EventTypes: &webhook.Types{"invoice.*"}, Description: new(fmt.Sprintf("note-%d", i)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, sub.ID)
+	}
+	for _, id := range []string{ids[0], ids[59]} {
+		if err := x.DeleteSubscription(t.Context(), by, x.org.RowID, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.end(t)
+	x.close(t)
+	x.stop()
+	alter(t, x.o.Path, "VACUUM")
+	if found := tracesIn(t, x.o.Path, []string{"trace-", "note-"}); len(found) > 0 {
+		t.Errorf("the database: %q", found)
+	}
 }

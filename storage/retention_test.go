@@ -200,3 +200,36 @@ func TestRetention(t *testing.T) {
 		})
 	})
 }
+
+// TestRetentionOfManyDeliveries deletes events with as many deliveries as one transaction deletes, with twice as many, and with one.
+func TestRetentionOfManyDeliveries(t *testing.T) {
+	t.Parallel()
+	o := hourlyRetention(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		for _, deliveries := range []string{"1000", "2001", "1"} {
+			storagetest.Publish(t, store, x.owner, "with."+deliveries)
+		}
+		for _, job := range x.jobs(t) {
+			x.end(t, job, x.begin(t, job), true)
+		}
+		stop()
+		alter(t, o.Path, `
+			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
+			WITH RECURSIVE n (value) AS (SELECT 2 UNION ALL SELECT value + 1 FROM n WHERE value < 2001)
+			SELECT e.id, s.id, 1, 0, 1, 0 FROM events e, subscriptions s, n WHERE e.type LIKE 'with.%' AND value <= CAST(substr(e.type, 6) AS INTEGER)`)
+		alter(t, o.Path, `
+			INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
+			SELECT id << 8 | 1, subscription_id, 0, 1, '', 1, '', 1 FROM deliveries WHERE state = 1`)
+		_, stop = storagetest.OpenWith(t, o)
+		time.Sleep(time.Hour + time.Minute)
+		stop()
+		for _, rows := range []string{"events WHERE type LIKE 'with.%'", "deliveries", "attempts"} {
+			var left int
+			if query(t, o.Path, &left, "SELECT count(*) FROM "+rows); left != 0 {
+				t.Errorf("%d rows are left of %s", left, rows)
+			}
+		}
+	})
+}
