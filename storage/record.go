@@ -193,7 +193,7 @@ func (t *tx) responseToStore(r *webhook.Result) string {
 
 var insertAttemptRows = sqlite.Statements(func(n int) string {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	return `INSERT OR FAIL INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
+	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
 		VALUES ` + row + strings.Repeat(", "+row, n-1)
 })
 
