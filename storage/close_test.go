@@ -3,6 +3,7 @@ package storage_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -351,9 +352,9 @@ func TestPlanOfClosedOrganization(t *testing.T) {
 	must[access.Organization](t)(x.Organization(t.Context(), x.org.ID))
 }
 
-// TestCloseOrganizationWithManySubscriptions closes an organization whose subscriptions are more than one transaction removes. Its
-// owner has deleted the first and the last of them.
-func TestCloseOrganizationWithManySubscriptions(t *testing.T) {
+// TestCloseLargeOrganization closes an organization with more subscriptions and events than one transaction removes. Its owner has
+// deleted the first and the last of the subscriptions.
+func TestCloseLargeOrganization(t *testing.T) {
 	t.Parallel()
 	x := newCustomer(t)
 	by := x.owner.Actor("192.0.2.9", "req")
@@ -372,11 +373,16 @@ func TestCloseOrganizationWithManySubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org.RowID, slices.Repeat([]webhook.NewEvent{{Type: "report.made", Data: []byte(`"body-1"`)}}, 600)))
+	traces := []string{"trace-", "note-", "body-"}
+	if found := tracesIn(t, x.o.Path, traces); len(found) < len(traces) {
+		t.Fatalf("the test is wrong: only these traces were in the files: %q", found)
+	}
 	x.end(t)
 	x.close(t)
 	x.stop()
 	alter(t, x.o.Path, "VACUUM")
-	if found := tracesIn(t, x.o.Path, []string{"trace-", "note-"}); len(found) > 0 {
+	if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
 		t.Errorf("the database: %q", found)
 	}
 }
