@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// TestHealthNewsLimit lets a subscription fail again and again, of which 4,000 others of its organization are told.
+// TestHealthNewsLimit makes a subscription fail again and again. 4,000 others of its organization are told each time.
 func TestHealthNewsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
