@@ -50,3 +50,19 @@ func TestBodies(t *testing.T) {
 		t.Errorf("the lanes hold %d and %d bytes", s.laneOf(1, 1).memory.used, s.laneOf(2, 1).memory.used)
 	}
 }
+
+// TestLanesLeaveMemory lets eight lanes of an organization take all the memory that they may, one after the other.
+func TestLanesLeaveMemory(t *testing.T) {
+	t.Parallel()
+	s := newTestScheduler(t)
+	var jobs [8]int
+	for subscription := range jobs {
+		l := s.laneOf(int64(subscription), 1)
+		for row := int64(1000 * subscription); s.admit(l, webhook.Job{Delivery: row, Event: row, Body: make([]byte, 10_000)}, 1000); row++ {
+			jobs[subscription]++
+		}
+	}
+	if jobs[7] < jobs[0]/10 {
+		t.Errorf("the lanes have %d jobs", jobs)
+	}
+}
