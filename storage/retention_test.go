@@ -201,7 +201,7 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// TestRetentionOfManyDeliveries deletes events with as many deliveries as one transaction deletes, with twice as many, and with one.
+// TestRetentionOfManyDeliveries deletes events with as many deliveries as one transaction deletes, with more than twice as many, and with one.
 func TestRetentionOfManyDeliveries(t *testing.T) {
 	t.Parallel()
 	o := hourlyRetention(t)

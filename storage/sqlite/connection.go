@@ -29,8 +29,8 @@ const (
 	// applicationID marks the file as Keyhook's: "keyh" in ASCII (PRAGMA application_id).
 	applicationID = 0x6b657968
 
-	// walPages is the length of the write-ahead log, 58 MB, from which on each commit makes a checkpoint by itself. That makes
-	// commits slow, so it is above LogBounds.Restart. It keeps a burst of large events far below LogBounds.Warn.
+	// walPages is the length of the write-ahead log, 58 MB, from which on each commit makes a checkpoint by itself. Such
+	// commits take longer, so it is above LogBounds.Restart. It keeps a burst of large events far below LogBounds.Warn.
 	walPages = 14_000
 )
 

@@ -18,7 +18,7 @@ func RowsAtOnce(n int) int {
 //
 // A frequent UPDATE says OR FAIL. Otherwise SQLite copies each page that it changes, to be able to undo this one statement.
 // Nobody needs that, because every write returns the error, and the writer then rolls the whole transaction back. An INSERT
-// does not say OR FAIL: SQLite copies the pages anyway if the statement has row ids or foreign keys.
+// does not say OR FAIL: SQLite copies the pages anyway if the INSERT sets row ids or has foreign keys.
 func Statements(text func(rows int) string) map[int]string {
 	texts := make(map[int]string, len(statementSizes))
 	for _, size := range statementSizes {
