@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
 	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
-	"storage/storagetest":          {"storage"},
+	"storage/storagetest":          {"storage", "storage/sqlite"},
 }
 
 // fences lists the packages that may import a module.

@@ -6,7 +6,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -38,31 +37,20 @@ func excludedTypes(sub webhook.Subscription) string {
 	return history.HiddenTypes(!audit.Receives(sub))
 }
 
-// setAuditEvents sets whether a subscription receives audit events; nil changes nothing. receivedBefore says whether it
-// received them before the change.
-func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, receivedBefore bool, enabled *bool) error {
-	if enabled != nil && *enabled != sub.AuditEvents {
-		sub.AuditEvents = *enabled
-		s.announceChange(t, sub.RowID)
+// losesAuditEvents reports whether a change makes a subscription stop receiving audit events, so that the pending ones are dropped.
+func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bool {
+	after := sub
+	if c.EventTypes != nil {
+		after.EventTypes = *c.EventTypes
 	}
-	if !receivedBefore || audit.Receives(*sub) {
-		return nil
+	if c.AuditEvents != nil {
+		after.AuditEvents = *c.AuditEvents
 	}
-	return s.dropPendingAudit(t, sub)
+	return audit.Receives(sub) && !audit.Receives(after)
 }
 
-// maxPendingSearched is how many pending deliveries one transaction searches for audit events.
-const maxPendingSearched = 10_000
-
-// dropPendingAudit drops the pending deliveries of audit events to a subscription. Faults: Conflict if too many
-// deliveries are pending to search them in one transaction.
+// dropPendingAudit drops the pending deliveries of audit events to a subscription.
 func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
-	if sub.PendingDeliveries > maxPendingSearched {
-		return fault.New(fault.Conflict, "too_many_pending",
-			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
-				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
-				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingSearched)
-	}
 	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id

@@ -179,13 +179,35 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 				return errors.Join(x.PublishIn(t, x.org(), "user.created"), x.PublishIn(t, x.org(), "user.created"))
 			})
 		}
-		if p.taken != 4 || p.returned != 4 || len(p.fresh) != 0 {
+		if p.taken != 8 || p.returned != 8 || len(p.fresh) != 0 {
 			t.Errorf("%d places were taken and %d returned, and %d deliveries announced", p.taken, p.returned, len(p.fresh))
 		}
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if p.taken != 5 || p.returned != 4 || p.begun() != 1 {
+		if p.taken != 9 || p.returned != 8 || p.begun() != 1 {
 			t.Errorf("after a commit: %d places were taken and %d returned, and %d deliveries have begun", p.taken, p.returned, p.begun())
 		}
+	})
+
+	t.Run("by a write that is undone beside one that stands", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := fixtureOf(t, storagetest.Open(t))
+			p := &places{free: 9}
+			x.Watch(p)
+			publish := func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }
+			together(t, x.Store, publish, func() {
+				err := x.WriteFor(t.Context(), x.org(), 8, false, func(t *storage.Tx) error {
+					return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused)
+				})
+				if !errors.Is(err, errRefused) {
+					t.Error(err)
+				}
+			}, publish)
+			if p.taken != 3 || p.returned != 1 || p.begun() != 2 || len(p.fresh) != 2 {
+				t.Errorf("%d places were taken and %d returned, %d deliveries have begun and %d were announced, want 3, 1, 2 and 2",
+					p.taken, p.returned, p.begun(), len(p.fresh))
+			}
+		})
 	})
 
 	t.Run("by a batch that runs again", func(t *testing.T) {

@@ -137,7 +137,7 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 // never waits long.
 func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.Orphaned(orphansPerPass) {
-		if err := s.change(ctx, func(t *tx) error {
+		if err := s.workFor(0).rows(dropBatch).change(ctx, func(t *tx) error {
 			_, err := s.dropPending(t, row, math.MaxInt64)
 			return err
 		}); err != nil {

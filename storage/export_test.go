@@ -28,6 +28,11 @@ func (t *tx) Run(text string, args ...any) error {
 // Write runs a write of the store itself.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.change(ctx, run) }
 
+// WriteWhole runs a write of an organization that cannot be undone alone, so its failure rolls back all writes of its batch.
+func (s *Store) WriteWhole(ctx context.Context, organization int64, run func(*Tx) error) error {
+	return s.workFor(organization).whole().change(ctx, run)
+}
+
 // WriteFor runs a write of an organization with an expected number of rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
 	w := s.workFor(organization).rows(rows)

@@ -169,7 +169,7 @@ func requireHold(t *tx, expected webhook.Hold) error {
 
 // discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
 func (s *Store) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
-	return returning(ctx, s, func(t *tx) (int64, error) {
+	return returning(ctx, s.workFor(0).rows(dropBatch), func(t *tx) (int64, error) {
 		if err := requireHold(t, expected); err != nil {
 			return 0, err
 		}

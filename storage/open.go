@@ -97,11 +97,9 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return keys.Keep() }
-	e.Begin, e.BeforeCommit = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts)
-	e.RolledBack = func() {
-		s.returnPlaces()
-		s.tx.rolledBack()
-	}
+	e.Begin, e.Flush = s.inTx(s.checkOrder), s.inTx((*tx).flush)
+	e.RolledBack = func() { s.rolledBack(0) }
+	e.Undone = func() { s.rolledBack(s.tx.keptPlaces) }
 	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
 	s.file, err = sqlite.Open(ctx, e)
 	return err

@@ -6,7 +6,6 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -52,12 +51,9 @@ const selectOrderedJobs = `
 	UNION ALL
 	SELECT * FROM (` + orderedJobs + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT +?2)`
 
-// maxPendingOrdered is how many pending deliveries one transaction puts in order.
-const maxPendingOrdered = 10_000
-
 // setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their numbers in the
 // order. The new epoch makes the dispatcher release the attempts that it has begun and not sent. Requests in progress go on, and
-// the order begins when they have ended. Faults: Conflict if too many deliveries are pending.
+// the order begins when they have ended.
 func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {
 	if ordered == nil || *ordered == sub.Ordered {
 		return nil
@@ -66,11 +62,6 @@ func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) erro
 	s.announceChange(t, sub.RowID)
 	if !sub.Ordered {
 		return nil
-	}
-	if sub.PendingDeliveries > maxPendingOrdered {
-		return fault.New(fault.Conflict, "too_many_pending",
-			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order. "+
-				"Wait until fewer are pending, or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingOrdered)
 	}
 	if _, err := t.Exec(`
 		UPDATE deliveries SET sequence = event_id WHERE sequence IS NULL AND id IN (

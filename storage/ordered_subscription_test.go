@@ -353,9 +353,11 @@ func TestSetOrdered(t *testing.T) {
 		}
 		x.publishMany(t, 1)
 		yes := true
-		_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: &yes, Description: new("x")})
+		_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{
+			Ordered: &yes, Description: new("x"), EventTypes: &webhook.Types{"other"},
+		})
 		storagetest.ExpectFault(t, err, fault.Conflict, "too_many_pending")
-		if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.Ordered || sub.Description != "" {
+		if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.Ordered || sub.Description != "" || slices.Contains(sub.EventTypes, "other") {
 			t.Errorf("%+v, error %v", sub, err)
 		}
 		jobs := x.jobs(t)

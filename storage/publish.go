@@ -21,7 +21,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
 	})
-	err := w.change(ctx, func(t *tx) error {
+	err := w.whole().change(ctx, func(t *tx) error {
 		o, err := t.organizationID(organization)
 		if err != nil {
 			return err

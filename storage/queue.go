@@ -38,7 +38,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // the one that the caller knows, or the delivery does not wait for this attempt.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.workFor(0).rows(len(starts)).change(ctx, func(t *tx) error {
+	err := s.workFor(0).rows(len(starts)).whole().change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // the subscriptions, the counts of the minute, and an audit event for each change of a status. It returns the new states in the
 // order of the results.
 func (s *Store) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
-	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)), func(t *tx) ([]webhook.Settled, error) {
+	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)).whole(), func(t *tx) ([]webhook.Settled, error) {
 		return s.record(t, results)
 	})
 	if err != nil {

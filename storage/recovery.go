@@ -143,7 +143,8 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 			return err
 		}
 		if sub.Status != webhook.Healthy {
-			if err := s.applyChange(t, by, organization, &sub, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
+			active := checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}}
+			if err := s.applyChange(t, by, organization, &sub, active); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func rerun(t *testing.T, store *storage.Store, organization int64, writes ...fun
 	})
 	synctest.Wait()
 	for _, write := range append(writes, func() {
-		if err := store.WriteFor(context.Background(), organization, 8, false, func(t *storage.Tx) error {
+		if err := store.WriteWhole(context.Background(), organization, func(t *storage.Tx) error {
 			return errors.Join(note("undone")(t), errRefused)
 		}); !errors.Is(err, errRefused) {
 			t.Errorf("the write that undoes the batch: %v", err)

@@ -12,11 +12,15 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// undo runs a write that fails at its end.
+// undo runs a write that fails at its end: first in a transaction that is rolled back, then in one where it alone is undone.
 func (x fixture) undo(t *testing.T, run func(*storage.Tx) error) {
 	t.Helper()
-	if err := x.Write(t.Context(), func(t *storage.Tx) error { return errors.Join(run(t), errRefused) }); !errors.Is(err, errRefused) {
-		t.Fatalf("the write that is undone: %v", err)
+	fails := func(t *storage.Tx) error { return errors.Join(run(t), errRefused) }
+	if err := x.WriteWhole(t.Context(), 0, fails); !errors.Is(err, errRefused) {
+		t.Fatalf("the write that is rolled back: %v", err)
+	}
+	if err := x.Write(t.Context(), fails); !errors.Is(err, errRefused) {
+		t.Fatalf("the write that is undone alone: %v", err)
 	}
 }
 
@@ -28,6 +32,24 @@ func TestTypesOfARolledBackTransactionAreForgotten(t *testing.T) {
 	})
 	if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 1 {
 		t.Errorf("%d deliveries, want 1", p.Deliveries)
+	}
+}
+
+// TestHoldOfARolledBackTransactionIsForgotten undoes a hold after the same transaction has read it.
+func TestHoldOfARolledBackTransactionIsForgotten(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	p := &places{free: 9}
+	x.Watch(p)
+	x.undo(t, func(t *storage.Tx) error {
+		return errors.Join(x.HoldIn(t, "an incident"), x.PublishIn(t, x.org(), "user.created"))
+	})
+	if p.taken != 0 {
+		t.Fatal("an event took a place while the queue was held")
+	}
+	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	if p.begun() != 1 {
+		t.Errorf("%d attempts have begun, want 1: the queue is not held", p.begun())
 	}
 }
 

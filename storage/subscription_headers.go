@@ -13,14 +13,26 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// setHeaders replaces the own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
+// sealHeaders encrypts the new own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
 // is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today; Conflict if the headers of all subscriptions
 // of the organization take too many bytes.
-func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header) error {
+func (s *Store) sealHeaders(t *tx, organization int64, sub webhook.Subscription, headers []webhook.Header) ([]byte, error) {
 	headers, err := s.keepHeaders(t, sub, headers)
-	if err != nil {
-		return err
+	if err != nil || len(headers) == 0 {
+		return nil, err
 	}
+	sealed, err := encryption.SealHeaders(s.keyRing, sub.ID, headers)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.quotas.Require(t.Tx, organization, quota.PerChange+len(sealed)); err != nil {
+		return nil, err
+	}
+	return sealed, requireHeaderBytes(t, organization, sub.RowID, len(sealed))
+}
+
+// setHeaders replaces the own headers of a subscription. sealed is from sealHeaders.
+func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header, sealed []byte) error {
 	sub.HeaderNames, sub.Health = webhook.HeaderNames{}, sub.Renew()
 	if len(headers) == 0 {
 		return dropHeaders(t, sub.RowID)
@@ -28,18 +40,8 @@ func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription,
 	for _, h := range headers {
 		sub.HeaderNames = append(sub.HeaderNames, h.Name)
 	}
-	sealed, err := encryption.SealHeaders(s.keyRing, sub.ID, headers)
-	if err != nil {
-		return err
-	}
-	if err := t.quotas.Require(t.Tx, organization, quota.PerChange+len(sealed)); err != nil {
-		return err
-	}
-	if err := requireHeaderBytes(t, organization, sub.RowID, len(sealed)); err != nil {
-		return err
-	}
 	t.quotas.Count(t.Tx, organization, len(sealed))
-	_, err = t.Exec(`
+	_, err := t.Exec(`
 		INSERT INTO subscription_headers (subscription_id, names, changed_at, sealed) VALUES (?, ?, ?, ?)
 		ON CONFLICT (subscription_id) DO UPDATE SET names = excluded.names, changed_at = excluded.changed_at, sealed = excluded.sealed`,
 		sub.RowID, sub.HeaderNames, t.Now(), sealed)
@@ -69,7 +71,7 @@ func requireHeaderBytes(t *tx, organization, subscription int64, bytes int) erro
 }
 
 // keepHeaders returns the headers with the stored values of those that have none.
-func (s *Store) keepHeaders(t *tx, sub *webhook.Subscription, headers []webhook.Header) ([]webhook.Header, error) {
+func (s *Store) keepHeaders(t *tx, sub webhook.Subscription, headers []webhook.Header) ([]webhook.Header, error) {
 	keeps := func(h webhook.Header) bool { return h.Value.IsZero() }
 	if !slices.ContainsFunc(headers, keeps) {
 		return headers, nil

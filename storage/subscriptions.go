@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -59,7 +60,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
-		if err := s.checkNew(t, organization, c); err != nil {
+		checked, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
+		if err != nil {
 			return sub, err
 		}
 		if _, err := t.Exec(`
@@ -72,7 +74,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		s.countSubscription(t, sub.Health, 1)
-		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
@@ -83,21 +85,46 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	return created, secret, nil
 }
 
-// checkNew refuses values of a new subscription before the first write. So a refusal does not roll back the other writes of the
-// batch.
-func (s *Store) checkNew(t *tx, organization int64, c webhook.SubscriptionChange) error {
-	var sub webhook.Subscription
-	if c.ExternalID != nil {
-		if err := setExternalID(t, organization, &sub, *c.ExternalID); err != nil {
-			return err
+// checkedChange is a change of a subscription that only a failure of the file can refuse.
+type checkedChange struct {
+	webhook.SubscriptionChange
+	sealed []byte // the new headers
+}
+
+// maxPendingChanged is how many pending deliveries a change of their subscription may search or change.
+const maxPendingChanged = 10_000
+
+// check makes all checks of a change, before its first write.
+func (s *Store) check(t *tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (checked checkedChange, err error) {
+	checked.SubscriptionChange = c
+	if err := c.CheckHost(sub); err != nil {
+		return checked, err
+	}
+	if c.ExternalID != nil && *c.ExternalID != "" {
+		if err := refuseTakenExternalID(t, organization, sub.RowID, *c.ExternalID); err != nil {
+			return checked, err
 		}
+	}
+	if sub.PendingDeliveries > maxPendingChanged && losesAuditEvents(sub, c) {
+		return checked, fault.New(fault.Conflict, "too_many_pending",
+			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
+				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
+				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingChanged)
+	}
+	if sub.PendingDeliveries > maxPendingChanged && becomesOrdered(sub, c) {
+		return checked, fault.New(fault.Conflict, "too_many_pending",
+			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order. "+
+				"Wait until fewer are pending, or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingChanged)
 	}
 	if c.Headers != nil {
-		if _, err := s.keepHeaders(t, &sub, *c.Headers); err != nil {
-			return err
-		}
+		checked.sealed, err = s.sealHeaders(t, organization, sub, *c.Headers)
 	}
-	return nil
+	return checked, err
+}
+
+// becomesOrdered reports whether a change makes a subscription ordered, so that its pending deliveries are put in order.
+func becomesOrdered(sub webhook.Subscription, c webhook.SubscriptionChange) bool {
+	return c.Ordered != nil && *c.Ordered && !sub.Ordered
 }
 
 // requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
@@ -138,6 +165,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.IsActive != nil && !*c.IsActive {
 		w = w.first()
 	}
+	w = w.estimated(func(t *tx) (int, error) { return s.costOfChange(t, organization, id, c) })
 	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
@@ -149,8 +177,12 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := authorizeUpdate(t, by, sub, c); err != nil {
 			return sub, err
 		}
+		checked, err := s.check(t, organization, sub, c)
+		if err != nil {
+			return sub, err
+		}
 		before := sub.Status
-		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -162,8 +194,25 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
+// costOfChange returns about how many rows a change writes or reads: the patterns of its types, and the pending deliveries if it
+// may change them.
+func (s *Store) costOfChange(t *tx, organization int64, id string, c webhook.SubscriptionChange) (int, error) {
+	cost := sqlite.UsualCost
+	if c.EventTypes != nil {
+		cost += 2 * len(*c.EventTypes)
+	}
+	if c.EventTypes == nil && c.AuditEvents == nil && c.Ordered == nil {
+		return cost, nil
+	}
+	sub, err := s.subscription(t, organization, id)
+	if err == nil && (losesAuditEvents(sub, c) || becomesOrdered(sub, c)) {
+		cost += int(min(sub.PendingDeliveries, maxPendingChanged))
+	}
+	return cost, err
+}
+
 // applyChange writes a change to the table and to sub.
-func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	before := sub.Health
 	if err := s.setFields(t, by, organization, sub, c); err != nil {
 		return err
@@ -192,24 +241,21 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
-// setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
-// events that it no longer receives.
-func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
-	// These three come first, because they refuse a change before they write anything.
-	if err := c.CheckHost(*sub); err != nil {
-		return err
-	}
+// setFields sets the fields of sub that a change names. It also writes its headers and the patterns of its types, and drops pending
+// audit events that it no longer receives.
+func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+	loses := losesAuditEvents(*sub, c.SubscriptionChange)
 	if c.ExternalID != nil {
-		if err := setExternalID(t, organization, sub, *c.ExternalID); err != nil {
-			return err
+		sub.ExternalID = nil
+		if *c.ExternalID != "" {
+			sub.ExternalID = c.ExternalID
 		}
 	}
 	if c.Headers != nil {
-		if err := s.setHeaders(t, organization, sub, *c.Headers); err != nil {
+		if err := s.setHeaders(t, organization, sub, *c.Headers, c.sealed); err != nil {
 			return err
 		}
 	}
-	receivedBefore := audit.Receives(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
@@ -222,8 +268,14 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 			return err
 		}
 	}
-	if err := s.setAuditEvents(t, sub, receivedBefore, c.AuditEvents); err != nil {
-		return err
+	if c.AuditEvents != nil && *c.AuditEvents != sub.AuditEvents {
+		sub.AuditEvents = *c.AuditEvents
+		s.announceChange(t, sub.RowID)
+	}
+	if loses {
+		if err := s.dropPendingAudit(t, sub); err != nil {
+			return err
+		}
 	}
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
@@ -294,15 +346,9 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 	return nil
 }
 
-// setExternalID sets the external id of a subscription; an empty one removes it. Faults: Conflict if another subscription of the
-// organization has it.
-func setExternalID(t *tx, organization int64, sub *webhook.Subscription, externalID string) error {
-	if externalID == "" {
-		sub.ExternalID = nil
-		return nil
-	}
-	sub.ExternalID = &externalID
+// refuseTakenExternalID refuses an external id that another subscription of the organization has. Faults: Conflict.
+func refuseTakenExternalID(t *tx, organization, subscription int64, externalID string) error {
 	return directory.RefuseTaken(t.Tx, "subscription", "external_id", `
 		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, externalID, sub.RowID)
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, externalID, subscription)
 }

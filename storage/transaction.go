@@ -26,6 +26,7 @@ type tx struct {
 	sending           map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
 	unwantedResponses map[int64]struct{}        // deliveries in progress whose next response is not stored; see retention.Hooks
 	places            []place                   // that this transaction took
+	keptPlaces        int                       // how many of them earlier writes of this transaction took
 	newRows           newRows                   // to write before the next statement
 	created           *createdDeliveries        // to announce together after the commit; nil if there are none
 }
@@ -52,8 +53,8 @@ func (s *Store) with(t *sqlite.Tx) *tx {
 	return s.tx
 }
 
-// rolledBack forgets everything that the transaction may have changed.
-func (t *tx) rolledBack() {
+// forget forgets everything that the undone writes may have changed.
+func (t *tx) forget() {
 	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	t.fanout.Invalidate()
 	t.holdIsRead = false
@@ -64,8 +65,9 @@ func (t *tx) rolledBack() {
 	t.created = nil
 }
 
-// writeCounts writes the counts of all jobs of the transaction.
-func (t *tx) writeCounts() error {
+// flush writes the counts of the writes so far. What the next write announces can then be taken back alone.
+func (t *tx) flush() error {
+	t.created, t.keptPlaces = nil, len(t.places)
 	if err := t.writeAttemptCounts(); err != nil {
 		return err
 	}
@@ -121,6 +123,12 @@ func (w work) first() work {
 // rows sets the expected number of rows.
 func (w work) rows(n int) work {
 	w.Cost = n
+	return w
+}
+
+// whole says that only a failure of the file makes the work fail after its first change; see sqlite.Work.
+func (w work) whole() work {
+	w.Whole = true
 	return w
 }
 

@@ -38,7 +38,7 @@ func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 	if !sub.Open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
-	t.Wrote(0) // so that a failure of this write undoes the transaction
+	t.Wrote(0) // so that a failure of this write undoes it
 	if len(t.places) == 0 {
 		t.OnCommit(func() { t.places = t.places[:0] })
 	}
@@ -55,12 +55,14 @@ func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 	return first, err
 }
 
-// returnPlaces gives the places of a transaction back that was rolled back.
-func (s *Store) returnPlaces() {
-	for _, p := range s.tx.places {
+// rolledBack forgets what undone writes have changed in memory, and gives back the places that they took. The first kept places
+// belong to writes that stand.
+func (s *Store) rolledBack(kept int) {
+	for _, p := range s.tx.places[kept:] {
 		(*s.watcher.Load()).ReturnPlace(p.organization, p.subscription)
 	}
-	s.tx.places = s.tx.places[:0]
+	s.tx.places = s.tx.places[:kept]
+	s.tx.forget()
 }
 
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.

@@ -65,6 +65,29 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 		})
 	})
 
+	t.Run("and its other jobs do not overtake those of others meanwhile", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := stalledStore(t)
+			for range costly {
+				c.do(func() error {
+					return c.WriteFor(context.Background(), 7, 8, false, func(t *storage.Tx) error {
+						t.OnCommit(func() { c.order = append(c.order, "costly") })
+						t.Wrote(9500)
+						return nil
+					})
+				})
+			}
+			for range cheap {
+				c.ask("cheap", 8, 128, false)
+			}
+			order := c.let()
+			if n := count(order[:costly], "costly"); n > 2 {
+				t.Errorf("%d costly jobs ran before the cheap ones", n)
+			}
+		})
+	})
+
 	t.Run("where only the writer knows how many deliveries an event makes", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -93,6 +94,58 @@ func BenchmarkAttackFanOut(b *testing.B) {
 	revoking.report(b)
 	b.Logf("answers: %v", seen.count)
 	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
+}
+
+// waiting gives a customer n subscriptions that are disabled, and publishes events that wait for all of them. It returns their ids.
+func (t *organization) waiting(tb testing.TB, n, events int) []string {
+	tb.Helper()
+	ids := make([]string, n)
+	for i := range ids {
+		var made struct{ ID string }
+		t.must(tb, "POST", "/api/v1/webhooks/subscriptions/", object{"url": closedPort(tb), "event_types": []string{"waits"}, "is_active": false}, &made)
+		ids[i] = made.ID
+	}
+	for left := events; left > 0; left -= min(left, 400) {
+		t.must(tb, "POST", "/api/v1/events/batch/", batch(min(left, 400), "waits"), nil)
+	}
+	return ids
+}
+
+// BenchmarkAttackOrder: 100 connections make 20 subscriptions ordered and unordered, each of which has 9,500 pending deliveries. So a
+// small request changes or reads thousands of rows.
+func BenchmarkAttackOrder(b *testing.B) {
+	p := start(b, b.TempDir())
+	v, attacker := p.victim(b), p.organization(b, "attacker")
+	ids := attacker.waiting(b, 20, 9500)
+	var seen outcomes
+	var turn atomic.Int64
+	attack{act: func(ctx context.Context) {
+		repeat(ctx, 100, func(ctx context.Context) {
+			n := int(turn.Add(1))
+			change := object{"ordered": n/len(ids)%2 == 0}
+			if a, err := attacker.call(ctx, "PATCH", "/api/v1/webhooks/subscriptions/"+ids[n%len(ids)]+"/", change); err == nil {
+				seen.add(fmt.Sprintf("%d %s", a.status, a.code()))
+			}
+		})
+	}}.measure(b, p, v)
+	b.Logf("answers: %v", seen.count)
+}
+
+// BenchmarkAttackRefusedChanges: 16 connections send changes that are refused because too many deliveries are pending.
+func BenchmarkAttackRefusedChanges(b *testing.B) {
+	p := start(b, b.TempDir())
+	v, attacker := p.victim(b), p.organization(b, "attacker")
+	ids := attacker.waiting(b, 1, 10_001)
+	var seen outcomes
+	attack{act: func(ctx context.Context) {
+		repeat(ctx, 16, func(ctx context.Context) {
+			change := object{"event_types": []string{"waits", "other"}, "ordered": true}
+			if a, err := attacker.call(ctx, "PATCH", "/api/v1/webhooks/subscriptions/"+ids[0]+"/", change); err == nil {
+				seen.add(fmt.Sprintf("%d %s", a.status, a.code()))
+			}
+		})
+	}}.measure(b, p, v)
+	b.Logf("answers: %v", seen.count)
 }
 
 // BenchmarkAttackFailTogether: 1,500 subscriptions to every type fail at once, so each could get events about the failures of all others.

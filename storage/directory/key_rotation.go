@@ -34,11 +34,14 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := d.requireRotation(t, by.Organization.RowID, old, grace); err != nil {
+		if err := requireRotation(t, by.Organization.RowID, old, grace); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)
 		if err != nil {
+			return rotated, err
+		}
+		if err := d.hooks.RequireStorage(t, by.Organization.RowID, len(old.Metadata)); err != nil {
 			return rotated, err
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
@@ -66,17 +69,15 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 	})
 }
 
-// requireRotation refuses a rotation that the key, the plan or the bytes of the day do not allow.
-func (d *Directory) requireRotation(t *sqlite.Tx, organization int64, old access.Key, grace time.Duration) error {
+// requireRotation refuses a rotation that the state of the key or the plan does not allow.
+func requireRotation(t *sqlite.Tx, organization int64, old access.Key, grace time.Duration) error {
 	if err := rotatable(old, t.Now()); err != nil {
 		return err
 	}
 	if grace > 0 {
-		if err := requireRoomForGrace(t, organization); err != nil {
-			return err
-		}
+		return requireRoomForGrace(t, organization)
 	}
-	return d.hooks.RequireStorage(t, organization, len(old.Metadata))
+	return nil
 }
 
 // rotatable refuses a key that has a successor, is revoked or has expired.

@@ -12,10 +12,17 @@ func (t *Tx) FailRead() error {
 }
 
 // Together runs writes in one transaction and returns their errors. Run must not have been called.
-func (f *File) Together(fns ...func(*Tx) error) []error {
+func (f *File) Together(fns ...func(*Tx) error) []error { return f.together(Work{}, fns) }
+
+// TogetherWhole is Together for writes that cannot be undone alone.
+func (f *File) TogetherWhole(fns ...func(*Tx) error) []error {
+	return f.together(Work{Whole: true}, fns)
+}
+
+func (f *File) together(w Work, fns []func(*Tx) error) []error {
 	batch, errs := make([]*queuedWrite, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {
-		batch[i] = newQueuedWrite(Work{}, fn)
+		batch[i] = newQueuedWrite(w, fn)
 	}
 	f.commit(batch)
 	for i, w := range batch {

@@ -26,7 +26,7 @@ func recorded(o sqlite.Options, calls *[]string) sqlite.Options {
 	o.Create = func(*sqlite.Tx) error { return call("create") }
 	o.Made = func() error { return call("made") }
 	o.Begin = func(*sqlite.Tx) error { return call("begin") }
-	o.BeforeCommit = func(*sqlite.Tx) error { return call("before commit") }
+	o.Flush = func(*sqlite.Tx) error { return call("flush") }
 	o.RolledBack = func() { _ = call("rolled back") }
 	o.Committed = func(int, time.Duration) { _ = call("committed") }
 	return o
@@ -40,7 +40,7 @@ func TestHooks(t *testing.T) {
 		var calls []string
 		o := recorded(options(t), &calls)
 		for _, want := range [][]string{
-			{"prepare an empty file", "begin", "create", "before commit", "committed", "made"},
+			{"prepare an empty file", "begin", "create", "flush", "committed", "made"},
 			{"prepare", "recognize", "made"},
 		} {
 			calls = nil
@@ -66,7 +66,7 @@ func TestHooks(t *testing.T) {
 		var calls []string
 		o := recorded(options(t), &calls)
 		no, refuse := errors.New("no"), false
-		o.BeforeCommit = func(*sqlite.Tx) error {
+		o.Flush = func(*sqlite.Tx) error {
 			if refuse {
 				return no
 			}

@@ -1,13 +1,17 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -15,8 +19,9 @@ import (
 type failingFile struct {
 	*sqlite.File
 	begin, beforeCommit error // of the next transactions
-	rolledBack          int
+	rolledBack, undone  int
 	committed           int // writes
+	log                 bytes.Buffer
 }
 
 // openFailing opens a file that nobody runs. A row of links that refers to no note breaks a constraint at COMMIT.
@@ -26,8 +31,9 @@ func openFailing(t *testing.T) *failingFile {
 	o := options(t)
 	o.Schema += " CREATE TABLE links (name TEXT REFERENCES notes (name) DEFERRABLE INITIALLY DEFERRED) STRICT;"
 	o.Begin = func(*sqlite.Tx) error { return f.begin }
-	o.BeforeCommit = func(*sqlite.Tx) error { return f.beforeCommit }
-	o.RolledBack = func() { f.rolledBack++ }
+	o.Flush = func(*sqlite.Tx) error { return f.beforeCommit }
+	o.RolledBack, o.Undone = func() { f.rolledBack++ }, func() { f.undone++ }
+	o.Logger = slog.New(slog.NewTextHandler(&f.log, nil))
 	o.Committed = func(writes int, _ time.Duration) { f.committed += writes }
 	f.File = open(t, o)
 	f.rolledBack, f.committed = 0, 0
@@ -66,7 +72,7 @@ func TestEveryFailureOfATransactionRollsBack(t *testing.T) {
 		},
 		"the commit fails": func(f *failingFile) []error { return f.Together(brokenLink) },
 		"a write fails after it wrote": func(f *failingFile) []error {
-			return f.Together(func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
+			return f.TogetherWhole(func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
 		},
 	} {
 		t.Run("where "+name, func(t *testing.T) {
@@ -108,7 +114,7 @@ func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 		t.Parallel()
 		f := openFailing(t)
 		runs := 0
-		errs := f.Together(
+		errs := f.TogetherWhole(
 			func(t *sqlite.Tx) error { // a refusal before any write, which costs the others nothing
 				if runs++; runs == 1 {
 					return errors.New("not yet")
@@ -143,6 +149,81 @@ func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 		f.Together(note("next"))
 		if len(told) != 1 || told[0] != "done" {
 			t.Errorf("announced were %q, want one", told)
+		}
+	})
+}
+
+// TestAWriteThatFailsIsUndoneAlone runs writes of which one fails after it has changed something.
+func TestAWriteThatFailsIsUndoneAlone(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fails func(*sqlite.Tx) error
+		late  bool // it is a refusal, so the log says that it came too late
+	}{
+		"with an error":   {fails: func(*sqlite.Tx) error { return errHook }},
+		"with a refusal":  {fails: func(*sqlite.Tx) error { return fault.New(fault.Conflict, "no", "No.") }, late: true},
+		"with a panic":    {fails: func(*sqlite.Tx) error { panic("a defect") }},
+		"at a constraint": {fails: note("before")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := openFailing(t)
+			var runs int
+			var told []string
+			tell := func(name string) func(*sqlite.Tx) error {
+				return func(t *sqlite.Tx) error {
+					runs++
+					t.OnCommit(func() { told = append(told, name) })
+					return note(name)(t)
+				}
+			}
+			errs := f.Together(tell("before"), func(t *sqlite.Tx) error {
+				if err := tell("undone")(t); err != nil {
+					return err
+				}
+				t.Delay(func() error { return note("delayed")(t) })
+				return tt.fails(t)
+			}, tell("after"))
+			if errs[0] != nil || errs[1] == nil || errs[2] != nil {
+				t.Errorf("errors %v", errs)
+			}
+			if names, want := strings.Join(f.notes(t), " "), "after before"; names != want {
+				t.Errorf("the file contains %q, want %q", names, want)
+			}
+			if runs != 3 || f.undone != 1 || f.rolledBack != 0 || strings.Join(told, " ") != "before after" {
+				t.Errorf("%d runs, %d undone, %d rolled back, announced %q", runs, f.undone, f.rolledBack, told)
+			}
+			if late := strings.Contains(f.log.String(), sqlite.LateRefusal); late != tt.late {
+				t.Errorf("the log:\n%s", &f.log)
+			}
+		})
+	}
+
+	t.Run("and keeps the rows that earlier writes have delayed", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		errs := f.Together(func(t *sqlite.Tx) error {
+			t.Wrote(1)
+			t.Delay(func() error { return note("delayed")(t) })
+			return nil
+		}, func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
+		if errs[0] != nil || errs[1] == nil || f.undone != 1 {
+			t.Errorf("errors %v", errs)
+		}
+		if names := f.notes(t); len(names) != 1 || names[0] != "delayed" {
+			t.Errorf("the file contains %q", names)
+		}
+	})
+
+	t.Run("and is not undone where it has changed nothing", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		f.Together(func(t *sqlite.Tx) error {
+			_, err := t.Exec("DELETE FROM notes WHERE name = 'nobody'")
+			return errors.Join(err, fault.Missing("note"))
+		})
+		if f.undone != 0 || f.log.Len() > 0 {
+			t.Errorf("%d undone, the log:\n%s", f.undone, &f.log)
 		}
 	})
 }
@@ -183,7 +264,7 @@ func TestFileThatIsLockedAfterAFailure(t *testing.T) {
 			other := sqlx.MustOpen("sqlite", "file:"+f.Path())
 			defer other.Close()
 			other.SetMaxOpenConns(1)
-			errs := f.Together(
+			errs := f.TogetherWhole(
 				func(t *sqlite.Tx) error {
 					t.OnCommit(func() { other.MustExec("BEGIN IMMEDIATE") })
 					return note("before")(t)

@@ -45,10 +45,10 @@ type Hooks struct {
 
 	// Begin is called at the beginning of each transaction, before its writes.
 	Begin func(*Tx) error
-	// BeforeCommit is called after the writes of a transaction.
-	BeforeCommit func(*Tx) error
-	// RolledBack is called after the rollback of a transaction.
-	RolledBack func()
+	// Flush writes what the writes have left in memory. It is called before each savepoint and before the commit.
+	Flush func(*Tx) error
+	// RolledBack is called after the rollback of a transaction, and Undone after the rollback to a savepoint.
+	RolledBack, Undone func()
 	// Committed is called after each commit, with the number of its writes and the time from BEGIN until it was durable.
 	Committed func(writes int, took time.Duration)
 

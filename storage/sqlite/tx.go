@@ -16,7 +16,7 @@ type Tx struct {
 	conn       *sqlx.Conn
 	statements map[string]*sqlx.Stmt
 	now        int64 // one time for the whole batch, in milliseconds
-	dirty      bool  // something was written since the current write began
+	dirty      bool  // something was changed since the current write began
 	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
 	delayed    func() error  // writes rows that were delayed; nil if there are none
@@ -46,20 +46,27 @@ func (t *Tx) attempt(fn func(*Tx) error) (err error) {
 	return fn(t)
 }
 
-// do runs a write. It returns an error that must roll the whole transaction back, and keeps any other in the write.
-func (t *Tx) do(w *queuedWrite) error {
-	mark, before, began := len(t.committed), t.rows, time.Now()
-	t.dirty, t.notOwn, w.err = false, 0, nil
-	if err := t.attempt(w.run); err != nil {
-		if t.dirty || code(err) != 0 {
-			return err
-		}
-		t.committed = t.committed[:mark]
-		w.err = err
+// savepoint begins the part of a transaction that release ends and undo takes back.
+func (t *Tx) savepoint() error { return t.control("SAVEPOINT write") }
+
+func (t *Tx) release() error { return t.control("RELEASE write") }
+
+// undo takes back everything since the savepoint. It fails if SQLite has ended the transaction.
+func (t *Tx) undo() error {
+	t.delayed = nil
+	if err := t.control("ROLLBACK TO write"); err != nil {
+		return err
 	}
-	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
-	w.spent = max(t.rows-before, min(int((time.Since(began)-t.notOwn)/rowTime), maxSpent))
-	return nil
+	return t.release()
+}
+
+// control runs a statement that changes no rows. SQLite would report the number of the statement before.
+func (t *Tx) control(text string) error {
+	st, err := t.statement(text)
+	if err == nil {
+		_, err = st.ExecContext(background)
+	}
+	return err
 }
 
 // Delay has write run before the next statement and before the commit. It is for rows that are collected and written
@@ -133,12 +140,12 @@ func (t *Tx) Exec(text string, args ...any) (sql.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.dirty = true
 	result, err := st.ExecContext(background, args...)
 	if err != nil {
 		return nil, err
 	}
-	if n, err := result.RowsAffected(); err == nil {
+	if n, err := result.RowsAffected(); err == nil && n > 0 {
+		t.dirty = true
 		t.rows += int(n)
 	}
 	return result, nil

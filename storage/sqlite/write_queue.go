@@ -35,9 +35,7 @@ type writeQueue struct {
 	urgent   fairQueue
 	ordinary fairQueue
 
-	// The writer's own.
-	carried []*queuedWrite // taken, but left out of the last transaction: they run before other ordinary writes
-	yielded bool           // the first of them has let urgent writes pass, so the next transaction begins with it
+	late bool // the writer's own: urgent writes kept an ordinary one out, so the next transaction begins with it
 }
 
 func newWriteQueue() *writeQueue {
@@ -80,7 +78,7 @@ func (q *writeQueue) withdraw(w *queuedWrite) {
 func (q *writeQueue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.carried)+q.urgent.waiting+q.ordinary.waiting == 0
+	return q.urgent.waiting+q.ordinary.waiting == 0
 }
 
 // next takes the next write of a class. It returns nil if none waits.
@@ -101,56 +99,37 @@ func (q *writeQueue) charge(w *queuedWrite, more int) {
 }
 
 // gather appends the writes of the next transaction to batch. Urgent writes come first, but fill at most half of the
-// transaction, so a flood of them does not stop the others. A carried write that urgent writes have delayed once comes before
+// transaction, so a flood of them does not stop the others. An ordinary write that urgent writes have kept out once comes before
 // all others. price sets the cost of a write.
 func (q *writeQueue) gather(batch []*queuedWrite, price func(*queuedWrite)) []*queuedWrite {
 	f := filling{writes: batch}
-	carriedFirst := q.yielded
-	if carriedFirst && !q.addCarried(&f) {
-		return f.writes
+	if q.late {
+		q.late = false
+		q.fill(&f, &q.ordinary, 1, 1, price)
 	}
-	q.addUrgent(&f)
-	if !carriedFirst && !q.addCarried(&f) {
-		return f.writes
-	}
-	for len(f.writes) < maxBatch && f.cost < maxCost {
-		w := q.next(&q.ordinary)
-		if w == nil {
-			break
-		}
-		price(w)
-		if !f.fits(w) {
-			q.carried = append(q.carried, w)
-			break
-		}
-		f.add(w)
+	first := len(f.writes)
+	q.fill(&f, &q.urgent, (first+maxBatch)/2, (f.cost+maxCost)/2, price)
+	urgent := len(f.writes) > first
+	if !q.fill(&f, &q.ordinary, maxBatch, maxCost, price) {
+		q.late = urgent
 	}
 	return f.writes
 }
 
-// addUrgent adds urgent writes, until they fill half of the transaction.
-func (q *writeQueue) addUrgent(f *filling) {
-	most, cost := (len(f.writes)+maxBatch)/2, (f.cost+maxCost)/2
-	for len(f.writes) < most && f.cost < cost {
-		w := q.next(&q.urgent)
+// fill takes writes of a class until the transaction has that many writes or that cost. A write that does not fit goes back. fill
+// reports whether there was none.
+func (q *writeQueue) fill(f *filling, class *fairQueue, writes, cost int, price func(*queuedWrite)) bool {
+	for len(f.writes) < writes && f.cost < cost {
+		w := q.next(class)
 		if w == nil {
-			return
+			return true
 		}
-		f.add(w)
-	}
-}
-
-// addCarried adds the writes that were carried over, and reports whether all of them fit.
-func (q *writeQueue) addCarried(f *filling) bool {
-	q.yielded = false
-	for first := true; len(q.carried) > 0; first = false {
-		w := q.carried[0]
-		if len(f.writes) == maxBatch || !f.fits(w) {
-			q.yielded = first // there is something else in the transaction, which can only be urgent
+		price(w)
+		if !f.fits(w) {
+			q.putBack(w)
 			return false
 		}
 		f.add(w)
-		q.carried = q.carried[1:]
 	}
 	return true
 }
@@ -169,24 +148,22 @@ func (f *filling) add(w *queuedWrite) {
 // fits reports whether a write fits. One that is larger than a transaction fits into an empty one.
 func (f *filling) fits(w *queuedWrite) bool { return f.cost == 0 || f.cost+w.Cost <= maxCost }
 
-// carry keeps the writes of a batch that did not run for the next transaction. The first ran writes have run. Urgent writes go
-// back to their queue.
-func (q *writeQueue) carry(batch []*queuedWrite, ran int) {
-	var ordinary []*queuedWrite
-	for _, w := range batch[ran:] {
-		if !w.Urgent {
-			ordinary = append(ordinary, w)
-		}
-	}
-	if len(ordinary) > 0 {
-		q.carried, q.yielded = append(ordinary, q.carried...), batch[ran-1].Urgent
-	}
+// putBack puts writes that have not run to the front of the queues of their payers, in their order. So a payer that is in debt
+// does not overtake the others.
+func (q *writeQueue) putBack(writes ...*queuedWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range slices.Backward(batch[ran:]) {
-		if w.Urgent {
-			q.urgent.putBack(w)
-		}
+	for _, w := range slices.Backward(writes) {
+		q.class(w).putBack(w)
+	}
+}
+
+// leaveOut puts back the writes of a batch that did not run. The first ran writes have run.
+func (q *writeQueue) leaveOut(batch []*queuedWrite, ran int) {
+	left := batch[ran:]
+	q.putBack(left...)
+	if slices.ContainsFunc(left, func(w *queuedWrite) bool { return !w.Urgent }) {
+		q.late = batch[ran-1].Urgent
 	}
 }
 
@@ -221,8 +198,12 @@ func (f *fairQueue) push(w *queuedWrite) {
 	f.waiting++
 }
 
-// putBack undoes pop for a write that has not run. Of several, the last one is put back first.
+// putBack undoes pop for a write that has not run. Of several, the last one is put back first. A payer that was forgotten
+// meanwhile had no debt, and gets the next turn for this write only.
 func (f *fairQueue) putBack(w *queuedWrite) {
+	if _, known := f.queues[w.Payer]; !known {
+		f.queues[w.Payer] = f.turns.PushFront(&payerQueue{payer: w.Payer})
+	}
 	q := f.queue(w.Payer)
 	w.place = q.writes.PushFront(w)
 	q.credit += w.Cost

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // ErrStopped means that Run has ended.
@@ -33,6 +35,11 @@ type Work struct {
 	Payer  int64 // who pays for its time; 0 is the program itself
 	Cost   int   // expected number of rows; 0 means UsualCost
 	Urgent bool  // runs before other work
+
+	// Whole means that only a failure of the file makes the write fail after its first change, because it makes all checks before.
+	// It gets no savepoint, so its rows can be written together with those of other writes. A failure after a change rolls all of
+	// them back.
+	Whole bool
 
 	// Measure returns the cost if only the writer can know it. It must not write.
 	Measure func(*Tx) (int, error)
@@ -94,7 +101,7 @@ func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
 
 // Alone runs fn in a transaction of its own. Run must not have been called.
 func (f *File) Alone(fn func(*Tx) error) error {
-	queued := newQueuedWrite(Work{}, fn)
+	queued := newQueuedWrite(Work{Whole: true}, fn)
 	_, err := f.transact([]*queuedWrite{queued})
 	return errors.Join(err, queued.err)
 }
@@ -149,8 +156,8 @@ func (f *File) price(w *queuedWrite) {
 	f.queue.charge(w, w.Cost-expected)
 }
 
-// commit runs a batch in one transaction. If a write fails, the batch is rolled back and each write gets a
-// transaction of its own. So only the failing write gets an error. If the transaction itself fails, no write is the cause, and
+// commit runs a batch in one transaction. If a write fails and cannot be undone alone, the batch is rolled back and each write gets
+// a transaction of its own. So only the failing write gets an error. If the transaction itself fails, no write is the cause, and
 // all writes get the error. A retry of each write could wait for the locked file once per write.
 func (f *File) commit(batch []*queuedWrite) {
 	if len(batch) == 0 {
@@ -158,7 +165,7 @@ func (f *File) commit(batch []*queuedWrite) {
 	}
 	ran, err := f.tryCommit(batch)
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
-		f.queue.carry(batch, ran)
+		f.queue.leaveOut(batch, ran)
 		f.finish(batch[:ran], err)
 		return
 	}
@@ -200,10 +207,9 @@ type transactionError struct{ error }
 
 func (e *transactionError) Unwrap() error { return e.error }
 
-// transact runs writes and commits. It returns how many writes it has run: the others did not fit. If a write fails before it
-// has written anything, only that write gets the error. Any other failure rolls all writes back, and transact returns it. So
-// does every error of SQLite, even of a read: after a disk failure, SQLite ends the transaction by itself, and each later
-// statement would be committed alone.
+// transact runs writes and commits. It returns how many writes it has run: the others did not fit. A write that fails is undone,
+// and it alone gets the error. If it cannot be undone alone, all writes are rolled back, and transact returns the error. SQLite may
+// have ended the transaction by itself after a failure of the disk. Then each later statement would be committed alone.
 func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	if err := f.failures.refusal(); err != nil {
 		return len(batch), &transactionError{err}
@@ -220,12 +226,12 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	}
 	t.rows = 0
 	for ran < len(batch) && t.rows < maxCost && (ran == 0 || time.Since(began) < maxTime) {
-		if err := t.do(batch[ran]); err != nil {
+		if err := f.do(batch[ran]); err != nil {
 			return len(batch), errors.Join(err, f.rollBack())
 		}
 		ran++
 	}
-	if err := f.beforeCommit(t); err != nil {
+	if err := f.flush(t); err != nil {
 		return len(batch), errors.Join(err, f.rollBack())
 	}
 	if _, err := t.Exec("COMMIT"); err != nil {
@@ -243,13 +249,63 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	return ran, nil
 }
 
-// beforeCommit writes what the writes of a transaction have left to its end.
-func (f *File) beforeCommit(t *Tx) error {
+// flush writes what the writes of a transaction have left to its end.
+func (f *File) flush(t *Tx) error {
 	if err := t.writeDelayed(); err != nil {
 		return err
 	}
-	return f.o.BeforeCommit(t)
+	return f.o.Flush(t)
 }
+
+// do runs a write. It returns an error that must roll the whole transaction back, and keeps any other in the write.
+func (f *File) do(w *queuedWrite) error {
+	t := f.tx
+	if !w.Whole {
+		if err := f.flush(t); err != nil {
+			return err
+		}
+		if err := t.savepoint(); err != nil {
+			return err
+		}
+	}
+	mark, before, began := len(t.committed), t.rows, time.Now()
+	t.dirty, t.notOwn = false, 0
+	w.err = t.attempt(w.run)
+	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
+	w.spent = max(t.rows-before, min(int((time.Since(began)-t.notOwn)/rowTime), maxSpent))
+	changed := t.dirty || code(w.err) != 0
+	if w.err != nil && !changed {
+		t.committed = t.committed[:mark]
+	}
+	switch {
+	case w.err == nil || !changed:
+		if w.Whole {
+			return nil
+		}
+		return t.release()
+	case w.Whole:
+		return w.err
+	}
+	t.committed = t.committed[:mark]
+	return f.undo(w.err)
+}
+
+// undo undoes a write that has failed after it changed something. A refusal must come before the first change, because undoing
+// costs the other writes time.
+func (f *File) undo(cause error) error {
+	if _, refused := fault.As(cause); refused {
+		f.o.Logger.Error(LateRefusal, "error", cause)
+	}
+	if err := f.tx.undo(); err != nil {
+		return errors.Join(cause, err)
+	}
+	f.failures.note(byCommit, cause)
+	f.o.Undone()
+	return nil
+}
+
+// LateRefusal is logged if a write is refused after it has changed something. Tests look for it.
+const LateRefusal = "a defect of Keyhook: a write was refused after it had changed rows; they were undone"
 
 // rollBack ends a transaction that has failed.
 func (f *File) rollBack() error {

@@ -32,9 +32,9 @@ func noHooks() sqlite.Hooks {
 	return sqlite.Hooks{
 		Prepare:   func(string, sqlite.Start) error { return nil },
 		Recognize: func(context.Context, string, *sqlx.DB) error { return nil },
-		Create:    nothing, Begin: nothing, BeforeCommit: nothing,
+		Create:    nothing, Begin: nothing, Flush: nothing,
 		Made:       func() error { return nil },
-		RolledBack: func() {},
+		RolledBack: func() {}, Undone: func() {},
 		Committed:  func(int, time.Duration) {},
 		Probe:      func(*sqlite.Tx, int) error { return nil },
 		DrainReads: func(context.Context) (func(), bool) { return func() {}, true },

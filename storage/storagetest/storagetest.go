@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -44,8 +45,26 @@ func Options(tb testing.TB, path string) storage.Options {
 		Path: path, Schema: Schema(tb), Bootstrap: token,
 		// Most tests need no durability. Other tests cover the loss of power.
 		Synchronous: storage.Normal,
-		Logger:      slog.New(slog.DiscardHandler),
+		Logger:      slog.New(refusals{slog.DiscardHandler, tb}),
 	}
+}
+
+// refusals is the log of a store. It fails the test if a write was refused after it had changed something.
+type refusals struct {
+	slog.Handler
+	tb testing.TB
+}
+
+func (refusals) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+
+func (r refusals) Handle(_ context.Context, record slog.Record) error {
+	if record.Message == sqlite.LateRefusal {
+		record.Attrs(func(a slog.Attr) bool {
+			r.tb.Errorf("%s: %s", record.Message, a.Value)
+			return true
+		})
+	}
+	return nil
 }
 
 // Open makes a store on a new file and runs it until the test ends. In a synctest bubble the store runs inside it.
