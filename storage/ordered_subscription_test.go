@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
