@@ -3,8 +3,8 @@ package storage_test
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
