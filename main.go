@@ -141,6 +141,7 @@ func (a *appliance) openStore(ctx context.Context, first cli.FirstStart) (err er
 		Synchronous:   c.Storage.Synchronous,
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        c.Webhooks.Policy(),
+		Reserve:       storage.DefaultReserve,
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
 		Bootstrap: first.Token, BootstrapLife: first.Life, BootstrapLink: first.Link,
 		Observer: a.metrics, Logger: a.log,

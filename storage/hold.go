@@ -71,7 +71,7 @@ func (s *Store) loadLastDelivery(t *tx) error {
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
 // ReleaseQueue or DiscardQueue. It does not change an existing hold.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().onFullDisk().change(ctx, func(t *tx) error {
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
 		}

@@ -30,6 +30,9 @@ const (
 	Normal = sqlite.Normal
 )
 
+// DefaultReserve is Options.Reserve of a server: room for some hundred revocations. 50 in one commit each take about 1 MB.
+const DefaultReserve = 2 << 20
+
 // Options configure a store. Path and Schema are required.
 type Options struct {
 	Path          string            // path of the database; its directory must exist
@@ -37,6 +40,7 @@ type Options struct {
 	Synchronous   string            // Full (zero value) or Normal
 	EncryptionKey string            // encrypts the signing secrets; if empty, the first start creates the key file Path + ".key"
 	Policy        webhook.Policy    // at most 250 attempts; the zero value means webhook.DefaultPolicy
+	Reserve       int64             // bytes of disk space that are kept for withdrawing rights on a full disk; 0 keeps none
 	KeepEvents    time.Duration     // how long to keep events, deliveries and attempts; 0 keeps them forever
 	KeepAudit     time.Duration     // how long to keep audit events; 0 keeps them forever
 	Bootstrap     access.Credential // the first operator's access token; required for a new file; see BootstrapCreated

@@ -318,7 +318,7 @@ func dropPatterns(t *tx, subscription int64) error {
 // DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
 // Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.workFor(organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().onFullDisk().change(ctx, func(t *tx) error {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err

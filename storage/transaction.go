@@ -120,6 +120,12 @@ func (w work) first() work {
 	return w
 }
 
+// onFullDisk says that the work may use the reserve of a full disk.
+func (w work) onFullDisk() work {
+	w.Reserve = true
+	return w
+}
+
 // rows sets the expected number of rows.
 func (w work) rows(n int) work {
 	w.Cost = n

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
@@ -19,12 +20,17 @@ import (
 // by itself once there is room. Nothing that it accepted is lost.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	dir := mountTemporary(t, "size=3m")
+	dir := mountTemporary(t, "size=12m")
 	receiver := receive(t, http.StatusOK, 0)
 	p := start(t, dir)
 	sub := p.subscribe(t, receiver.url, "a")
 	backend := p.caller
 	_, backend.authorization = p.key(t, "events:write events:read")
+	leaked := map[string]string{}
+	for range 30 {
+		id, authorization := p.key(t, "events:read")
+		leaked[id] = authorization
+	}
 	accepted := map[string]bool{}
 	publish := func() answer {
 		a, err := backend.call(t.Context(), "POST", "/api/v1/events/", event("a", object{"text": strings.Repeat("x", 4000)}))
@@ -58,12 +64,16 @@ func TestDiskFull(t *testing.T) {
 	}
 	saysFull(t, p)
 	worksWhileFull(t, p, sub, backend.authorization)
+	rightsAreWithdrawn(t, p, leaked)
+	if a := publish(); a.status != http.StatusServiceUnavailable {
+		t.Errorf("an event got status %d while the reserve is in use", a.status)
+	}
 
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	began, ready := time.Now(), 0
-	for ; ready != http.StatusOK; sleep(t.Context(), 10*time.Millisecond) {
+	for ; ready != http.StatusOK; sleep(t.Context(), 100*time.Millisecond) {
 		if ready, _ = get(t, p.url+"/readyz"); time.Since(began) > 30*time.Second {
 			t.Fatal("it does not heal within 30 s")
 		}
@@ -71,6 +81,9 @@ func TestDiskFull(t *testing.T) {
 	t.Logf("%d refused, healed in %s", refused, time.Since(began))
 	if a := publish(); a.status != http.StatusAccepted {
 		t.Errorf("healed, and the status is %d", a.status)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "keyhook.db.reserve")); err != nil || info.Size() != storage.DefaultReserve {
+		t.Errorf("the reserve was not made again: %v", err)
 	}
 	p.drained(t, sub)
 	receiver.compare(t, accepted, p.attempts(t, sub))
@@ -122,6 +135,22 @@ func worksWhileFull(t *testing.T, p *process, subscription, authorization string
 		t.Error("the key is not valid while the disk is full")
 	}
 	p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/deliveries/", nil, nil)
+}
+
+// rightsAreWithdrawn revokes keys on the full disk, each in a commit of its own, and checks that each is refused at once.
+func rightsAreWithdrawn(t *testing.T, p *process, keys map[string]string) {
+	t.Helper()
+	for id, authorization := range keys {
+		a, err := p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+id+"/", nil)
+		if err != nil || a.status != http.StatusNoContent {
+			t.Fatalf("a key cannot be revoked while the disk is full: status %d %s, error %v", a.status, a.body, err)
+		}
+		holder := p.caller
+		holder.authorization = authorization
+		if a, err := holder.call(t.Context(), "GET", "/api/v1/whoami/", nil); err != nil || a.code() != "key_revoked" {
+			t.Errorf("a revoked key got status %d %s, error %v", a.status, a.code(), err)
+		}
+	}
 }
 
 // TestFirstStartOnFullDisk starts on a full disk, and again once the disk has room.

@@ -84,4 +84,6 @@ func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
 // urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still apply.
-func urgentFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization, Urgent: true} }
+func urgentFor(organization int64) sqlite.Work {
+	return sqlite.Work{Payer: organization, Urgent: true, Reserve: true}
+}

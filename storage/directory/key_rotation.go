@@ -21,7 +21,9 @@ import (
 // key was rotated, is revoked or has expired, or if the user is not a member; Forbidden if the plan lacks API keys; Invalid if
 // nothing of the scope can be granted; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
-	return returning(ctx, d, urgentFor(by.Organization.RowID), func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
+	w := urgentFor(by.Organization.RowID)
+	w.Reserve = false // it makes a key, too, and can be repeated without end
+	return returning(ctx, d, w, func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
 		var old access.Key
 		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, sqlite.Missing(err, "API key")

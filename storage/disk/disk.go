@@ -73,6 +73,7 @@ const (
 	Key       = ".key"
 	FreshKey  = ".key.new"
 	Socket    = ".sock"
+	Reserve   = ".reserve"
 	Partial   = ".partial"
 	Restoring = ".restoring"
 )
@@ -86,7 +87,7 @@ func Database(path string) []string {
 // database must not take any of these names.
 func Beside(path string) []string {
 	names := Database(path)
-	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Partial, Restoring} {
+	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Reserve, Partial, Restoring} {
 		names = append(names, path+suffix)
 	}
 	return names

@@ -73,7 +73,7 @@ func RefuseIf(t *Tx, refusal error, query string, args ...any) error {
 // Unavailable turns an error of the disk or the file into a fault without details. The caller may retry, and the log
 // has the cause for the operator. It returns other errors unchanged.
 func Unavailable(err error) error {
-	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
+	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) || errors.Is(err, errSpent) {
 		return fault.New(fault.Unavailable, "storage_unavailable",
 			"The database cannot be used at the moment; try again later.").Because(err)
 	}

@@ -110,6 +110,7 @@ func (f *File) watch(ctx context.Context) {
 			if err == nil {
 				f.failures.heal(byCheckpoint)
 			}
+			_ = f.pause(ctx, f.holdReserveAgain) // it fails only at the end
 			f.probe(ctx)
 		}
 		free, known := f.Free()

@@ -42,6 +42,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	if err := f.open(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Join(Explain(err), f.Close()))
 	}
+	f.holdReserve()
 	return f, nil
 }
 

@@ -27,6 +27,7 @@ type Options struct {
 	Synchronous string // Full (zero value) or Normal
 	Expendable  bool   // the file is a copy, so an upgrade of it needs no copy
 	LogBounds   LogBounds
+	Reserve     int64        // bytes of disk space that are kept for writes with Work.Reserve; 0 keeps none
 	Logger      *slog.Logger // nil means slog.Default
 	Hooks
 }
@@ -98,6 +99,7 @@ type File struct {
 	failures  *failures
 
 	writer
+	reserve reserve
 	checkpointer
 	pools []*Pool
 }

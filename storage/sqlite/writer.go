@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,10 @@ type Work struct {
 	Payer  int64 // who pays for its time; 0 is the program itself
 	Cost   int   // expected number of rows; 0 means UsualCost
 	Urgent bool  // runs before other work
+
+	// Reserve means that the write may use the reserve of a full disk. Only writes that withdraw rights may, because the reserve is
+	// small.
+	Reserve bool
 
 	// Whole means that only a failure of the file makes the write fail after its first change, because it makes all checks before.
 	// It gets no savepoint, so its rows can be written together with those of other writes. A failure after a change rolls all of
@@ -160,13 +165,24 @@ func (f *File) price(w *queuedWrite) {
 // a transaction of its own. So only the failing write gets an error. If the transaction itself fails, no write is the cause, and
 // all writes get the error. A retry of each write could wait for the locked file once per write.
 func (f *File) commit(batch []*queuedWrite) {
+	if f.reserve.spent {
+		batch = f.onlyReserved(batch, errSpent)
+	}
 	if len(batch) == 0 {
 		return
 	}
 	ran, err := f.tryCommit(batch)
+	if isFull(err) && slices.ContainsFunc(batch, mayUseReserve) && f.spendReserve() {
+		f.commit(f.onlyReserved(batch, err))
+		return
+	}
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
 		f.queue.leaveOut(batch, ran)
-		f.finish(batch[:ran], err)
+		done := batch[:ran]
+		if err == nil {
+			done = f.retryFull(done)
+		}
+		f.finish(done, err)
 		return
 	}
 	for i, w := range batch {
@@ -178,6 +194,39 @@ func (f *File) commit(batch []*queuedWrite) {
 		f.finish([]*queuedWrite{w}, err)
 	}
 }
+
+// onlyReserved ends the writes that may not use the reserve with an error, and returns the others.
+func (f *File) onlyReserved(batch []*queuedWrite, err error) []*queuedWrite {
+	may := make([]*queuedWrite, 0, len(batch))
+	for _, w := range batch {
+		if mayUseReserve(w) {
+			may = append(may, w)
+		} else {
+			f.finish([]*queuedWrite{w}, err)
+		}
+	}
+	return may
+}
+
+// retryFull runs the writes again that found no room alone, if there is a reserve. It returns the others.
+func (f *File) retryFull(batch []*queuedWrite) []*queuedWrite {
+	full := func(w *queuedWrite) bool { return mayUseReserve(w) && isFull(w.err) }
+	if !slices.ContainsFunc(batch, full) || !f.spendReserve() {
+		return batch
+	}
+	var again, others []*queuedWrite
+	for _, w := range batch {
+		if full(w) {
+			again = append(again, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	f.commit(again)
+	return others
+}
+
+func mayUseReserve(w *queuedWrite) bool { return w.Reserve }
 
 // tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can
 // be written.

@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+// reserve is a file beside the database that only takes up space. When the disk is full, the writer removes the file, so that
+// writes with Work.Reserve find room. Until the disk has room for the file again, no other write runs.
+type reserve struct {
+	name  string
+	bytes int64 // 0 if there is no reserve
+	spent bool  // used by the writer only
+}
+
+// hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.
+func (r *reserve) hold() error {
+	if r.bytes == 0 {
+		return nil
+	}
+	if info, err := os.Lstat(r.name); err == nil && disk.IsOwn(r.name) && info.Size() == r.bytes {
+		return nil
+	}
+	if err := disk.Remove(r.name); err != nil {
+		return err
+	}
+	f, err := disk.Create(r.name)
+	if err != nil {
+		return err
+	}
+	content := make([]byte, r.bytes)
+	rand.Read(content)
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(disk.Explain(r.name, err), disk.Remove(r.name)) // a part of it would only take space away
+	}
+	return nil
+}
+
+// giveUp removes the file. It reports whether there was one.
+func (r *reserve) giveUp() (bool, error) {
+	if r.bytes == 0 || r.spent {
+		return false, nil
+	}
+	if _, err := os.Lstat(r.name); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	err := disk.Remove(r.name)
+	r.spent = err == nil
+	return r.spent, err
+}
+
+// holdReserve makes the reserve at the start. A disk without room for the reserve is no reason to refuse the start.
+func (f *File) holdReserve() {
+	f.reserve = reserve{name: f.o.Path + disk.Reserve, bytes: f.o.Reserve}
+	if err := f.reserve.hold(); err != nil {
+		f.o.Logger.Warn("the disk has no room for the reserve, so a key may not be revocable when the disk is full; free some space and restart",
+			"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
+	}
+}
+
+// spendReserve gives the reserve up for the writes that may use it.
+func (f *File) spendReserve() bool {
+	spent, err := f.reserve.giveUp()
+	if err != nil {
+		f.o.Logger.Error("the disk is full, and the reserve cannot be removed", "file", f.reserve.name, "error", err)
+	}
+	if spent {
+		f.o.Logger.Warn("the disk is full: the reserve is used for writes that withdraw rights, and no other write runs until there is free space",
+			"file", f.reserve.name, "bytes", f.reserve.bytes)
+	}
+	return spent
+}
+
+// holdReserveAgain makes the reserve again once the disk has room, and lets all writes run.
+func (f *File) holdReserveAgain() {
+	free, known := f.Free()
+	if !f.reserve.spent || known && free < uint64(f.reserve.bytes)+lowReserve {
+		return
+	}
+	if f.reserve.hold() == nil {
+		f.reserve.spent = false
+	}
+}
+
+// lowReserve is how much more than the reserve must be free before all writes run again.
+const lowReserve = 4 * probeSize
+
+// errSpent refuses a write while the reserve is in use.
+var errSpent = errors.New("the disk is full, and only writes that withdraw rights run")
