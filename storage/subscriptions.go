@@ -43,7 +43,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	created, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	w := s.workFor(organization).rows(sqlite.UsualCost + len(*c.EventTypes))
+	created, err := returning(ctx, w, func(t *tx) (sub webhook.Subscription, err error) {
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}

@@ -102,7 +102,7 @@ func (d *Directory) KeepLastUses(ctx context.Context) error {
 	due := d.lastUses.due(now)
 	for len(due) > 0 {
 		notes := due[:min(len(due), notesPerWrite)]
-		if err := d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return writeLastUses(t, notes) }); err != nil {
+		if err := d.change(ctx, sqlite.Work{Cost: len(notes)}, func(t *sqlite.Tx) error { return writeLastUses(t, notes) }); err != nil {
 			return err
 		}
 		d.lastUses.settle(notes, now)

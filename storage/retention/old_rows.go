@@ -287,7 +287,7 @@ func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err
 		return false, nil
 	}
 	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
-	n, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (int64, error) {
+	n, err := returning(ctx, c, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
 		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
@@ -304,7 +304,7 @@ func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, er
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-c.o.KeepEvents.Milliseconds())/time.Minute.Milliseconds()
-	done, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
+	done, err := returning(ctx, c, sqlite.Work{Cost: countBatch}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}

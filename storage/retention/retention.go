@@ -61,9 +61,9 @@ func New(o Options) *Cleaner {
 	return c
 }
 
-// change runs fn in a transaction as work of Keyhook itself; see sqlite.File.Write.
+// change runs fn, which changes a batch of rows, in a transaction as work of Keyhook itself; see sqlite.File.Write.
 func (c *Cleaner) change(ctx context.Context, fn func(*sqlite.Tx) error) error {
-	return c.o.File.Write(ctx, sqlite.Work{}, fn)
+	return c.o.File.Write(ctx, sqlite.Work{Cost: auditBatch}, fn)
 }
 
 // returning is a transaction with a function that makes something; see sqlite.Returning.
