@@ -6,36 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
-
-// TestApplyDocument applies the file of the document, twice.
-func TestApplyDocument(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../docs/apply.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	example := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(text)
-	if example == nil {
-		t.Fatal("the document has no example")
-	}
-	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"keyhook.yaml": string(example[1]), "old-system.secret": "an-old-secret-of-32-characters!!\n", "old-system.headers": "Authorization: Bearer old\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	start(t, dir)
-	args := []string{"apply", "-f", "keyhook.yaml", "--secrets-file", "secrets.jsonl", "--prune"}
-	succeed(t, dir, args, "~ plan growth  api_rate_limit_per_minute 600 -> 1200\n", "headers [authorization]", "= 0 unchanged\n", "Wrote 1 secret to secrets.jsonl.")
-	succeed(t, dir, args, "= 10 unchanged\n")
-}
 
 // TestApplyAfterKills kills the command, then the server, while a file is applied. In the end everything is there once, with a
 // secret in the file for each subscription.

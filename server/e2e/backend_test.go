@@ -20,17 +20,13 @@ import (
 // backendDocument returns the first block in the language after a heading of the document for back ends.
 func backendDocument(t *testing.T, heading, language string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/backend.md")
-	if err != nil {
-		t.Fatal(err)
+	for _, b := range blocks(t, "backend.md") {
+		if b.heading == heading && b.language == language {
+			return b.text
+		}
 	}
-	_, section, hasHeading := strings.Cut(string(text), "\n## "+heading+"\n")
-	_, rest, hasBlock := strings.Cut(section, "\n```"+language+"\n")
-	code, _, closed := strings.Cut(rest, "\n```\n")
-	if !hasHeading || !hasBlock || !closed {
-		t.Fatalf("the document has no %s under %q", language, heading)
-	}
-	return code + "\n"
+	t.Fatalf("the document has no %s under %q", language, heading)
+	return ""
 }
 
 // TestBackendPrograms runs the programs of the document for back ends against a server each: they sign a customer up, check
@@ -78,7 +74,7 @@ func opensPortal(t *testing.T, p *process, said string) {
 	link, _, _ = strings.Cut(link, "\n")
 	script := backendDocument(t, "A portal for your customers", "sh")
 	cmd := keyhook(t, p.dir)
-	cmd.Env = append(cmd.Env, "KEYHOOK_URL="+p.url, "KEYHOOK_TOKEN="+backendToken(t, p))
+	cmd.Env = append(cmd.Env, "URL="+p.url, "BACKEND_TOKEN="+backendToken(t, p))
 	cmd.Path, cmd.Args = tool(t, "sh"), []string{"sh", "-ec", fmt.Sprintf("keyhook() { %q \"$@\" >&2; }\n%s", program(), script)}
 	out, err := cmd.Output()
 	if err != nil {
@@ -176,7 +172,7 @@ func startBackend(t *testing.T, p *process, program *exec.Cmd) *backend {
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, program.Path, program.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = program.Dir, b, b
-	cmd.Env = append(program.Environ(), "PORT="+port, "KEYHOOK_URL="+p.url, "KEYHOOK_TOKEN="+backendToken(t, p))
+	cmd.Env = append(program.Environ(), "PORT="+port, "URL="+p.url, "BACKEND_TOKEN="+backendToken(t, p))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +188,7 @@ func backendToken(t *testing.T, p *process) string {
 	if token, err := os.ReadFile(file); err == nil {
 		return string(token)
 	}
-	script := backendDocument(t, "Set up once", "sh") + "printf %s \"$KEYHOOK_TOKEN\" > " + file
+	script := backendDocument(t, "Set up once", "sh") + "printf %s \"$BACKEND_TOKEN\" > " + file
 	cmd := keyhook(t, p.dir)
 	cmd.Path, cmd.Args = tool(t, "sh"), []string{"sh", "-ec", fmt.Sprintf("keyhook() { %q \"$@\"; }\n%s", program(), script)}
 	if code, said := finish(t, cmd); code != 0 {

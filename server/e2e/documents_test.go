@@ -44,10 +44,10 @@ var harmless = []string{"backend.go", "backend.mjs", "backend.py", "customers.ya
 
 // block is a piece of code in a document.
 type block struct {
-	page, language, text string
-	line                 int
-	file                 string // the name under which the reader saves it; empty if nothing says so
-	shown                string // the output that the document shows
+	page, heading, language, text string
+	line                          int
+	file                          string // the name under which the reader saves it; empty if nothing says so
+	shown                         string // the output that the document shows
 }
 
 var (
@@ -99,6 +99,8 @@ func blocks(t *testing.T, page string) (found []block) {
 		b := block{page: page, language: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
 		b.text = strings.ReplaceAll("\n"+text[m[6]:m[7]], "\n"+indent, "\n")[1:]
 		before := strings.TrimRight(text[:m[0]], "\n")
+		_, heading, _ := strings.Cut(before[max(0, strings.LastIndex(before, "\n## ")):], "\n## ")
+		b.heading, _, _ = strings.Cut(heading, "\n")
 		if named := savedAs.FindStringSubmatch(before[strings.LastIndex(before, "\n\n")+1:]); named != nil {
 			b.file = named[1]
 		}
