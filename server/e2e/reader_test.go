@@ -122,13 +122,13 @@ func (r *reader) follow(t *testing.T, b block) {
 	}
 }
 
-// paste runs the commands in the shell. Every command must succeed, unless the list of failures names it.
+// paste runs the commands in the shell. Every command must succeed. A command in the list of failures must fail.
 func (r *reader) paste(t *testing.T, b block, text string) {
 	t.Helper()
 	for line := range strings.Lines(b.text) {
 		if command := strings.TrimSpace(line); failures[command] != 0 {
 			ported := r.ports.Replace(command)
-			text = strings.Replace(text, ported, fmt.Sprintf("%s || test $? = %d", ported, failures[command]), 1)
+			text = strings.Replace(text, ported, fmt.Sprintf("if %s; then false; else test $? = %d; fi", ported, failures[command]), 1)
 		}
 	}
 	r.scripts++
