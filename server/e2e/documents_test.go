@@ -85,15 +85,7 @@ func (b block) check(t *testing.T, out string) {
 // blocks returns the code of a page, in order.
 func blocks(t *testing.T, page string) (found []block) {
 	t.Helper()
-	path := filepath.Join("../docs", page)
-	if page == "README.md" {
-		path = "../../README.md"
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(source)
+	text := source(t, page)
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
 		indent := text[m[2]:m[3]]
 		b := block{page: page, language: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
@@ -113,14 +105,30 @@ func blocks(t *testing.T, page string) (found []block) {
 	return found
 }
 
-// pages returns the names of all documents with commands for users, in the order of the table in README. README is the first.
-func pages(t *testing.T) []string {
+// source returns the text of a page.
+func source(t *testing.T, page string) string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	path := filepath.Join("../docs", page)
+	if page == "README.md" {
+		path = "../../README.md"
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(readme), "\n## Where to read more\n")
+	return string(text)
+}
+
+// flags returns the flags of a server for one page: with --dev only if the page says so.
+func flags(t *testing.T, page string) []string {
+	t.Helper()
+	return []string{fmt.Sprintf("--dev=%t", strings.Contains(source(t, page), "serve --dev"))}
+}
+
+// pages returns the names of all documents with commands for users, in the order of the table in README. README is the first.
+func pages(t *testing.T) []string {
+	t.Helper()
+	_, table, _ := strings.Cut(source(t, "README.md"), "\n## Where to read more\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	order := []string{"README.md"}
 	for _, m := range pageOf.FindAllStringSubmatch(table, -1) {
@@ -141,7 +149,7 @@ func pages(t *testing.T) []string {
 }
 
 // TestDocumentsRun pastes the commands of the documents, page after page, into the shell of one reader with one server. Another
-// reader begins with each page.
+// reader begins with each page, on a server with --dev only if the page asks for it.
 func TestDocumentsRun(t *testing.T) {
 	t.Parallel()
 	order := pages(t)
@@ -184,7 +192,7 @@ func TestDocumentsRun(t *testing.T) {
 		if slices.ContainsFunc(documents[page], func(b block) bool { return b.language == "sh" }) {
 			t.Run("only "+page+", on a new server", func(t *testing.T) {
 				t.Parallel()
-				read(t, newReader(t), page)
+				read(t, newReader(t, flags(t, page)...), page)
 			})
 		}
 	}

@@ -40,7 +40,8 @@ type process struct {
 const keptLines = 1000
 
 // start runs `serve` in dir until the test ends, and waits until it is ready. Settings are lines of the environment, such
-// as KEYHOOK_WEBHOOKS_TIMEOUT=5s. Deliveries may go to this machine. The log level must let the line "ready" through.
+// as KEYHOOK_WEBHOOKS_TIMEOUT=5s, and flags. Deliveries may go to this machine, unless a flag is --dev=false. The log level must
+// let the line "ready" through.
 func start(tb testing.TB, dir string, settings ...string) *process {
 	tb.Helper()
 	p, ready := launch(tb, dir, settings...)
@@ -59,7 +60,14 @@ func start(tb testing.TB, dir string, settings ...string) *process {
 func launch(tb testing.TB, dir string, settings ...string) (p *process, ready chan struct{}) {
 	tb.Helper()
 	p = &process{cmd: keyhook(tb, dir, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
-	p.cmd.Env = append(append(p.cmd.Env, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
+	p.cmd.Env = append(p.cmd.Env, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken)
+	for _, setting := range settings {
+		if strings.HasPrefix(setting, "--") {
+			p.cmd.Args = append(p.cmd.Args, setting)
+		} else {
+			p.cmd.Env = append(p.cmd.Env, setting)
+		}
+	}
 	stdout, err := os.Create(filepath.Join(tb.TempDir(), "stdout"))
 	if err != nil {
 		tb.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,7 @@ import (
 // run until Ctrl-C get a terminal of their own.
 type reader struct {
 	server  *process
+	flags   []string          // of the server
 	dir     string            // where the commands run
 	scratch string            // the scripts and their output
 	ports   *strings.Replacer // from the addresses of the documents to free ones
@@ -31,10 +33,10 @@ type reader struct {
 	scripts  int
 }
 
-// newReader starts a server and a shell in an empty directory.
-func newReader(t *testing.T) *reader {
+// newReader starts a server with some flags, and a shell, in an empty directory.
+func newReader(t *testing.T, flags ...string) *reader {
 	t.Helper()
-	r := &reader{dir: t.TempDir(), scratch: t.TempDir(), done: make(chan struct{})}
+	r := &reader{flags: flags, dir: t.TempDir(), scratch: t.TempDir(), done: make(chan struct{})}
 	server, receiver := freeAddress(t), freeAddress(t)
 	_, port, _ := strings.Cut(receiver, ":")
 	r.ports = strings.NewReplacer("127.0.0.1:8080", server, "127.0.0.1:9000", receiver, "127.0.0.1:3000", freeAddress(t),
@@ -44,7 +46,7 @@ func newReader(t *testing.T) *reader {
 			t.Fatal(err)
 		}
 	}
-	r.server = start(t, r.dir, "KEYHOOK_SERVER_LISTEN="+server)
+	r.server = start(t, r.dir, append(r.flags, "KEYHOOK_SERVER_LISTEN="+server)...)
 
 	shell := r.bash(t)
 	in, err := shell.StdinPipe()
@@ -116,7 +118,8 @@ func (r *reader) follow(t *testing.T, b block) {
 	case stopsServer.MatchString(b.text):
 		r.server.end(syscall.SIGTERM)
 		r.paste(t, b, text)
-		r.server = start(t, r.dir, append([]string{"KEYHOOK_SERVER_LISTEN=" + strings.TrimPrefix(r.server.url, "http://")}, r.exported(t)...)...)
+		listen := "KEYHOOK_SERVER_LISTEN=" + strings.TrimPrefix(r.server.url, "http://")
+		r.server = start(t, r.dir, slices.Concat(r.flags, r.exported(t), []string{listen})...)
 	default:
 		r.paste(t, b, text)
 	}
