@@ -27,15 +27,15 @@ type action struct {
 	long    string // more than short says; may be empty
 	example string // without "keyhook" and the noun; one command per line
 
-	method    string
-	path      string // arguments without a member replace each {}, in order
-	arguments []argument
-	query     []field
-	body      []field
-	fixedBody map[string]any // members of the body that are always the same
-	question  string         // the user must answer yes before the request is sent; empty asks nothing
-	preview   string         // the path of a dry run before the request; its members replace {member} in the question
-	harmless  bool           // the question is asked at a terminal only
+	method     string
+	path       string // arguments without a member replace each {}, in order
+	arguments  []argument
+	query      []field
+	body       []field
+	fixedBody  map[string]any // members of the body that are always the same
+	question   string         // the user must answer yes before the request is sent; empty asks nothing
+	preview    string         // the path of a dry run before the request; its members replace {member} in the question
+	atTerminal bool           // the question is asked at a terminal only
 
 	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
 	// organization, unless that is empty.
@@ -152,7 +152,7 @@ func (a action) command(parent string) *cobra.Command {
 		listFlags(cmd)
 	}
 	if a.question != "" {
-		cmd.Flags().Bool(flagYes, false, "do not ask for confirmation")
+		output.YesFlag(cmd)
 	}
 	return cmd
 }
