@@ -28,10 +28,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	var usage output.UsageError
 	if !started || errors.As(err, &usage) {
 		// An error before the command begins is about the command line. Cobra has no type for that.
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
+		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s (see %s --help)\n", output.EscapeLines(err.Error()), cmd.CommandPath())
 		return ExitUsage
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", database.WithMend(err))
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s\n", output.EscapeLines(database.WithMend(err).Error()))
 	return exitCode(err)
 }
 
