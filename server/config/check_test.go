@@ -56,7 +56,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"storage.path", "\xff", "UTF-8"},
 	{"storage.path", "a.db ", "space"},
 	{"storage.synchronous", "FULL", "write full or normal"},
-	{"storage.retention_events", "30d", "is not a duration"},
+	{"storage.retention_events", "30 days", "is not a duration"},
 	{"storage.retention_events", "0s", "out of range"},
 	{"keys.prefix", "", "cannot be the prefix"},
 	{"keys.prefix", "1a", "cannot be the prefix"},
