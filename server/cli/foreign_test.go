@@ -25,13 +25,14 @@ import (
 
 // hostile is text that would command a terminal: escape sequences, C1 controls, marks of direction, line separators.
 var hostile = func() string {
-	text := "x\x00\a\b\r\x1b[2J\x1b]0;title\a\x7f"
+	var text strings.Builder
+	text.WriteString("x\x00\a\b\r\x1b[2J\x1b]0;title\a\x7f")
 	for _, block := range [][2]rune{{0x80, 0x9f}, {0x200b, 0x200f}, {0x202a, 0x202e}, {0x2066, 0x2069}, {0x2028, 0x2029}, {0xfeff, 0xfeff}, {0xe0001, 0xe0001}} {
 		for r := block[0]; r <= block[1]; r++ {
-			text += string(r)
+			text.WriteString(string(r))
 		}
 	}
-	return text + "y"
+	return text.String() + "y"
 }()
 
 // obeyed finds a character of a printed text that a terminal would obey or hide. Line feeds are our own.

@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -37,7 +38,10 @@ type valueType struct {
 // wrong returns the error for a value that parse refused. Values that may come from the standard input may be secret or long, so
 // the error does not show them.
 func (v valueType) wrong(name, text string, err error) error {
-	if v.fromStdin {
+	switch {
+	case v.name == "json" && !strings.HasPrefix(strings.TrimSpace(text), "{"):
+		return fmt.Errorf("%s %w; for a file, write - and then <FILE", name, err)
+	case v.fromStdin:
 		return fmt.Errorf("%s %w", name, err)
 	}
 	return wrongValue(name, text, err.Error())
@@ -181,6 +185,11 @@ var fromNow = valueType{name: "duration", parse: func(text string) (any, error) 
 var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
+		for _, layout := range []string{time.DateOnly, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+			if at, err := time.Parse(layout, text); err == nil {
+				return nil, fmt.Errorf("must have the form of %s, which is this time in UTC", at.Format(time.RFC3339))
+			}
+		}
 		return nil, errors.New("must be a time such as 2030-01-31T12:00:00Z")
 	}
 	if year := at.UTC().Year(); year < 1 || year > 9999 {
@@ -213,11 +222,10 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 
 // anyJSON is a JSON value.
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
-	var value json.RawMessage
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		return nil, fmt.Errorf("must be valid JSON: %w", err)
+	if problem := form.JSONProblem([]byte(text)); problem != "" {
+		return nil, errors.New("must be valid JSON: " + problem)
 	}
-	return value, nil
+	return json.RawMessage(text), nil
 }}
 
 // readFile parses the content of a file, or of the standard input for "-". The value may be a secret, and ps shows flags.

@@ -7,7 +7,7 @@ import (
 // otherWords are words that people write for a setting or a flag that has another name.
 var otherWords = map[string]string{
 	"port": "listen", "p": "listen", "host": "listen", "addr": "listen", "address": "listen", "bind": "listen",
-	"db": "path", "database": "path", "data": "path", "debug": "level", "loglevel": "level",
+	"db": "path", "database": "path", "debug": "level", "loglevel": "level",
 }
 
 // Nearest returns the known name that an unknown name probably means, or "". Upper case and the characters - _ . make no difference. In
@@ -28,7 +28,7 @@ func Nearest(name string, known []string) string {
 			if plain == meant {
 				return candidate
 			}
-			if len(meant) >= 3 && matches(plain, meant) {
+			if len(meant) >= 3 && (i > 0 || len(meant) > 3) && matches(plain, meant) { // --url is no --server.base_url
 				found = append(found, candidate)
 			}
 		}
