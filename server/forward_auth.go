@@ -61,11 +61,12 @@ func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	return dialect, needed, true
 }
 
-// nothingAt says that there is nothing at a path. If the path was meant for forward authentication, it says what is wrong.
-func nothingAt(path string) string {
+// nothingAt says that there is nothing at a path, and which path was probably meant. If the path was meant for forward authentication, it
+// says what is wrong.
+func nothingAt(path string, routes *router) string {
 	rest, found := strings.CutPrefix(path+"/", forwardAuthPath)
 	if !found {
-		return "There is nothing at this path."
+		return "There is nothing at this path." + routes.advice(path)
 	}
 	dialect, _, _ := strings.Cut(rest, "/")
 	if dialect == forwardDialect || dialect == nginxDialect || dialect == envoyDialect {

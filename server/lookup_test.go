@@ -59,7 +59,7 @@ func TestUnknownNames(t *testing.T) {
 	t.Run("in a scope are named, up to a number and a length", func(t *testing.T) {
 		body := `{"name":"x","scope":"* ` + strings.Repeat("y", 5000) + ` a:b \u001b[31m c:d` + strings.Repeat(" Z", 10) + `"}`
 		got := f.do(t, call{"POST /api/v1/api-keys/", operator, body, nil}).want(t, 422, "unknown_permission")
-		want := "There is no permission *, " + strings.Repeat("y", 100) + "…, \ufffd[31m" + strings.Repeat(", Z", 7) + " and 5 more; correct the scope, or ask an operator to create permissions at /api/v1/permissions/."
+		want := "Unknown permissions: *, " + strings.Repeat("y", 100) + "…, \ufffd[31m" + strings.Repeat(", Z", 7) + " and 5 more. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there."
 		if diff := cmp.Diff(want, got.field("detail")); diff != "" {
 			t.Errorf("detail (-want +got):\n%s", diff)
 		}

@@ -113,7 +113,7 @@ func (s *Server) refuseUnmatched(c *call, allowed []string) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return exchange.Refuse(http.StatusNotFound, "not_found", nothingAt(c.Request.URL.Path))
+		return exchange.Refuse(http.StatusNotFound, "not_found", nothingAt(c.Request.URL.Path, s.router))
 	}
 	list := strings.Join(allowed, ", ")
 	c.SetHeader("Allow", list)

@@ -213,5 +213,8 @@ func (a action) adviseIfMissing(err error, args []string) error {
 			return fault.AdviseMissing(err, `choose one from "keyhook %s list"`, noun)
 		}
 	}
+	if strings.HasPrefix(a.path, pathOrganizations) && len(args) == 2 {
+		return fault.AdviseMissing(err, `write ids or external ids; "keyhook organizations list" and "keyhook users list" show them`)
+	}
 	return err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,12 +19,12 @@ var apiAction = action{arguments: []argument{
 func newAPI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "api METHOD PATH [JSON|-]",
-		Short: "Send any request to the API and print the response unchanged",
-		Long: `Send any request to the API and print the response unchanged.
+		Short: "Send any request to the API and print the response",
+		Long: `Send any request to the API and print the response.
 
 PATH may leave out /api/v1/ and the slash at the end. PATH may have a query. JSON is the body of the request. If JSON
 is -, the command reads the body from the standard input. If the request fails, the command prints the response, and the
-exit code is 1.`,
+exit code is 1. Characters that a terminal would obey are printed as escapes, which mean the same in JSON.`,
 		Example: `  keyhook api GET whoami
   keyhook api PATCH plans/growth '{"api_rate_limit_per_minute": 1200}'
   keyhook api POST events - <event.json
@@ -68,7 +67,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(got.Body) > 0 {
-		if err := out.Write(string(bytes.TrimRight(got.Body, "\n")) + "\n"); err != nil {
+		if err := out.WriteBody(got.Body); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,8 @@ func newApply() *cobra.Command {
 the difference between the file and the server, and then makes the changes. A second run changes nothing. If a run fails, run
 the same command again: nothing is made twice.
 
-A mistake in the file is found before anything is changed. Then the exit code is 2.
+A mistake in the file is found before anything is changed. Then the exit code is 2. With --prune, the command asks before it
+removes anything. Without a terminal, it needs --yes.
 
   plans:
     - {name: startup, api_keys: true, webhooks: true, api_rate_limit_per_minute: 600}
@@ -37,6 +38,7 @@ A mistake in the file is found before anything is changed. Then the exit code is
 The document /docs/apply/ of the server has all fields.`,
 		Example: `  keyhook apply -f customers.yaml --dry-run
   keyhook apply -f customers.yaml --secrets-file secrets.jsonl
+  keyhook apply -f customers.yaml --prune --dry-run
   keyhook apply -f customers.yaml --prune`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runApply(cmd, o) },
 	}
@@ -46,6 +48,7 @@ The document /docs/apply/ of the server has all fields.`,
 	flags.BoolVar(&o.DryRun, "dry-run", false, "print the difference and change nothing")
 	flags.BoolVar(&o.Prune, "prune", false, "also remove what an earlier apply created and the file no longer has")
 	flags.StringVar(&o.SecretsFile, "secrets-file", "", "append the secrets of new subscriptions to this `file` (default: print them)")
+	output.YesFlag(cmd)
 	must(cmd.PersistentFlags().MarkHidden(client.FlagOrganization))
 	return cmd
 }
@@ -66,5 +69,6 @@ func runApply(cmd *cobra.Command, o apply.Options) error {
 		return err
 	}
 	o.In = cmd.InOrStdin()
+	o.Confirm = func(question string) error { return output.Confirm(cmd, question) }
 	return apply.Run(UntilSignal(cmd.Context()), c, out, o)
 }

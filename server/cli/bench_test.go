@@ -37,7 +37,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"more connections than the server takes", "--connections 513",
 			`--connections is "513", but must be a whole number from 1 to 512`},
 		{"a flag without its number", "--events", `--events needs a value`},
-		{"an argument", "now", `"now" is one argument too many`},
+		{"an argument", "now", `"now" is one argument too many; write: keyhook bench`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,10 +12,14 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// flagError returns an error of the flag parser in our own words: the flag, what is wrong, and what its value must be.
-func flagError(_ *cobra.Command, err error) error {
+// flagError returns an error of the flag parser in our own words: the flag, what is wrong, and what its value must be. args is the
+// whole command line.
+func flagError(cmd *cobra.Command, args []string, err error) error {
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
-		return fmt.Errorf("there is no flag %s", dashes(unknown.GetSpecifiedName()))
+		if cmd.HasAvailableSubCommands() {
+			return misplacedFlag(cmd, args, unknown.GetSpecifiedName())
+		}
+		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	}
 	if bare, is := errors.AsType[*pflag.ValueRequiredError](err); is {
 		return fmt.Errorf("%s needs a value", dashes(bare.GetSpecifiedName()))
@@ -23,6 +28,19 @@ func flagError(_ *cobra.Command, err error) error {
 		return wrongValue("--"+wrong.GetFlag().Name, wrong.GetValue(), requirement(wrong))
 	}
 	return err
+}
+
+// misplacedFlag says why a group has no such flag: the command after it does not exist, or the flag stands before the command.
+func misplacedFlag(group *cobra.Command, args []string, name string) error {
+	words := slices.DeleteFunc(slices.Clone(args), func(word string) bool { return strings.HasPrefix(word, "-") })
+	if depth := strings.Count(group.CommandPath(), " "); len(words) > depth {
+		found, _, err := group.Find(words[depth:])
+		if err != nil || found == group {
+			return refuseUnknown(group, words[depth:])
+		}
+		return fmt.Errorf("%s stands before the command; write it at the end: %s … %s", dashes(name), found.CommandPath(), dashes(name))
+	}
+	return unknownFlag(group, name)
 }
 
 // wrongValue says what the value of a flag or an argument is, and what it must be.
@@ -57,18 +75,35 @@ func requirement(wrong *pflag.InvalidValueError) string {
 
 // checkArguments compares the arguments with the Use of the command: "restore FILE", "backup [FILE]".
 func checkArguments(cmd *cobra.Command, args []string) error {
+	if err := checkSwitches(cmd, args); err != nil {
+		return err
+	}
 	for i, name := range strings.Fields(cmd.Use)[1:] {
 		if len(args) > i {
 			continue
 		}
 		if !strings.HasPrefix(name, "[") {
-			return fmt.Errorf("%s is missing; write: %s %s", name, cmd.Parent().CommandPath(), cmd.Use)
+			return fmt.Errorf("%s is missing; write: %s", name, usageLine(cmd))
 		}
 	}
 	if most := len(strings.Fields(cmd.Use)) - 1; len(args) > most {
-		return fmt.Errorf("%s is one argument too many", output.Quote(args[most]))
+		return fmt.Errorf("%s is one argument too many; write: %s", output.Quote(args[most]), usageLine(cmd))
 	}
 	return checkExclusive(cmd)
+}
+
+// checkSwitches refuses "--is-active false": the flag alone means true, and "false" would be an argument.
+func checkSwitches(cmd *cobra.Command, args []string) (err error) {
+	at := slices.IndexFunc(args, func(word string) bool {
+		return slices.Contains([]string{"true", "false", "yes", "no", "on", "off"}, word)
+	})
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if at >= 0 && f.NoOptDefVal == "true" && f.Value.String() == "true" {
+			value := strings.NewReplacer("yes", "true", "on", "true", "no", "false", "off", "false").Replace(args[at])
+			err = fmt.Errorf("%s stands alone after a flag that is true or false; write --%s=%s", output.Quote(args[at]), f.Name, value)
+		}
+	})
+	return err
 }
 
 // exclusiveGroups is the annotation in which cobra keeps the groups of flags that exclude each other. Its own error comes later

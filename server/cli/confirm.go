@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/url"
 	"strings"
 
@@ -13,11 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/storage/fault"
 )
-
-// flagYes answers the question of an action.
-const flagYes = "yes"
 
 // memberDryRun is the member of a body that asks for a dry run.
 const memberDryRun = "dry_run"
@@ -60,24 +52,17 @@ func (a action) makePreview(cmd *cobra.Command, c client.Client, args []string, 
 	return parseObject(response)
 }
 
-// confirm asks the question of the action, with the members of the preview. The end of the input means no, unless the action
-// is harmless.
+// confirm asks the question of the action, with the members of the preview.
 func (a action) confirm(cmd *cobra.Command, preview object) error {
-	if yes, _ := cmd.Flags().GetBool(flagYes); yes || a.question == "" || a.isDryRun(cmd) {
+	if a.question == "" || a.isDryRun(cmd) {
 		return nil
 	}
-	in := cmd.InOrStdin()
-	if file, ok := in.(io.Writer); a.harmless && (!ok || !output.IsTerminal(file)) {
+	if a.atTerminal && !output.CanAsk(cmd) {
 		return nil
 	}
 	question := a.question
 	for _, m := range preview {
 		question = strings.ReplaceAll(question, "{"+m.name+"}", m.text())
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if strings.TrimSpace(answer) == "yes" || a.harmless && answer == "" && errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fault.Advise(errors.New("not confirmed, so nothing was done"), "type yes, or give --%s", flagYes)
+	return output.Confirm(cmd, question)
 }

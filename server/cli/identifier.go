@@ -10,26 +10,21 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// idType is what the help and the errors say about the ids of one type.
+// idType is what the commands know about the ids of one type.
 type idType struct {
-	prefix   access.IDType
-	of       string // "an API key"
+	access.IDType
 	listPath string // the list of the API; empty for none
 }
 
 var (
-	keyID          = idType{access.KeyID, "an API key", pathKeys}
-	subscriptionID = idType{access.SubscriptionID, "a subscription", pathSubscriptions}
-	eventID        = idType{access.EventID, "an event", pathEvents}
-	attemptID      = idType{access.AttemptID, "a delivery attempt", ""}
-	organizationID = idType{access.OrganizationID, "an organization", pathOrganizations}
-	userID         = idType{access.UserID, "a user", pathUsers}
-	tokenID        = idType{access.TokenID, "an access token", ""}
-	auditEventID   = idType{access.AuditEventID, "an audit event", ""}
+	keyID          = idType{access.KeyID, pathKeys}
+	subscriptionID = idType{access.SubscriptionID, pathSubscriptions}
+	eventID        = idType{access.EventID, pathEvents}
+	attemptID      = idType{access.AttemptID, ""}
+	organizationID = idType{access.OrganizationID, pathOrganizations}
+	userID         = idType{access.UserID, pathUsers}
+	tokenID        = idType{access.TokenID, ""}
 )
-
-// idTypes are all types, to say what an id of another type belongs to.
-var idTypes = []idType{keyID, subscriptionID, eventID, attemptID, organizationID, userID, tokenID, auditEventID}
 
 // idOf is an id of one type.
 func idOf(wanted idType) valueType {
@@ -37,14 +32,11 @@ func idOf(wanted idType) valueType {
 		found, ok := access.IDTypeOf(text)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("must be the id of %s: %s_ and 26 letters and digits", wanted.of, wanted.prefix)
-		case found != wanted.prefix:
-			for _, other := range idTypes {
-				if found == other.prefix {
-					return nil, fmt.Errorf("must be the id of %s (%s_…), not the id of %s", wanted.of, wanted.prefix, other.of)
-				}
-			}
-			return nil, fmt.Errorf("must be the id of %s (%s_…)", wanted.of, wanted.prefix)
+			return nil, fmt.Errorf("must be the id of %s: %s_ and 26 letters and digits", wanted.Noun(), wanted.IDType)
+		case found != wanted.IDType && found.Noun() != "":
+			return nil, fmt.Errorf("must be the id of %s (%s_…), not the id of %s", wanted.Noun(), wanted.IDType, found.Noun())
+		case found != wanted.IDType:
+			return nil, fmt.Errorf("must be the id of %s (%s_…)", wanted.Noun(), wanted.IDType)
 		}
 		return text, nil
 	}}
@@ -79,7 +71,7 @@ var externalID = valueType{name: "external-id", parse: func(text string) (any, e
 func nameOf(thing, listPath string) valueType {
 	return valueType{name: "name", listPath: listPath, parse: func(text string) (any, error) {
 		if !access.ValidName(text) {
-			return nil, fmt.Errorf("must be the name of a %s: small letters, digits, _ and -, beginning with a letter", thing)
+			return nil, fmt.Errorf("must be the name of a %s: lower-case letters, digits, _ and -, beginning with a letter", thing)
 		}
 		return text, nil
 	}}
@@ -88,7 +80,7 @@ func nameOf(thing, listPath string) valueType {
 // permission is the key of a permission.
 var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
 	if !access.ValidPermissionKey(text) {
-		return nil, errors.New("must be a permission: words with colons between them, such as orders:read")
+		return nil, errors.New("must be a permission: words of lower-case letters, digits and _ with colons between them, such as orders:read")
 	}
 	return text, nil
 }}
@@ -117,8 +109,14 @@ var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (a
 	case found && strings.EqualFold(scheme, "Bearer"):
 		return nil, errors.New("must be an API key, and clients must send API keys as \"Authorization: ApiKey svc_…\": with Bearer, the response is 401 wrong_scheme")
 	}
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	prefix, _ := access.LooksMinted(text)
+	switch {
+	case text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("must be an API key, svc_…")
+	case access.LooksLikeID(text):
+		return nil, errors.New("must be the API key itself, svc_…, not an id; only its creation shows the key")
+	case prefix == access.TokenPrefix:
+		return nil, errors.New("must be an API key, svc_…, not an access token")
 	}
 	return text, nil
 }}
@@ -137,7 +135,7 @@ var apiKeyOrID = valueType{name: "key|id|prefix", listPath: pathKeys, fromStdin:
 	if prefix, ok := access.ParseDisplay(text); ok {
 		return prefix, nil
 	}
-	if strings.HasPrefix(text, string(keyID.prefix)+"_") {
+	if strings.HasPrefix(text, string(keyID.IDType)+"_") {
 		return idOf(keyID).parse(text)
 	}
 	return apiKey.parse(text)

@@ -27,15 +27,15 @@ type action struct {
 	long    string // more than short says; may be empty
 	example string // without "keyhook" and the noun; one command per line
 
-	method    string
-	path      string // arguments without a member replace each {}, in order
-	arguments []argument
-	query     []field
-	body      []field
-	fixedBody map[string]any // members of the body that are always the same
-	question  string         // the user must answer yes before the request is sent; empty asks nothing
-	preview   string         // the path of a dry run before the request; its members replace {member} in the question
-	harmless  bool           // the question is asked at a terminal only
+	method     string
+	path       string // arguments without a member replace each {}, in order
+	arguments  []argument
+	query      []field
+	body       []field
+	fixedBody  map[string]any // members of the body that are always the same
+	question   string         // the user must answer yes before the request is sent; empty asks nothing
+	preview    string         // the path of a dry run before the request; its members replace {member} in the question
+	atTerminal bool           // the question is asked at a terminal only
 
 	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
 	// organization, unless that is empty.
@@ -89,6 +89,9 @@ type flagValue struct {
 
 // Set parses the value, so that a wrong one is refused before the command begins.
 func (v *flagValue) Set(text string) error {
+	if v.isSet && !v.repeatable {
+		return errors.New("the flag is there already; give it once")
+	}
 	if v.repeatable && v.isSet {
 		text = v.text + "," + text
 	}
@@ -138,6 +141,9 @@ func (a action) command(parent string) *cobra.Command {
 	for _, f := range append(a.query, a.body...) {
 		flag := cmd.Flags().VarPF(&flagValue{valueType: f.value}, f.name(), "", f.usage)
 		flag.NoOptDefVal = f.value.whenBare
+		if f.required {
+			must(cmd.MarkFlagRequired(f.name()))
+		}
 		if len(f.value.choices) > 0 || f.value.listPath != "" {
 			must(cmd.RegisterFlagCompletionFunc(f.name(), f.value.complete))
 		}
@@ -152,7 +158,7 @@ func (a action) command(parent string) *cobra.Command {
 		listFlags(cmd)
 	}
 	if a.question != "" {
-		cmd.Flags().Bool(flagYes, false, "do not ask for confirmation")
+		output.YesFlag(cmd)
 	}
 	return cmd
 }
@@ -196,9 +202,9 @@ func (a action) checkFlags(cmd *cobra.Command) error {
 	}
 	switch {
 	case len(missing) == 1:
-		return fmt.Errorf("%s is missing", missing[0])
+		return fmt.Errorf("%s is missing; write: %s", missing[0], usageLine(cmd))
 	case len(missing) > 1:
-		return fmt.Errorf("%s are missing", strings.Join(missing, " and "))
+		return fmt.Errorf("%s are missing; write: %s", strings.Join(missing, " and "), usageLine(cmd))
 	case a.method == "PATCH" && a.fixedBody == nil && !hasChange:
 		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}

@@ -153,7 +153,8 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		use: "remove-member ORGANIZATION USER", short: "Remove a user from an organization, and revoke the user's credentials there",
 		example: "remove-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q",
 		method:  "DELETE", path: pathOrganizations + "{}/members/{}/", arguments: []argument{organizationArgument, userArgument},
-		done: "Changed organization %s: removed user %s.",
+		done:     "Changed organization %s: removed user %s.",
+		question: "Remove this member? The user's API keys and access tokens in this organization end for good.", atTerminal: true,
 	},
 }}
 

@@ -97,6 +97,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "delete SUBSCRIPTION", short: "Delete a subscription and stop sending to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
 		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, done: "Deleted subscription %s.",
+		question: "Delete this subscription for good? Its secret ends, and its pending deliveries are never sent.", atTerminal: true,
 	},
 	{
 		use: "rotate-secret SUBSCRIPTION", short: "Replace the signing secret and show the new secret once",
@@ -142,9 +143,9 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 			{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},
 			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 		},
-		preview:  pathSubscriptions + "{}/recover/",
-		question: "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.",
-		harmless: true,
+		preview:    pathSubscriptions + "{}/recover/",
+		question:   "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.",
+		atTerminal: true,
 	},
 	{
 		use: "discard SUBSCRIPTION", short: "Drop the pending deliveries of a subscription, so that they are never sent",

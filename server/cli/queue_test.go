@@ -16,10 +16,9 @@ func TestQueueDiscard(t *testing.T) {
 		args, in string
 		asked    int // requests
 	}{
-		"drops nothing without the answer yes": {"queue discard", "y\n", 0},
-		"drops nothing without an answer":      {"queue discard", "", 0},
-		"drops after the answer yes":           {"queue discard", "yes\n", 1},
-		"does not ask with --yes":              {"queue discard --yes", "", 1},
+		"drops nothing without an answer":                     {"queue discard", "", 0},
+		"drops nothing after an answer that no terminal sent": {"queue discard", "yes\n", 0},
+		"does not ask with --yes":                             {"queue discard --yes", "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +34,7 @@ func TestQueueDiscard(t *testing.T) {
 			var out, errs bytes.Buffer
 			root := cli.New(cli.Options{In: strings.NewReader(tt.in), Out: &out, Err: &errs})
 			code := cli.Run(t.Context(), root, append(strings.Fields(tt.args), "--url="+server.URL+"/", "--token=t"))
-			if asked != tt.asked || (code == cli.ExitOK) != (tt.asked == 1) {
+			if asked != tt.asked || (code == cli.ExitUsage) != (tt.asked == 0) {
 				t.Errorf("%d requests, code %d, output %q, errors %q", asked, code, out.String(), errs.String())
 			}
 			if want := "dropped                2\n"; asked == 1 && !strings.Contains(out.String(), want) {

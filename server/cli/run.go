@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +16,7 @@ import (
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	started := false
 	groupCommands(root)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
 	prepare(root, &started)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -28,10 +26,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	var usage output.UsageError
 	if !started || errors.As(err, &usage) {
 		// An error before the command begins is about the command line. Cobra has no type for that.
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
+		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s (see %s --help)\n", output.EscapeLines(err.Error()), cmd.CommandPath())
 		return ExitUsage
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", database.WithMend(err))
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s\n", output.EscapeLines(database.WithMend(err).Error()))
 	return exitCode(err)
 }
 
@@ -40,8 +38,8 @@ func prepare(cmd *cobra.Command, started *bool) {
 	for _, child := range cmd.Commands() {
 		prepare(child, started)
 	}
+	suggestCommands(cmd)
 	if !cmd.Runnable() {
-		cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only if it refuses the command itself
 		cmd.Args = refuseUnknown
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
@@ -57,36 +55,4 @@ func prepare(cmd *cobra.Command, started *bool) {
 		*started = true
 		return run(cmd, args)
 	}
-}
-
-// inGroups returns the commands with a name in the groups below cmd, each after its group. It returns none for a name that many
-// groups have, such as list.
-func inGroups(cmd *cobra.Command, name string) (found []string) {
-	for _, group := range cmd.Commands() {
-		for _, c := range group.Commands() {
-			if c.Name() == name {
-				found = append(found, group.Name()+" "+name)
-			}
-		}
-	}
-	if len(found) > 2 {
-		return nil
-	}
-	return found
-}
-
-// refuseUnknown is for groups: an argument of a group is a command that does not exist.
-func refuseUnknown(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	near := cmd.SuggestionsFor(args[0])
-	begins := func(name string) bool { return strings.HasPrefix(name, args[0]) }
-	if slices.ContainsFunc(near, begins) { // the user began to type it
-		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
-	}
-	if near = append(near, inGroups(cmd, args[0])...); len(near) > 0 {
-		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], strings.Join(near, " or "))
-	}
-	return fmt.Errorf("unknown command %q", args[0])
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"strconv"
@@ -20,7 +19,7 @@ const maxCellWidth = 60
 // show prints the response to an action about one thing.
 func (a action) show(out output.Printer, body []byte) error {
 	if out.JSON {
-		return out.Write(string(bytes.TrimRight(body, "\n")) + "\n")
+		return out.WriteBody(body)
 	}
 	o, err := parseObject(body)
 	if err != nil {

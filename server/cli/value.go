@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -37,7 +38,10 @@ type valueType struct {
 // wrong returns the error for a value that parse refused. Values that may come from the standard input may be secret or long, so
 // the error does not show them.
 func (v valueType) wrong(name, text string, err error) error {
-	if v.fromStdin {
+	switch {
+	case v.name == "json" && !strings.HasPrefix(strings.TrimSpace(text), "{"):
+		return fmt.Errorf("%s %w; for a file, write - and then <FILE", name, err)
+	case v.fromStdin:
 		return fmt.Errorf("%s %w", name, err)
 	}
 	return wrongValue(name, text, err.Error())
@@ -154,37 +158,13 @@ func anyOf(choices ...string) valueType {
 	}}
 }
 
-const mustBeDuration = "must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w"
-
-// longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.
-var longUnits = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?([^-+]*)$`)
-
-// parseDuration reads a duration such as 30d, 2w or 1d12h.
-func parseDuration(text string) (d time.Duration, err error) {
-	rest := text
-	parts := longUnits.FindStringSubmatch(text)
-	if hasLong := parts != nil && parts[1]+parts[2] != ""; hasLong {
-		weeks, _ := strconv.Atoi(parts[1]) // no digits are 0
-		days, _ := strconv.Atoi(parts[2])
-		d, rest = time.Duration(7*weeks+days)*24*time.Hour, cmp.Or(parts[3], "0s")
-	}
-	short, err := time.ParseDuration(rest)
-	switch {
-	case err != nil:
-		return 0, errors.New(mustBeDuration)
-	case d < 0, d > 0 && d+short < 0: // more than the type can hold
-		return 0, errors.New("must be less than 290 years")
-	}
-	return d + short, nil
-}
-
 // durationUpTo is a duration, which is a number of seconds for the API.
 func durationUpTo(most time.Duration) valueType { return durationBetween(0, most) }
 
 // durationBetween is a duration, which is a number of seconds for the API.
 func durationBetween(least, most time.Duration) valueType {
 	return valueType{name: "duration", parse: func(text string) (any, error) {
-		d, err := parseDuration(text)
+		d, err := config.ParseDuration(text)
 		if err == nil && (d < least || d > most || d%time.Second != 0) {
 			err = fmt.Errorf("must be whole seconds from %s to %gh", cmp.Or(strings.TrimSuffix(least.String(), "0s"), "0s"), most.Hours())
 		}
@@ -194,7 +174,7 @@ func durationBetween(least, most time.Duration) valueType {
 
 // fromNow is a duration, which is the time after that duration for the API.
 var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
-	d, err := parseDuration(text)
+	d, err := config.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = errors.New("must be more than 0s")
 	}
@@ -205,6 +185,11 @@ var fromNow = valueType{name: "duration", parse: func(text string) (any, error) 
 var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
+		for _, layout := range []string{time.DateOnly, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+			if at, err := time.Parse(layout, text); err == nil {
+				return nil, fmt.Errorf("must have the form of %s, which is this time in UTC", at.Format(time.RFC3339))
+			}
+		}
 		return nil, errors.New("must be a time such as 2030-01-31T12:00:00Z")
 	}
 	if year := at.UTC().Year(); year < 1 || year > 9999 {
@@ -215,7 +200,7 @@ var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 
 // timeOrAgo is a time, or how long ago that time was.
 var timeOrAgo = valueType{name: "time|duration", parse: func(text string) (any, error) {
-	if d, err := parseDuration(text); err == nil && d >= 0 {
+	if d, err := config.ParseDuration(text); err == nil && d >= 0 {
 		return apiTime(time.Now().Add(-d)), nil
 	}
 	at, err := timestamp.parse(text)
@@ -237,11 +222,10 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 
 // anyJSON is a JSON value.
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
-	var value json.RawMessage
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		return nil, fmt.Errorf("must be valid JSON: %w", err)
+	if problem := form.JSONProblem([]byte(text)); problem != "" {
+		return nil, errors.New("must be valid JSON: " + problem)
 	}
-	return value, nil
+	return json.RawMessage(text), nil
 }}
 
 // readFile parses the content of a file, or of the standard input for "-". The value may be a secret, and ps shows flags.

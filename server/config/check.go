@@ -188,7 +188,10 @@ var hostForm = regexp.MustCompile(`^[0-9A-Za-z_]([-0-9A-Za-z_.]{0,251}[0-9A-Za-z
 
 func checkAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
-	if err != nil {
+	switch {
+	case isPort(s, 0):
+		return advise(quote(s)+" is only a port", "write "+quote("127.0.0.1:"+s)+" for this machine, or "+quote("0.0.0.0:"+s)+" for all")
+	case err != nil:
 		return advise(quote(s)+" is not host:port", "write an address such as 127.0.0.1:8080 or [::1]:8080")
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostForm.MatchString(host) {

@@ -11,7 +11,7 @@ import (
 
 // refusedValues are settings with a wrong value, and what the one problem must say.
 var refusedValues = []struct{ name, value, want string }{
-	{"server.listen", "8080", "host:port"},
+	{"server.listen", "8080", `write "127.0.0.1:8080"`},
 	{"server.listen", "", "host:port"},
 	{"server.listen", "127.0.0.1:http", "no valid port"},
 	{"server.listen", "127.0.0.1:65536", "no valid port"},
@@ -56,7 +56,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"storage.path", "\xff", "UTF-8"},
 	{"storage.path", "a.db ", "space"},
 	{"storage.synchronous", "FULL", "write full or normal"},
-	{"storage.retention_events", "30d", "is not a duration"},
+	{"storage.retention_events", "30 days", "is not a duration"},
 	{"storage.retention_events", "0s", "out of range"},
 	{"keys.prefix", "", "cannot be the prefix"},
 	{"keys.prefix", "1a", "cannot be the prefix"},
@@ -122,7 +122,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"oidc.audience", "keyhook", "oidc.issuer"},
 	{"console.oidc_client_id", "a", "set oidc.issuer and oidc.audience, or remove console.oidc_client_id"},
 	{"console.oidc_client_secret", "a", "set console.oidc_client_id, or remove console.oidc_client_secret"},
-	{"metrics.listen", "9090", "host:port"},
+	{"metrics.listen", "9090", `write "127.0.0.1:9090"`},
 	{"metrics.listen", "127.0.0.1:8080", "same as server.listen"},
 	{"alerts.urls", "", "is empty"},
 	{"alerts.urls", "ntfy.sh/topic", "URL 1: the text is not a URL"},

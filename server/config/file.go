@@ -19,6 +19,7 @@ const maxFile = 1 << 20
 // file is a configuration file. It is read as YAML nodes, because viper's own reader loses what the problems need: lines,
 // duplicate and unknown keys, nulls, and how a scalar was written. Viper gets each value as text.
 type file struct {
+	data     []byte
 	path     string
 	texts    map[string]any    // by setting
 	places   map[string]string // by setting: "keyhook.yaml:12"
@@ -35,16 +36,18 @@ func readFile(path, source string) *file {
 	if err != nil {
 		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), reason(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
-		message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
-		f.problems = append(f.problems, NewProblem("", path, advise("the file is not valid YAML: "+message, "correct that line")))
+		line, what, mend := YAMLProblem(data, err)
+		place := path
+		if line > 0 {
+			place += ":" + strconv.Itoa(line)
+		}
+		f.problems = append(f.problems, NewProblem("", place, advise("the file is not valid YAML: "+what, mend)))
 	}
 	return f
 }
 
-// quoted is text that the YAML parser quotes from the file. It may be a secret, so it is removed.
-var quoted = regexp.MustCompile("'[^'<][^']+'|`[^`]*`")
-
 func (f *file) decode(data []byte) error {
+	f.data = data
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, second yaml.Node
 	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
@@ -107,6 +110,9 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 		text, err = listText(value, l.separator)
 	} else if text, err = scalarText("the setting", value); err == nil && l != nil && l.mend != "" {
 		err = advise("the setting is a list", l.mend)
+	}
+	if isEmpty(value) && HasComment(f.data, value.Line) {
+		err = advise("the setting has no value, because # begins a comment", "write the value in quotes")
 	}
 	if err != nil {
 		f.wrong(s.Name, value, err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -89,10 +90,10 @@ func factor(least, most float64) kind { return limited("number", "2.5", readDeci
 func size(least, most int64) kind { return limited("size", `"64MiB" or "1GiB"`, readSize, least, most) }
 
 func duration(least, most time.Duration) kind {
-	inner := limited("duration", `"500ms", "15s" or "720h"`, time.ParseDuration, least, most)
+	inner := limited("duration", `"500ms", "15s", "12h" or "30d"`, ParseDuration, least, most)
 	return kind{label: inner.label, parse: func(s string) (any, error) {
 		if decimal.MatchString(s) {
-			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s"))
+			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s")+" for seconds, or another unit: ms, m, h, d, w")
 		}
 		return inner.parse(s)
 	}}
@@ -107,6 +108,28 @@ func durationOrNone(least, most time.Duration) kind {
 		}
 		return inner.parse(s)
 	}}
+}
+
+// longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.
+var longUnits = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?([^-+]*)$`)
+
+// ParseDuration reads a duration such as 90s, 30d, 2w or 1d12h, of settings and of flags.
+func ParseDuration(text string) (d time.Duration, err error) {
+	rest := text
+	parts := longUnits.FindStringSubmatch(text)
+	if hasLong := parts != nil && parts[1]+parts[2] != ""; hasLong {
+		weeks, _ := strconv.Atoi(parts[1]) // no digits are 0
+		days, _ := strconv.Atoi(parts[2])
+		d, rest = time.Duration(7*weeks+days)*24*time.Hour, cmp.Or(parts[3], "0s")
+	}
+	short, err := time.ParseDuration(rest)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w")
+	case d < 0, d > 0 && d+short < 0: // more than the type can hold
+		return 0, errors.New("must be less than 290 years")
+	}
+	return d + short, nil
 }
 
 func readWhole(s string) (int, error) {

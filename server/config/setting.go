@@ -101,55 +101,19 @@ func unknownVariables(environ []string) (found Problems) {
 	}
 	slices.Sort(environ)
 	for _, pair := range environ {
-		name, _, _ := strings.Cut(pair, "=")
+		name, value, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
 		mend := suggest(name, known, "unset it")
-		if serviceLink.MatchString(name) {
+		// Kubernetes sets KEYHOOK_PORT=tcp://10.0.0.1:80, and people write KEYHOOK_PORT=8080.
+		isPerson := (name == "KEYHOOK_PORT" || name == "KEYHOOK_SERVER_PORT") && decimal.MatchString(value)
+		if serviceLink.MatchString(name) && !isPerson {
 			mend = "add enableServiceLinks: false to the spec of the pod, because Kubernetes sets this variable for a Service"
 		}
 		found = append(found, NewProblem("", name, advise("this variable is not a setting", mend)))
 	}
 	return found
-}
-
-// suggest returns the mend for an unknown name: the known name that was probably meant, or else the given mend.
-func suggest(name string, known []string, mend string) string {
-	if len(name) > 64 { // no name is longer, and the search costs the product of the lengths
-		return mend
-	}
-	best, least := "", 2+len(strings.TrimPrefix(name, envPrefix))/4
-	for _, candidate := range known {
-		if d := distance(name, candidate); d < least {
-			best, least = candidate, d
-		}
-	}
-	if best == "" {
-		return mend
-	}
-	return "did you mean " + best + "? If not, " + mend
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j]+1, diagonal+1, replaced)
-		}
-	}
-	return row[len(b)]
 }
 
 // Flags with names of their own. Every other flag has the name of its setting.

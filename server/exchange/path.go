@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"strings"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -38,7 +40,17 @@ func (p *Path) Value(name string) string {
 func (p *Path) ID(name string, t access.IDType, noun string) (string, error) {
 	id := p.Value(name)
 	if !t.Valid(id) {
-		return "", fault.Missing(noun)
+		return "", Missing(noun, id)
 	}
 	return id, nil
+}
+
+// Missing is the 404 for a text that is no id of a resource. If the text is the id of another type, the response says so: its form shows
+// the type, whether or not it exists.
+func Missing(noun, text string) error {
+	missing := fault.Missing(noun)
+	if t, ok := access.IDTypeOf(text); ok && t.Noun() != "" {
+		missing.Message = strings.TrimSuffix(missing.Message, ".") + ": this is the id of " + t.Noun() + "."
+	}
+	return missing
 }

@@ -88,7 +88,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	if len(value) > webhook.MaxEvent {
 		return fault.New(fault.TooLarge, "too_large", "%[2]s is too large; an event may have at most %[1]d bytes.", webhook.MaxEvent, name)
 	}
-	*item = Form{members: item.members[:0], path: name + ".", compact: f.compact}
+	*item = Form{members: item.members[:0], missing: item.missing[:0], path: name + ".", compact: f.compact}
 	if value.Kind() != jsontext.KindBeginObject {
 		f.wrongType(name, `an event, such as {"type": "order.created", "data": {}}`)
 		return nil
@@ -101,7 +101,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 		f.Refuse(field.Field, field.Code, "%s", field.Message)
 		return nil
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return notJSON(err, name+".")
+		return notJSON(err, name+".", value)
 	case err != nil:
 		return fmt.Errorf("split %s: %w", name, err)
 	}
@@ -117,7 +117,7 @@ func (f *Form) event() webhook.NewEvent {
 		e.Type = *eventType
 		switch {
 		case !webhook.ValidType(e.Type):
-			f.Refuse("type", "invalid", "This must be an event type such as user.created.")
+			f.Refuse("type", "invalid", "This must be an event type such as user.created: %s.%s", typeRule, nearType(e.Type, ""))
 		case access.IsAuditType(e.Type), e.Type == webhook.TestType:
 			f.Refuse("type", CodeReservedType, "Only Keyhook publishes events of this type; choose another type, such as app.%s.", e.Type)
 		}
@@ -126,6 +126,34 @@ func (f *Form) event() webhook.NewEvent {
 		e.IdempotencyKey = *key
 	}
 	return e
+}
+
+// typeRule is the form of event types.
+const typeRule = "lower-case letters, digits and _, in words with dots between them, beginning with a letter"
+
+// nearType proposes an event type, or a prefix with this end, for a text with capitals, hyphens or other characters.
+func nearType(text, end string) string {
+	var near strings.Builder
+	bare, isPrefix := strings.CutSuffix(text, end)
+	for i, c := range []byte(bare) {
+		switch {
+		case 'A' <= c && c <= 'Z' && i > 0 && 'a' <= bare[i-1] && bare[i-1] <= 'z': // orderCreated
+			near.WriteString("_" + strings.ToLower(string(c)))
+		case c == '-' || c == ' ':
+			near.WriteByte('_')
+		case c == '/' || c == ':':
+			near.WriteByte('.')
+		default:
+			near.WriteString(strings.ToLower(string(rune(c))))
+		}
+	}
+	if !webhook.ValidType(near.String()) {
+		return ""
+	}
+	if isPrefix {
+		near.WriteString(end)
+	}
+	return fmt.Sprintf(" Write %q.", near.String())
 }
 
 // Object returns a JSON object of at most max bytes, without white space. Its numbers and strings are unchanged.
@@ -202,7 +230,8 @@ func (f *Form) EventTypes(name string) *webhook.Types {
 		case e.Text == "*", e.Text == "**", e.Text == "*.*":
 			f.Refuse(e.Field, "invalid", "An empty list means every event type: send [] instead of [%q].", e.Text)
 		case !webhook.ValidPattern(e.Text):
-			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*.")
+			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*: %s; a * only after the last dot.%s",
+				typeRule, nearType(e.Text, ".*"))
 		}
 		types = append(types, e.Text)
 	}

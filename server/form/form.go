@@ -5,7 +5,9 @@ package form
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +20,7 @@ import (
 type Form struct {
 	members   []member
 	first     [4]member // the memory of the first members
+	missing   []string  // names that were read and are not there
 	compact   bool      // no white space between tokens
 	unchecked bool      // nested objects may contain a name twice
 	path      string    // before the names of fields in problems, such as "events.3."
@@ -63,9 +66,21 @@ func (f *Form) refuseUnknown() {
 			return
 		}
 		if !m.read {
-			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; remove it or correct its name.")
+			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
 		}
 	}
+}
+
+// known lists the names that were read.
+func (f *Form) known() string {
+	names := slices.Clone(f.missing)
+	for _, m := range f.members {
+		if m.read {
+			names = append(names, string(m.name))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // take returns the value of a field, or nil if it is missing.
@@ -76,6 +91,7 @@ func (f *Form) take(name string) jsontext.Value {
 			return f.members[i].value
 		}
 	}
+	f.missing = append(f.missing, name)
 	return nil
 }
 

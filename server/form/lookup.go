@@ -109,7 +109,7 @@ func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	for i, word := range wrong {
 		wrong[i] = Printable(word, maxShownWord)
 	}
-	f.Refuse(name, CodeUnknownPermission, "There is no permission %s%s; correct the scope, or ask an operator to create permissions at /api/v1/permissions/.", strings.Join(wrong, ", "), more)
+	f.Refuse(name, CodeUnknownPermission, "Unknown permissions: %s%s. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there.", strings.Join(wrong, ", "), more)
 	return scope
 }
 

@@ -73,7 +73,7 @@ func Parse(body []byte) (*Form, error) {
 	f := &Form{compact: compact, unchecked: large}
 	var err error
 	if f.members, err = parseObject(f.first[:0], body, jsontext.AllowDuplicateNames(large)); err != nil {
-		return nil, notJSON(err, "")
+		return nil, notJSON(err, "", body)
 	}
 	if large {
 		if name, twice := duplicateMember(f.members); twice {
@@ -99,19 +99,21 @@ func duplicateName(name string) *fault.Error {
 	return fault.New(fault.Malformed, "invalid_json", "The body has \"%s\" twice in one object; send each name once.", name)
 }
 
-// notJSON says where the body is not valid JSON. path is the field in which the parser started. The error of the parser is for the
-// log only, because it quotes the body.
-func notJSON(err error, path string) error {
+// notJSON says where a text is not valid JSON. path is the field in which the parser started. The error of the parser is for the log
+// only, because it quotes the body.
+func notJSON(err error, path string, text []byte) error {
 	var at *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, errTooManyFields):
 		return fault.Fields([]fault.Field{tooManyFields("")})
 	case errors.Is(err, errNotObject):
-		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
+		return fault.New(fault.Malformed, "invalid_json", "The body must be one JSON object, {…}, and not an array or another value.")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
 		return duplicateName(path + fieldPath(at.JSONPointer)).Because(err)
+	case errors.Is(err, errTrailingText):
+		return fault.New(fault.Malformed, "invalid_json", "After the JSON object of the body, more text follows; send only one object.").Because(err)
 	case errors.As(err, &at):
-		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
+		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON in %s.", syntaxProblem(text, at)).Because(err)
 	}
 	return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON.").Because(err)
 }

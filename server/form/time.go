@@ -58,7 +58,13 @@ func (f *Form) Expiry(name string) *int64 {
 }
 
 // Period returns the times since and until in milliseconds. A missing one is 0.
-func (q *Query) Period() (since, until int64) { return q.time("since"), q.time("until") }
+func (q *Query) Period() (since, until int64) {
+	since, until = q.time("since"), q.time("until")
+	if q.Valid() && until > 0 && until < since {
+		q.Refuse("until", "must not be before since")
+	}
+	return since, until
+}
 
 // time returns a time in milliseconds, or 0 if the parameter is missing. A time that is present is at least 1, because 0 means no
 // limit; no data is that old.

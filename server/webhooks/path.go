@@ -10,8 +10,9 @@ import (
 
 // The nouns in the text of a 404, as in the store.
 const (
-	anEvent   = "event"
-	anAttempt = "attempt"
+	aSubscription = "subscription"
+	anEvent       = "event"
+	anAttempt     = "attempt"
 )
 
 // subscriptionNames is the part of the store that finds a subscription by its external id.
@@ -23,8 +24,11 @@ type subscriptionNames interface {
 // here; the handler does that.
 func pathSubscription(x *exchange.Exchange, store subscriptionNames) (string, error) {
 	text := x.Path.Value("id")
-	if access.SubscriptionID.Valid(text) {
+	switch {
+	case access.SubscriptionID.Valid(text):
 		return text, nil
+	case access.LooksLikeID(text):
+		return "", exchange.Missing(aSubscription, text)
 	}
 	return store.SubscriptionID(x.Request.Context(), x.Organization(), text)
 }

@@ -1,9 +1,6 @@
 package access
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // IDType is what a public id names, as the id's prefix. Public ids are TypeIDs (TypeID 0.3): "sub_01h455vb4pex5vsknk084sn02q".
 type IDType string
@@ -22,15 +19,19 @@ const (
 	LinkID         IDType = "lnk"
 )
 
-var idTypes = []IDType{
-	KeyID, TokenID, OrganizationID, UserID, SubscriptionID, EventID, AttemptID, AuditEventID, SessionID, LinkID,
+var idNouns = map[IDType]string{
+	KeyID: "an API key", TokenID: "an access token", OrganizationID: "an organization", UserID: "a user", SubscriptionID: "a subscription",
+	EventID: "an event", AttemptID: "a delivery attempt", AuditEventID: "an audit event", SessionID: "a portal session", LinkID: "a portal link",
 }
+
+// Noun returns what an id of this type names, with its article: "an API key". It is empty for an unknown type.
+func (t IDType) Noun() string { return idNouns[t] }
 
 // LooksLikeID reports whether s has the form of a public id of Keyhook. No external id has this form, so that a caller may write
 // either one.
 func LooksLikeID(s string) bool {
 	found, ok := IDTypeOf(s)
-	return ok && slices.Contains(idTypes, found)
+	return ok && found.Noun() != ""
 }
 
 // MaxExternalID limits an external id, in characters.

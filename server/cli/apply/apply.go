@@ -22,6 +22,8 @@ type Options struct {
 	DryRun      bool      // print the difference and change nothing
 	Prune       bool      // also remove what an earlier apply created and the file no longer has
 	SecretsFile string    // takes the secrets of new subscriptions; empty prints them
+
+	Confirm func(question string) error // asks before anything is removed
 }
 
 // maxFile is the largest file that is read, in bytes.
@@ -58,6 +60,11 @@ func Run(ctx context.Context, c client.Client, out output.Printer, o Options) er
 	}
 	if err := p.print(out); err != nil || o.DryRun || len(p.changes) == 0 {
 		return err
+	}
+	if question := p.question(); question != "" {
+		if err := o.Confirm(question); err != nil {
+			return err
+		}
 	}
 	sink := &secrets{out: out}
 	if p.makesSecrets() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -76,6 +77,9 @@ func (f *target) apply(t *testing.T, file string, o apply.Options) (string, erro
 	var out bytes.Buffer
 	if o.File == "" {
 		o.File, o.In = "-", strings.NewReader(file)
+	}
+	if o.Confirm == nil {
+		o.Confirm = func(string) error { return nil }
 	}
 	err := apply.Run(t.Context(), f.Client, output.Printer{Out: &out, Notes: io.Discard}, o)
 	return out.String(), err
@@ -229,6 +233,33 @@ func TestPrune(t *testing.T) {
 		}
 		if printed, err := f.apply(t, small, apply.Options{Prune: true}); err != nil || !strings.HasPrefix(printed, "+ organization customer-7 ") {
 			t.Errorf("error %v, printed:\n%s", err, printed)
+		}
+	})
+	t.Run("asks before it removes anything, and changes nothing without the answer", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		if _, err := f.apply(t, small, apply.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		before, asked, no := f.writes.Load(), "", errors.New("no")
+		o := apply.Options{Prune: true, Confirm: func(question string) error { asked = question; return no }}
+		file, _, _ := strings.Cut(small, "organizations:")
+		file = strings.Replace(file, "600", "700", 1)
+		_, err := f.apply(t, file, o)
+		want := "This closes 1 organization for good, with keys, events and pending deliveries:\n" +
+			"  customer-7 \"Customer 7\": members 1, subscriptions 1\nRemove 4 objects?"
+		if !errors.Is(err, no) || asked != want || f.writes.Load() != before+1 { // the dry run of the closure
+			t.Errorf("error %v, %d writes, asked:\n%s", err, f.writes.Load()-before, asked)
+		}
+		if got := f.do(t, "GET", "plans/startup/", ""); got["api_rate_limit_per_minute"] != 600.0 {
+			t.Errorf("%v", got)
+		}
+		asked, o.Confirm = "", func(question string) error { asked = question; return nil }
+		if _, err := f.apply(t, strings.Replace(small, "600", "700", 1), o); err != nil || asked != "" {
+			t.Errorf("nothing to remove: error %v, asked %s", err, asked)
+		}
+		if _, err := f.apply(t, strings.Replace(small, "subscriptions:", "#", 1)[:strings.Index(small, "subscriptions:")], o); err != nil || asked != "Remove 1 object?" {
+			t.Errorf("error %v, asked %s", err, asked)
 		}
 	})
 	t.Run("refuses to prune what the file still needs", func(t *testing.T) {

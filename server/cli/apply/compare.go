@@ -247,6 +247,29 @@ func (p plan) print(out output.Printer) error {
 	return out.Write(b.String())
 }
 
+// question asks whether to remove what the plan removes. It is empty if the plan removes nothing. It names each organization that has
+// something: such an organization is closed, and nobody can open it again.
+func (p plan) question() string {
+	removed, closed := 0, []string{}
+	for _, c := range p.changes {
+		if c.action != remove {
+			continue
+		}
+		removed++
+		if c.kind == organizations && len(c.shown) > 0 {
+			closed = append(closed, fmt.Sprintf("\n  %s %s: %s", c.name, output.Quote(c.object.text("name")), strings.Join(c.shown, ", ")))
+		}
+	}
+	switch {
+	case removed == 0:
+		return ""
+	case len(closed) == 0:
+		return fmt.Sprintf("Remove %s?", output.Count(removed, "object", "objects"))
+	}
+	return fmt.Sprintf("This closes %s for good, with keys, events and pending deliveries:%s\nRemove %s?",
+		output.Count(len(closed), "organization", "organizations"), strings.Join(closed, ""), output.Count(removed, "object", "objects"))
+}
+
 // makesSecrets reports whether a new subscription gets a secret that somebody has to store.
 func (p plan) makesSecrets() bool {
 	return slices.ContainsFunc(p.changes, func(c change) bool {

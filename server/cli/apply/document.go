@@ -13,12 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/config"
 )
 
 // document is the file as it was written. Its mistakes are collected.
 type document struct {
 	entries  map[*kind][]*entry
 	problems []problem
+	text     []byte
 }
 
 // entry is one object of the file.
@@ -31,7 +33,7 @@ type entry struct {
 
 // parse reads the YAML of a file. A mistake of YAML itself is an error. All others are problems of the document.
 func parse(name string, text []byte) (*document, error) {
-	doc := &document{entries: map[*kind][]*entry{}}
+	doc := &document{entries: map[*kind][]*entry{}, text: text}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root, second yaml.Node
 	err := decoder.Decode(&root)
@@ -46,7 +48,8 @@ func parse(name string, text []byte) (*document, error) {
 		}
 	}
 	if err != nil {
-		return nil, Problems{name, []problem{{0, "this is not valid YAML: " + hideQuoted(err)}}}
+		line, what, mend := config.YAMLProblem(text, err)
+		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + mend}}}
 	}
 	top := root.Content[0]
 	if top.Kind != yaml.MappingNode {
@@ -55,13 +58,6 @@ func parse(name string, text []byte) (*document, error) {
 	doc.readSections(top)
 	return doc, nil
 }
-
-// hideQuoted returns the message of the YAML parser without the text that it quotes from the file, which may be a secret.
-func hideQuoted(err error) string {
-	return quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
-}
-
-var quoted = regexp.MustCompile("'[^'<][^']+'|`[^`]*`")
 
 func (d *document) wrong(line int, format string, args ...any) {
 	d.problems = append(d.problems, problem{line, fmt.Sprintf(format, args...)})
@@ -102,6 +98,8 @@ func (d *document) readEntry(k *kind, node *yaml.Node) {
 		}
 		text, err := toJSON(value)
 		switch {
+		case isBlank(value) && config.HasComment(d.text, value.Line):
+			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", f.name)
 		case err != nil:
 			d.wrong(value.Line, "%s: %v", f.name, err)
 		case f.isText && value.Kind == yaml.ScalarNode && value.Tag != "!!str" && !isBlank(value):

@@ -91,7 +91,9 @@ func remote(c Client, address, token string) (Client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return c, usage("%s is not the URL of a server; give a URL such as https://keys.example.com", output.Quote(address))
+		return c, usage("%s is not the URL of a server; give a URL with http:// or https://, such as https://keys.example.com", output.Quote(address))
+	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/api/v1"):
+		return c, usage("the URL of a server must end before /api/v1; write %s", output.Quote(strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/api/v1")))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return c, usage("the URL of a server must not have a user, a query or a fragment; give a URL such as https://keys.example.com")
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):

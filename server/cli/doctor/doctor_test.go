@@ -117,7 +117,7 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 			}
 		}, nil, "warning", "modes", "chmod 600"},
 		{"a missing directory", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
-		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s"`},
+		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s" for seconds, or another unit: ms, m, h, d, w`},
 		{"a proxy network that is too large", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
 		{"a server without TLS for other machines", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
 		{"a missing certificate", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
@@ -222,7 +222,7 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arg, check, text, mend string }{
-		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s"`},
+		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s" for seconds, or another unit: ms, m, h, d, w`},
 		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create the directory (mkdir -p /no/such), or set storage.path"},
 	} {
 		_, got := examine(t, tt.arg)

@@ -35,9 +35,9 @@ func (p Palette) Paint(style Style, text string) string {
 	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
 }
 
-// IsTerminal reports whether w is a terminal. /dev/null is a character device too, but none.
-func IsTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+// IsTerminal reports whether a reader or a writer is a terminal. /dev/null is a character device too, but none.
+func IsTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

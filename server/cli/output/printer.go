@@ -3,9 +3,11 @@
 package output
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -48,10 +50,20 @@ func (p Printer) Write(text string) error {
 	return nil
 }
 
-// Note prints a remark for people. It prints nothing with --json or --quiet.
+// WriteBody prints the body of a response. JSON keeps its meaning, with escapes for the characters that a terminal would obey. In any
+// other body, such characters are escaped as in EscapeLines.
+func (p Printer) WriteBody(body []byte) error {
+	text := strings.TrimRight(string(body), "\n")
+	if json.Valid(body) {
+		return p.Write(escapeJSON(text) + "\n")
+	}
+	return p.Write(EscapeLines(text) + "\n")
+}
+
+// Note prints a remark for people, which may contain text from anybody. It prints nothing with --json or --quiet.
 func (p Printer) Note(format string, args ...any) {
 	if !p.Quiet && !p.JSON {
-		fmt.Fprintf(p.Notes, format+"\n", args...)
+		fmt.Fprintln(p.Notes, EscapeLines(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -60,5 +72,5 @@ func (p Printer) Say(sentence string) error {
 	if p.Quiet || p.JSON || sentence == "" {
 		return nil
 	}
-	return p.Write(sentence + "\n")
+	return p.Write(EscapeLines(sentence) + "\n")
 }

@@ -43,7 +43,7 @@ func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) rep
 	w.WriteHeader(resp.status)
 	_, _ = w.Write(resp.body) // an error means that the sender is gone
 	note := "from " + to
-	if text := output.Escape(output.Shorten(string(bytes.TrimSpace(resp.body)), 200)); text != "" {
+	if text := output.Shorten(string(bytes.TrimSpace(resp.body)), 200); text != "" {
 		note += ": " + text
 	}
 	return reply{resp.status, note}

@@ -55,7 +55,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "keyhook listen accepts only POST requests", http.StatusMethodNotAllowed)
-		l.printer.note(fmt.Sprintf("responded with 405 to %s %s, because a delivery is a POST request", output.Escape(r.Method), output.Escape(output.Shorten(r.URL.Path, 80))))
+		l.printer.note(fmt.Sprintf("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80)))
 		return
 	}
 	at := time.Now()

@@ -38,7 +38,7 @@ func (p *printer) note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.asJSON {
-		fmt.Fprintf(p.out, "%s  %s\n\n", p.clock(time.Now()), text)
+		fmt.Fprintf(p.out, "%s  %s\n\n", p.clock(time.Now()), output.Escape(text))
 	}
 }
 
@@ -138,7 +138,7 @@ func (p *printer) reply(b *bytes.Buffer, d *delivery) {
 	}
 	fmt.Fprintf(b, "%s%s after %.1f ms", indent, p.palette.Paint(style, text), d.took.Seconds()*1000)
 	if d.reply.note != "" {
-		fmt.Fprintf(b, " (%s)", d.reply.note)
+		fmt.Fprintf(b, " (%s)", output.Escape(d.reply.note))
 	}
 	b.WriteByte('\n')
 }
