@@ -111,7 +111,7 @@ func (m *orderSimulation) stepInOrder() {
 	case n < 72:
 		m.setRateLimit(m.t, r.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	case n < 77:
-		_, _ = m.Recover(ctx, m.actor(), m.org(), r.ID, 1) // refused while the plan has no webhooks
+		_, _ = m.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
 	case n < 80:
 		if attempts := m.attempts(m.t, r.Subscription); len(attempts) > 0 {
 			_ = m.Redeliver(ctx, m.actor(), m.org(), r.ID, attempts[m.random.IntN(len(attempts))].ID)
@@ -152,7 +152,7 @@ func (m *orderSimulation) repairInOrder() {
 	}
 	time.Sleep(12 * time.Minute) // no retry is further away
 	for _, r := range m.receivers {
-		if _, err := m.Recover(context.Background(), m.actor(), m.org(), r.ID, 1); err != nil {
+		if _, err := m.Recover(context.Background(), m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}); err != nil {
 			m.t.Error(err)
 		}
 	}

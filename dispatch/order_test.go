@@ -105,7 +105,7 @@ func TestOrderedSubscription(t *testing.T) {
 		if x.health(t, sub).Status != webhook.Healthy {
 			t.Error("it is not healthy")
 		}
-		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, 1); err != nil || r.Deliveries != 1 {
+		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{Since: 1}); err != nil || r.Deliveries != 1 {
 			t.Fatalf("%+v, error %v", r, err)
 		}
 		time.Sleep(time.Minute)
@@ -164,7 +164,7 @@ func TestChangesOfOrder(t *testing.T) {
 			t.Fatalf("%+v", h)
 		}
 		before := len(x.eventsAt("a.example"))
-		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || r.Deliveries != 3 {
+		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{}); err != nil || r.Deliveries != 3 {
 			t.Fatalf("%+v, error %v", r, err)
 		}
 		events = append(events, x.publish(t, 10)...)

@@ -65,7 +65,7 @@ func TestOutageOfANight(t *testing.T) {
 				x.setReceiver("a.example", respond(200))
 				lost := int64(0)
 				if tt.recover {
-					r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, 0)
+					r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{})
 					if err != nil || r.Pending != held || r.Deliveries == 0 || r.Deliveries+r.Pending < 8*60 {
 						t.Errorf("recovery %+v with %d held, error %v", r, held, err)
 					}

@@ -161,6 +161,7 @@ var mends = map[string]string{
 	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
 	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
 		"(keyhook subscriptions rotate-secret --force).",
+	"paused": "To recover and activate it, send \"activate\": true (keyhook subscriptions recover --activate).",
 }
 
 // withMend returns the message of a fault with the mend for its code, if the table has one.

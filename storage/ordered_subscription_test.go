@@ -196,7 +196,7 @@ func TestNewDeliveriesInOrder(t *testing.T) {
 		t.Parallel()
 		for name, again := range map[string]func(x fixture) error{
 			"recover": func(x fixture) error {
-				_, err := x.Recover(context.Background(), x.actor(), x.org(), x.sub.ID, 1)
+				_, err := x.Recover(context.Background(), x.actor(), x.org(), x.sub.ID, recovering(1))
 				return err
 			},
 			"replay": func(x fixture) error {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -16,32 +17,52 @@ import (
 // deliveries ended exhausted since a time and that have not arrived, and activates the subscription. The new deliveries
 // come first, so an interrupted recovery leaves the subscription as it was, and the next one continues.
 //
-// If since is 0, it is the first failure of the outage. A subscription without failures has no outage. Then it is the last
-// success, or the creation of the subscription.
+// Without a time in the request, it is the first failure of the outage. A subscription without failures has no outage. Then it is
+// the last success, or the creation of the subscription.
 //
-// Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
-func (s *Store) Recover(ctx context.Context, by access.Actor, organization int64, id string, since int64) (webhook.Recovery, error) {
-	r, p, err := s.prepareRecovery(ctx, organization, id, since)
+// Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
+// webhooks; Unavailable if the context ends first.
+func (s *Store) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := s.prepareRecovery(ctx, organization, id, request)
 	if err != nil {
 		return r, err
 	}
-	err = s.walkExhausted(ctx, p, r.Since, func(c chunk) error {
+	if err := s.sendExhausted(ctx, p, &r); err != nil {
+		return r, err
+	}
+	return r, s.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
+		if err := requireActivation(*sub, request); err != nil || sub.Status == webhook.Healthy {
+			return err
+		}
+		return s.applyChange(t, by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
+	})
+}
+
+// sendExhausted creates the deliveries of a recovery, and counts them in r.
+func (s *Store) sendExhausted(ctx context.Context, p replayQuery, r *webhook.Recovery) error {
+	err := s.walkExhausted(ctx, p, r.Since, func(c chunk) error {
 		made, err := s.replayChunk(ctx, p, c)
 		r.Deliveries += made.Total()
 		return err
 	})
-	if err != nil && r.Deliveries == 0 {
-		return r, err
+	if err != nil && r.Deliveries > 0 {
+		return unfinishedReplay(ctx, r.Deliveries, err)
 	}
-	if err != nil {
-		return r, unfinishedReplay(ctx, r.Deliveries, err)
+	return err
+}
+
+// requireActivation refuses to activate what a person has paused, unless the request says so.
+func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest) error {
+	if sub.Paused && !request.Activate {
+		return fault.New(fault.Conflict, "paused",
+			"A person has paused the subscription, and a recovery would activate it.")
 	}
-	return r, s.activateRecovered(ctx, by, organization, r, p)
+	return nil
 }
 
 // CountRecovery says what Recover would send. Faults: as Recover.
-func (s *Store) CountRecovery(ctx context.Context, organization int64, id string, since int64) (webhook.Recovery, error) {
-	r, p, err := s.prepareRecovery(ctx, organization, id, since)
+func (s *Store) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := s.prepareRecovery(ctx, organization, id, request)
 	if err != nil {
 		return r, err
 	}
@@ -52,14 +73,17 @@ func (s *Store) CountRecovery(ctx context.Context, organization int64, id string
 }
 
 // prepareRecovery finds the subscription and the time since which it recovers.
-func (s *Store) prepareRecovery(ctx context.Context, organization int64, id string, since int64) (r webhook.Recovery, p replayQuery, err error) {
+func (s *Store) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
 	sub, err := returning(ctx, s.workFor(organization), func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
 		p.now = t.Now()
-		return sub, t.quotas.RequireWebhooks(t.Tx, organization)
+		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
+			return sub, err
+		}
+		return sub, requireActivation(sub, request)
 	})
 	if err != nil {
 		return r, p, err
@@ -67,9 +91,9 @@ func (s *Store) prepareRecovery(ctx context.Context, organization int64, id stri
 	p.id, p.subscription, p.organization = id, sub.RowID, organization
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
 	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
-	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: since}
+	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
 	switch {
-	case since != 0:
+	case request.Since != 0:
 	case sub.FailingSince != 0:
 		r.Since = sub.FailingSince
 	case sub.LastSuccessAt != nil:
@@ -133,8 +157,10 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 	return c, err
 }
 
-// activateRecovered activates the subscription after its recovery, and writes the audit event.
-func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery) error {
+// finishRecovery runs activate, and writes the audit event of a recovery.
+func (s *Store) finishRecovery(
+	ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery, activate func(*tx, *webhook.Subscription) error,
+) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	return s.workFor(organization).change(ctx, func(t *tx) error {
@@ -142,11 +168,8 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 		if err != nil {
 			return err
 		}
-		if sub.Status != webhook.Healthy {
-			active := checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}}
-			if err := s.applyChange(t, by, organization, &sub, active); err != nil {
-				return err
-			}
+		if err := activate(t, &sub); err != nil {
+			return err
 		}
 		return s.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
 			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
@@ -155,14 +178,25 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 }
 
 // markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
-// outage began.
+// outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
 func (s *Store) markForRecovery(t *tx, subscription, since int64) error {
-	_, err := t.Exec("UPDATE subscriptions SET recover_since = ? WHERE id = ?", since, subscription)
+	_, err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
 	t.OnCommit(func() { s.mayRecover.Store(true) })
 	return err
 }
 
-// recoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start and after a mark.
+// markedSubscription is a subscription that a probe brought back.
+type markedSubscription struct {
+	RowID          int64  `db:"id"`
+	ID             string `db:"public_id"`
+	Organization   int64  `db:"organization_id"`
+	OrganizationID string `db:"organization_public_id"`
+	Since          int64  `db:"recover_since"`
+	Epoch          int64  `db:"epoch"` // a later outage changes it
+}
+
+// recoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start, after a mark and after
+// a failure. A pass continues after the subscriptions of the last one, so that some that fail do not stop the others.
 func (s *Store) recoverMarked(ctx context.Context) (err error) {
 	if !s.mayRecover.Swap(false) {
 		return nil
@@ -172,39 +206,49 @@ func (s *Store) recoverMarked(ctx context.Context) (err error) {
 			s.mayRecover.Store(true)
 		}
 	}()
-	var marked []struct {
-		RowID          int64  `db:"id"`
-		ID             string `db:"public_id"`
-		Organization   int64  `db:"organization_id"`
-		OrganizationID string `db:"organization_public_id"`
-		Since          int64  `db:"recover_since"`
-	}
+	var marked []markedSubscription
 	if err := s.list(ctx, &marked, `
-		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since
+		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
 		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
-		WHERE s.recover_since IS NOT NULL ORDER BY s.id LIMIT ?`, recoveriesPerPass); err != nil {
+		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, s.recoveredUpTo, recoveriesPerPass); err != nil {
 		return err
 	}
-	if len(marked) == recoveriesPerPass {
+	if s.recoveredUpTo > 0 || len(marked) == recoveriesPerPass {
 		s.mayRecover.Store(true)
 	}
+	s.recoveredUpTo = 0
+	if len(marked) == recoveriesPerPass {
+		s.recoveredUpTo = marked[len(marked)-1].RowID
+	}
 	for _, m := range marked {
-		_, err := s.Recover(ctx, access.System(m.Organization), m.Organization, m.ID, m.Since)
-		if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
-			return err
-		}
-		if err != nil {
-			s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
-				"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.OrganizationID, m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
-		}
-		if err := s.change(ctx, func(t *tx) error {
-			_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND recover_since = ?", m.RowID, m.Since)
-			return err
-		}); err != nil {
-			return err
+		if failed := s.recoverOne(ctx, m); failed != nil {
+			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
 		}
 	}
-	return nil
+	return err
+}
+
+// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It activates nothing: the probe
+// has done that, and a person may have paused the subscription since then.
+func (s *Store) recoverOne(ctx context.Context, m markedSubscription) error {
+	r, p, err := s.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+	if err == nil {
+		err = s.sendExhausted(ctx, p, &r)
+	}
+	if err == nil {
+		err = s.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
+	}
+	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
+		return err
+	}
+	if err != nil {
+		s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
+			"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.OrganizationID, m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
+	}
+	return s.change(ctx, func(t *tx) error {
+		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
+		return err
+	})
 }
 
 // recoveriesPerPass limits how long the rest of upkeep waits.

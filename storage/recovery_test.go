@@ -30,23 +30,26 @@ func (x fixture) read(t *testing.T) webhook.Subscription {
 	return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID))
 }
 
+// recovering is a recovery since a time that also activates what a person has paused.
+func recovering(since int64) webhook.RecoveryRequest { return webhook.RecoveryRequest{Since: since, Activate: true} }
+
 // recovers counts a recovery and runs it twice. It expects this recovery, and nothing more the second time.
 func (x fixture) recovers(t *testing.T, since int64, want webhook.Recovery) {
 	t.Helper()
 	before := x.read(t)
-	if got, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, since); err != nil || got != want {
+	if got, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
 		t.Errorf("counted %+v, want %+v, error %v", got, want, err)
 	}
 	if d := cmp.Diff(before, x.read(t)); d != "" {
 		t.Errorf("counting has changed the subscription:\n%s", d)
 	}
-	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, since); err != nil || got != want {
+	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
 		t.Errorf("recovered %+v, want %+v, error %v", got, want, err)
 	}
 	if n := x.pending(t); n != want.Pending+want.Deliveries {
 		t.Errorf("%d are pending, want %d", n, want.Pending+want.Deliveries)
 	}
-	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, since); err != nil || got.Deliveries != 0 || got.Pending != want.Pending+want.Deliveries {
+	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got.Deliveries != 0 || got.Pending != want.Pending+want.Deliveries {
 		t.Errorf("recovered again: %+v, error %v", got, err)
 	}
 }
@@ -117,7 +120,7 @@ func TestRecover(t *testing.T) {
 			}
 			for i, at := range ends {
 				for since, want := range map[int64]int64{at: int64(3 - i), at + 1: int64(2 - i)} {
-					if r, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, since); err != nil || r.Deliveries != want || r.Since != since {
+					if r, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || r.Deliveries != want || r.Since != since {
 						t.Errorf("since %d: %+v, want %d deliveries, error %v", since, r, want, err)
 					}
 				}
@@ -198,8 +201,8 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		refused := func(why string, organization int64, want fault.Kind) {
 			t.Helper()
-			_, err1 := x.Recover(t.Context(), x.actor(), organization, x.sub.ID, 0)
-			_, err2 := x.CountRecovery(t.Context(), organization, x.sub.ID, 0)
+			_, err1 := x.Recover(t.Context(), x.actor(), organization, x.sub.ID, recovering(0))
+			_, err2 := x.CountRecovery(t.Context(), organization, x.sub.ID, recovering(0))
 			if fault.KindOf(err1) != want || fault.KindOf(err2) != want {
 				t.Errorf("%s: %v, %v", why, err1, err2)
 			}
@@ -220,7 +223,7 @@ func TestNewsOfAnOutage(t *testing.T) {
 	t.Parallel()
 	x := newOutage(t)
 	x.fail(t, 4)
-	if _, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil {
+	if _, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)); err != nil {
 		t.Fatal(err)
 	}
 	x.fail(t, 2)

@@ -117,6 +117,7 @@ type Store struct {
 	clock         *clock.Watch
 	replayLock    chan struct{} // a replay that writes puts a token in
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
+	recoveredUpTo int64         // where the next pass of recoverMarked continues; used by upkeep only
 }
 
 // Created reports whether Open created the file.

@@ -49,13 +49,30 @@ func (a action) perform(cmd *cobra.Command, args []string) error {
 	if a.columns != "" {
 		return a.showPages(cmd, c, path, out)
 	}
+	if a.summary != nil {
+		before, isDryRun := a.readSubject(cmd.Context(), c, args), a.isDryRun(cmd)
+		a.note = func(response object, _ []string, _ string) string { return a.summary(response, before, isDryRun) }
+	}
 	if err := a.send(cmd.Context(), c, path, body, args, out); err != nil {
 		return err
 	}
-	if found != nil && a.note != nil {
+	if a.summary == nil && found != nil && a.note != nil {
 		out.Note("\n%s", a.note(found, args, a.organization))
 	}
 	return nil
+}
+
+// readSubject reads the thing that an action is about; nil if the caller may not read it.
+func (a action) readSubject(ctx context.Context, c client.Client, args []string) object {
+	response, err := c.Do(ctx, "GET", strings.Replace(a.subject, "{}", url.PathEscape(args[0]), 1), nil)
+	if err != nil {
+		return nil
+	}
+	o, err := parseObject(response)
+	if err != nil {
+		return nil
+	}
+	return o
 }
 
 // all is the value of --organization for a list of the items of all organizations.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"strings"
 
@@ -26,13 +27,14 @@ func (a action) isDryRun(cmd *cobra.Command) bool {
 }
 
 // makePreview makes the dry run of an action with a preview, and returns its response; nil for an action without one. body is
-// the body of the request.
+// the body of the request, which the dry run has too unless the action has another one.
 func (a action) makePreview(cmd *cobra.Command, c client.Client, args []string, body []byte) (object, error) {
 	if a.preview == "" || a.isDryRun(cmd) {
 		return nil, nil
 	}
 	members := map[string]any{}
-	if len(a.fixedBody) == 0 && body != nil {
+	maps.Copy(members, a.previewBody)
+	if a.previewBody == nil && body != nil {
 		if err := json.Unmarshal(body, &members); err != nil {
 			return nil, err
 		}

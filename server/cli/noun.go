@@ -27,19 +27,24 @@ type action struct {
 	long    string // more than short says; may be empty
 	example string // without "keyhook" and the noun; one command per line
 
-	method     string
-	path       string // arguments without a member replace each {}, in order
-	arguments  []argument
-	query      []field
-	body       []field
-	fixedBody  map[string]any // members of the body that are always the same
-	question   string         // the user must answer yes before the request is sent; empty asks nothing
-	preview    string         // the path of a dry run before the request; its members replace {member} in the question
-	atTerminal bool           // the question is asked at a terminal only
+	method      string
+	path        string // arguments without a member replace each {}, in order
+	arguments   []argument
+	query       []field
+	body        []field
+	fixedBody   map[string]any // members of the body that are always the same
+	question    string         // the user must answer yes before the request is sent; empty asks nothing
+	preview     string         // the path of a dry run before the request; its members replace {member} in the question
+	previewBody map[string]any // the body of that dry run; nil is the body of the request
+	atTerminal  bool           // the question is asked at a terminal only
 
 	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
 	// organization, unless that is empty.
 	note func(found object, args []string, organization string) string
+
+	// summary says in words what the response means. before is the thing at the path subject, as it was; nil if it could not be read.
+	summary func(response, before object, isDryRun bool) string
+	subject string
 
 	columns   string // the response is a list, with these columns
 	notes     string // members of each item, as lines below the table: a text and a command

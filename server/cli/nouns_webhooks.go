@@ -52,6 +52,19 @@ func noteReactivated(found object, args []string, organization string) string {
 	return note
 }
 
+// sayRecovered says in words what a recovery sends.
+func sayRecovered(r, before object, isDryRun bool) string {
+	send, sends := "Sends ", "sends "
+	if isDryRun {
+		send, sends = "Would send ", "would send "
+	}
+	again := r.text("deliveries") + " again that had failed since " + r.text("since") + "."
+	if before.text("status") == string(webhook.Healthy) {
+		return "The subscription is healthy, so there is no outage to recover from. Deliveries that are already on their way: " + r.text("pending") + ".\n" + send + again
+	}
+	return send + r.text("pending") + " that wait; " + sends + again
+}
+
 // noteBlocked says how a failing or blocked subscription works again.
 func noteBlocked(found object, _ []string, organization string) string {
 	switch webhook.Block(found.text("blocked_by")) {
@@ -135,15 +148,16 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "recover SUBSCRIPTION", short: "Send again after a receiver was mended: what waits, and what failed in the outage",
 		long: "The command activates the subscription, so pending deliveries are sent. It also sends the events again whose last\n" +
-			"attempt failed since the outage began. The operation is idempotent. At a terminal, the command shows the numbers\n" +
-			"first and asks.",
+			"attempt failed since the outage began. If a person has paused the subscription, the command needs --activate. The\n" +
+			"operation is idempotent. At a terminal, the command shows the numbers first and asks.",
 		example: "recover sub_01h455vb4pex5vsknk084sn02q --dry-run\nrecover sub_01h455vb4pex5vsknk084sn02q --since 24h",
 		method:  "POST", path: pathSubscriptions + "{}/recover/", arguments: []argument{subscriptionArgument}, id: "deliveries",
 		body: []field{
 			{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},
+			{member: "activate", usage: "also recover and activate a subscription that a person has paused", value: boolean},
 			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 		},
-		preview:    pathSubscriptions + "{}/recover/",
+		preview: pathSubscriptions + "{}/recover/", subject: pathSubscriptions + "{}/", summary: sayRecovered,
 		question:   "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.",
 		atTerminal: true,
 	},
@@ -162,7 +176,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
 		long:    "To also send the events again whose last attempt failed in an outage, use \"keyhook subscriptions recover\" instead.",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": true},
-		preview: pathSubscriptions + "{}/recover/", note: noteReactivated,
+		preview: pathSubscriptions + "{}/recover/", previewBody: map[string]any{"activate": true}, note: noteReactivated,
 	},
 	{
 		use: "pause SUBSCRIPTION", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",

@@ -51,7 +51,7 @@ func (a action) show(out output.Printer, body []byte) error {
 
 // noteOn returns the remark about a response, or about an item of a list. An action with a preview has a remark about that.
 func (a action) noteOn(o object) string {
-	if a.note == nil || a.preview != "" {
+	if a.note == nil || a.preview != "" && a.summary == nil {
 		return ""
 	}
 	organization := a.organization

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -49,4 +50,46 @@ func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARecoverySaysWhatItSends(t *testing.T) {
+	t.Parallel()
+	const recovery = `{"deliveries":2,"pending":5,"since":"2030-01-31T13:35:00.000Z"}`
+	for name, tt := range map[string]struct{ flags, status, want string }{
+		"of a disabled subscription": {"", "disabled", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a failing one":           {"--yes", "failing", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"dry":                        {"--dry-run", "disabled", "\nWould send 5 that wait; would send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a healthy one": {"", "healthy", "\nThe subscription is healthy, so there is no outage to recover from. Deliveries that are already on their way: 5.\n" +
+			"Sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a healthy one, dry": {"--dry-run", "healthy", "\nWould send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					says(200, jsonType, `{"status":"`+tt.status+`"}`)(w, r)
+					return
+				}
+				says(202, jsonType, recovery)(w, r)
+			})
+			code, stdout, stderr := s.ask(t, aToken, "subscriptions recover "+ailingSub+" "+tt.flags)
+			if code != cli.ExitOK || !strings.HasSuffix(stderr, tt.want) || !strings.Contains(stdout, "pending     5") {
+				t.Errorf("code %d, output %q, remarks %q, want %q at the end", code, stdout, stderr, tt.want)
+			}
+		})
+	}
+
+	t.Run("without the permission to read the subscription, it says the same", func(t *testing.T) {
+		t.Parallel()
+		s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				says(403, "application/problem+json", `{"code":"permission_denied"}`)(w, r)
+				return
+			}
+			says(202, jsonType, recovery)(w, r)
+		})
+		if code, _, stderr := s.ask(t, aToken, "subscriptions recover "+ailingSub); code != cli.ExitOK || !strings.Contains(stderr, "Sends 5 that wait") {
+			t.Errorf("code %d, remarks %q", code, stderr)
+		}
+	})
 }

@@ -60,10 +60,11 @@ func TestOutage(t *testing.T) {
 	if preview.Deliveries == 0 || preview.Deliveries+preview.Pending != 10 {
 		t.Errorf("the preview is %+v", preview)
 	}
-	sent := []string{"deliveries  " + strconv.Itoa(preview.Deliveries), "pending     " + strconv.Itoa(preview.Pending)}
-	succeed(t, dir, []string{"subscriptions", "recover", sub, "--dry-run"}, sent...)
+	waiting, again := strconv.Itoa(preview.Pending), strconv.Itoa(preview.Deliveries)
+	sent := []string{"deliveries  " + again, "pending     " + waiting}
+	succeed(t, dir, []string{"subscriptions", "recover", sub, "--dry-run"}, append(sent, "Would send "+waiting+" that wait; would send "+again+" again")...)
 	p.until(t, sub, "status", "disabled")
-	succeed(t, dir, []string{"subscriptions", "recover", sub, "--yes"}, sent...)
+	succeed(t, dir, []string{"subscriptions", "recover", sub, "--yes"}, append(sent, "Sends "+waiting+" that wait; sends "+again+" again")...)
 	p.until(t, sub, "pending_deliveries", 0)
 	p.until(t, sub, "status", "healthy")
 	r.mu.Lock()

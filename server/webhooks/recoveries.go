@@ -13,11 +13,10 @@ import (
 // recoveryStore is the part of the store that the endpoints after an outage use.
 type recoveryStore interface {
 	subscriptionNames
-	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time; 0 is the start of the
-	// outage.
-	Recover(ctx context.Context, actor access.Actor, organization int64, id string, since int64) (webhook.Recovery, error)
+	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time.
+	Recover(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
 	// CountRecovery says what Recover would send.
-	CountRecovery(ctx context.Context, organization int64, id string, since int64) (webhook.Recovery, error)
+	CountRecovery(ctx context.Context, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
 	// Discard drops pending deliveries of events from before a time; 0 drops all.
 	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
 }
@@ -41,17 +40,18 @@ func (h Recoveries) Recover(x *exchange.Exchange) error {
 	if since != nil && since.After(time.Now()) {
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	}
-	dry := f.Bool("dry_run")
+	activate, dry := f.Bool("activate"), f.Bool("dry_run")
 	if err := f.Err(); err != nil {
 		return err
 	}
+	request := webhook.RecoveryRequest{Since: milliseconds(since), Activate: activate != nil && *activate}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
 	var r webhook.Recovery
 	if dry != nil && *dry {
-		r, err = h.store.CountRecovery(ctx, x.Organization(), id, milliseconds(since))
+		r, err = h.store.CountRecovery(ctx, x.Organization(), id, request)
 	} else {
-		r, err = h.store.Recover(ctx, x.Actor(), x.Organization(), id, milliseconds(since))
+		r, err = h.store.Recover(ctx, x.Actor(), x.Organization(), id, request)
 	}
 	if err != nil {
 		return err

@@ -37,6 +37,12 @@ func (r *Replayed) Add(o Replayed) {
 	r.TypeAdded += o.TypeAdded
 }
 
+// RecoveryRequest asks to make a subscription work again after its receiver was mended.
+type RecoveryRequest struct {
+	Since    int64 // in milliseconds; 0 is the start of the outage
+	Activate bool  // also activate a subscription that a person has paused
+}
+
 // Recovery says what the recovery of a subscription sends.
 type Recovery struct {
 	Deliveries int64 // new ones, of events whose deliveries ended exhausted

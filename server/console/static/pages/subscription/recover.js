@@ -14,22 +14,26 @@ import { api } from '../../api.js';
 export function Recover({ subscription, organization, onDone, onClose }) {
   const path = `/webhooks/subscriptions/${subscription.id}/recover/`;
   const [values, setValues] = useState({ since: '' });
-  const chosen = values.since ? { since: values.since } : {};
-  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }), [values.since]);
+  const [activate, setActivate] = useState(false);
+  const chosen = { ...(values.since && { since: values.since }), ...(activate && { activate }) };
+  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }), [values.since, activate]);
+  const isPaused = error?.code === 'paused';
   const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
   const events = data ? data.deliveries + data.pending : 0;
   const recover = async () => {
-    await api.post(path, { since: data.since }, { organization });
+    await api.post(path, { ...chosen, since: data.since }, { organization });
     await onDone?.();
   };
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
+    ${(isPaused || activate) && html`<label class="choice"><input type="checkbox" checked=${activate} onChange=${(e) => setActivate(e.target.checked)} />
+      <span>Activate the subscription, although a person has paused it</span></label>`}
     <p>Do this when the receiver works again. The subscription becomes healthy, and Keyhook sends:</p>
-    ${data ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
+    ${data && !isPaused ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
       ${data.pending > 0 && html`<li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>`}
       ${(data.deliveries > 0 || data.pending === 0) && html`<li><strong class="strong">${count(data.deliveries, 'event')}</strong> that Keyhook gave up since <${Time} value=${data.since} form="log" /></li>`}
     </ul>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
-    <${ErrorBar} error=${error} retry=${reload} />
+    <${ErrorBar} error=${isPaused ? null : error} retry=${reload} />
     <${TimeField} form=${form} name="since" label="Since" optional hint="Without a time: since the outage began." />
   <//>`;
 }
