@@ -1,0 +1,202 @@
+package storage_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// probed returns options with one attempt for each delivery. Two failures in a row disable a subscription, which gets a probe each
+// minute then.
+func probed(t *testing.T, path string) storage.Options {
+	t.Helper()
+	o := storagetest.Options(t, path)
+	o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1, DisabledAfter: 2, ProbeDisabled: time.Minute}
+	return o
+}
+
+// newProbed returns a fixture with these options. Upkeep begins its work at the next second.
+func newProbed(t *testing.T, path string) (x fixture, stop func()) {
+	t.Helper()
+	store, stop := storagetest.OpenWith(t, probed(t, path))
+	x = fixtureOf(t, store)
+	if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+		t.Fatal(err)
+	}
+	return x, stop
+}
+
+// outage has two events given up, and then a probe that succeeds. It returns the two events.
+func (x fixture) outage(t *testing.T) []string {
+	t.Helper()
+	lost := append(x.publish(t, 1, "lost"), x.publish(t, 1, "lost")...)
+	for range 2 {
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), false)
+	}
+	if sub := x.read(t); sub.Status != webhook.Disabled {
+		t.Fatalf("it is %s, not disabled", sub.Status)
+	}
+	x.publish(t, 1, "probe")
+	time.Sleep(time.Minute)
+	for _, job := range x.jobs(t) {
+		if job.EventType == "probe" {
+			x.end(t, job, x.begin(t, job), true)
+		}
+	}
+	if sub := x.read(t); sub.Status != webhook.Healthy {
+		t.Fatalf("it is %s after the probe", sub.Status)
+	}
+	return lost
+}
+
+// refuse makes every write fail that matches, such as "INSERT ON deliveries", until allow is called.
+func (s refusals) refuse(t *testing.T, statement, when string) {
+	t.Helper()
+	s.alter(t, "CREATE TRIGGER refusal BEFORE "+statement+" WHEN "+when+" BEGIN SELECT RAISE(ABORT, 'refused by the test'); END")
+}
+
+func (s refusals) allow(t *testing.T) {
+	t.Helper()
+	s.alter(t, "DROP TRIGGER refusal")
+}
+
+func (s refusals) alter(t *testing.T, statement string) {
+	t.Helper()
+	if err := s.Write(t.Context(), func(tx *storage.Tx) error { return tx.Run(statement) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusals makes writes of a store fail.
+type refusals struct{ *storage.Store }
+
+// waitAgain expects that these events, and no other lost ones, are pending.
+func (x fixture) waitAgain(t *testing.T, lost []string) {
+	t.Helper()
+	var pending []string
+	for _, job := range x.jobs(t) {
+		if job.EventType == "lost" {
+			pending = append(pending, job.EventID)
+		}
+	}
+	if slices.Sort(lost); !slices.Equal(slices.Sorted(slices.Values(pending)), lost) {
+		t.Errorf("pending are %v, want %v", pending, lost)
+	}
+}
+
+const sentAgain = "INSERT ON deliveries"
+
+func TestRecoveryAfterAProbe(t *testing.T) {
+	t.Parallel()
+
+	t.Run("after an error, it is tried again", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := newProbed(t, path)
+			refusals{x.Store}.refuse(t, sentAgain, "NEW.cause = 2")
+			lost := x.outage(t)
+			time.Sleep(5 * time.Second)
+			if n := x.pending(t); n != 0 {
+				t.Fatalf("%d are pending, although no delivery could be created", n)
+			}
+			refusals{x.Store}.allow(t)
+			time.Sleep(2 * time.Second)
+			x.waitAgain(t, lost)
+		})
+	})
+
+	t.Run("a second outage does not end the wait of the first one", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := newProbed(t, path)
+			refusals{x.Store}.refuse(t, sentAgain, "NEW.cause = 2")
+			lost := x.outage(t)
+			time.Sleep(5 * time.Second)
+			lost = append(lost, x.outage(t)...)
+			time.Sleep(5 * time.Second)
+			refusals{x.Store}.allow(t)
+			time.Sleep(3 * time.Second)
+			x.waitAgain(t, lost)
+		})
+	})
+
+	t.Run("a second outage that ends during the recovery is recovered, too", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			x, stop := newProbed(t, path)
+			// The first recovery has just been written when the probe of the next outage succeeds.
+			refusals{x.Store}.alter(t, `CREATE TRIGGER outage AFTER INSERT ON audit_events
+				WHEN NEW.type = 'webhook_subscription_recovered' AND instr(NEW.details, '"deliveries":2')
+				BEGIN UPDATE subscriptions SET recover_since = recover_since + 1, epoch = epoch + 3; END`)
+			x.outage(t)
+			time.Sleep(5 * time.Second)
+			refusals{x.Store}.alter(t, "DROP TRIGGER outage")
+			stop()
+			x.Store, _ = storagetest.OpenWith(t, probed(t, path)) // which looks for marks
+			time.Sleep(5 * time.Second)
+			var recoveries int
+			for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 50, Type: access.SubscriptionRecovered})) {
+				if strings.Contains(e.Details, `"deliveries":`) {
+					recoveries++
+				}
+			}
+			if recoveries != 2 {
+				t.Errorf("%d recoveries, want 2", recoveries)
+			}
+		})
+	})
+
+	t.Run("what a person has paused meanwhile stays paused, and gets its deliveries", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := newProbed(t, path)
+			lost := x.outage(t)
+			x.setActive(t, false)
+			time.Sleep(3 * time.Second)
+			if sub := x.read(t); !sub.Paused {
+				t.Errorf("it is %s", sub.Status)
+			}
+			x.waitAgain(t, lost)
+		})
+	})
+
+	t.Run("many that fail do not stop the others", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := newProbed(t, path)
+			for range 25 {
+				storagetest.Subscription(t, x.Store, x.owner, "https://example.com/", "a")
+			}
+			last, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/", "lost", "probe")
+			first := x.sub
+			x.sub = last
+			refusals{x.Store}.refuse(t, "INSERT ON audit_events", fmt.Sprintf(
+				"NEW.type = 'webhook_subscription_recovered' AND instr(NEW.details, 'deliveries') AND NEW.target_id <> '%s'", last.ID))
+			refusals{x.Store}.alter(t, fmt.Sprintf("UPDATE subscriptions SET recover_since = 1 WHERE id < %d", last.RowID))
+			lost := x.outage(t)
+			time.Sleep(10 * time.Second)
+			x.waitAgain(t, lost)
+			refusals{x.Store}.allow(t)
+			time.Sleep(10 * time.Second)
+			x.sub = first
+			if sub := x.read(t); sub.Status == webhook.Disabled {
+				t.Error("the recovery of the last one has changed the first one")
+			}
+		})
+	})
+}
