@@ -31,7 +31,9 @@ func (x fixture) read(t *testing.T) webhook.Subscription {
 }
 
 // recovering is a recovery since a time that also activates what a person has paused.
-func recovering(since int64) webhook.RecoveryRequest { return webhook.RecoveryRequest{Since: since, Activate: true} }
+func recovering(since int64) webhook.RecoveryRequest {
+	return webhook.RecoveryRequest{Since: since, Activate: true}
+}
 
 // recovers counts a recovery and runs it twice. It expects this recovery, and nothing more the second time.
 func (x fixture) recovers(t *testing.T, since int64, want webhook.Recovery) {
