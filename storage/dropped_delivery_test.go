@@ -136,6 +136,65 @@ func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	}
 }
 
+func TestReleaseOfAnotherAttempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a late release of an earlier attempt leaves the one in progress", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		first := x.begin(t, job)
+		x.end(t, job, first, false)
+		second := x.begin(t, x.jobs(t)[0])
+		if err := x.UndoBegin(t.Context(), []int64{first}); err != nil {
+			t.Fatal(err)
+		}
+		if list := x.all(t); len(list) != 2 || list[0].Outcome != webhook.Sending {
+			t.Errorf("attempt %d does not go on: %+v", second, list)
+		}
+	})
+
+	t.Run("a result of a released attempt is not recorded", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		event := x.publish(t, 1, "user.created")[0]
+		job := x.jobs(t)[0]
+		attempt := x.begin(t, job)
+		if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.Record(t.Context(), webhook.Result{Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: 1, Number: 1, Succeeded: true})
+		if got := x.stateOf(t, event); err == nil || got != webhook.Pending || len(x.all(t)) != 0 {
+			t.Errorf("it is %v, error %v, attempts %+v", got, err, x.all(t))
+		}
+	})
+
+	t.Run("a second release leaves what was dropped meanwhile, or is pending", func(t *testing.T) {
+		t.Parallel()
+		for name, drops := range map[string]bool{"dropped": true, "pending": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				x := newFixture(t)
+				event, want := x.publish(t, 1, "user.created")[0], webhook.Pending
+				attempt := x.begin(t, x.jobs(t)[0])
+				for i := range 2 {
+					if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+						t.Fatal(err)
+					}
+					if i == 0 && drops {
+						want = webhook.Dropped
+						must[int64](t)(x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+					}
+				}
+				if got := x.stateOf(t, event); got != want {
+					t.Errorf("it is %v, want %v", got, want)
+				}
+			})
+		}
+	})
+}
+
 // TestDiscardOfAnotherHold releases and holds the queue again after a caller asked to discard the first hold.
 func TestDiscardOfAnotherHold(t *testing.T) {
 	t.Parallel()

@@ -289,13 +289,16 @@ func (s *Store) Pend(subscription, n int64) { s.pending.Add(subscription, n) }
 
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
-	return returning(ctx, s, func(t *tx) (int64, error) {
-		q, err := t.quotas.Of(t.Tx, organization)
-		if err != nil {
-			return 0, err
-		}
-		return q.Bytes, nil
-	})
+	return returning(ctx, s, func(t *tx) (int64, error) { return t.StoredToday(organization) })
+}
+
+// StoredToday is Store.StoredToday in a transaction.
+func (t *tx) StoredToday(organization int64) (int64, error) {
+	q, err := t.quotas.Of(t.Tx, organization)
+	if err != nil {
+		return 0, err
+	}
+	return q.Bytes, nil
 }
 
 // StorageDays returns the number of stored counts of an organization.
@@ -308,6 +311,9 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 	_, err := s.publish(t, organization, "org_x", e, 0)
 	return err
 }
+
+// ForgetQuotas forgets the counts of stored bytes, as a change of a plan does.
+func (t *tx) ForgetQuotas() { t.quotas.Forget() }
 
 // Delayed returns how many events of the transaction are not in the table yet.
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }

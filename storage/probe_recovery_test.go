@@ -59,6 +59,31 @@ func (x fixture) outage(t *testing.T) []string {
 	return lost
 }
 
+func TestOnlyOneProbeAtATime(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newProbed(t, path)
+		x.fail(t, 2)
+		x.publish(t, 2, "waits")
+		time.Sleep(time.Minute)
+		jobs := x.jobs(t)
+		if x.begin(t, jobs[1]) != 0 {
+			t.Error("the second delivery is the probe")
+		}
+		probe := x.begin(t, jobs[0])
+		if probe == 0 || x.begin(t, jobs[1]) != 0 {
+			t.Errorf("the probe is %d, or a second one began beside it", probe)
+		}
+		x.end(t, jobs[0], probe, false)
+		time.Sleep(time.Minute)
+		_, _, test, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+		if err != nil || test == 0 || x.begin(t, jobs[1]) != 0 {
+			t.Errorf("a probe began beside the test %d, error %v", test, err)
+		}
+	})
+}
+
 // refuse makes every write fail that matches, such as "INSERT ON deliveries", until allow is called.
 func (s refusals) refuse(t *testing.T, statement, when string) {
 	t.Helper()

@@ -112,6 +112,23 @@ func TestStorageQuota(t *testing.T) {
 		}
 	})
 	t.Run("additions are refused; changes and withdrawals are not", testBeyondQuota)
+	t.Run("what the same transaction has stored counts, also after a change of the plan", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withQuota(t, storagetest.Open(t), 15_000)
+		org := owner.Organization.RowID
+		before := must[int64](t)(x.StoredToday(t.Context(), org))
+		if err := x.Write(t.Context(), func(tx *storage.Tx) error {
+			err := x.PublishEventIn(tx, org, storedEvent)
+			tx.ForgetQuotas()
+			if stored := must[int64](t)(tx.StoredToday(org)); stored != before+10_000 {
+				t.Errorf("%d bytes more are counted in the transaction", stored-before)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		overQuota(t, x.publish(t, owner, storedEvent))
+	})
 	t.Run("a failed transaction counts nothing", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 10_500)

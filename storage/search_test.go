@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -21,13 +22,21 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
 		t.Fatal(err)
 	}
-	storagetest.Publish(t, store, x.owner, "user.created")
+	event := must[[]webhook.Published](t)(store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{
+		{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "order-1001"},
+	}))[0]
+	key, _ := storagetest.Key(t, store, x.owner, access.EventsRead)
 	x.begin(t, x.jobs(t)[0])
 	for what, text := range map[string]string{
 		"an attempt in progress, by its id":      x.all(t)[0].ID,
 		"a subscription, by its external id":     external,
 		"a subscription, by its id":              x.sub.ID,
 		"a subscription, by the host of its URL": "example.com",
+		"an event, by its id":                    event.ID,
+		"an event, by its idempotency key":       "order-1001",
+		"an audit event, by its id":              must[[]access.AuditEvent](t)(store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1}))[0].ID,
+		"a key, by its id":                       key.ID,
+		"a key, by its prefix":                   strings.TrimSuffix(key.KeyPrefix, "…"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
