@@ -99,7 +99,7 @@ func (r *Receiver) explain() Delivery {
 		return r.waiting(d)
 	}
 	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Exhausted }); d != nil {
-		return r.exhausted()
+		return r.exhausted(d)
 	}
 	if len(r.Deliveries) > 0 {
 		return r.dropped()
@@ -327,7 +327,9 @@ func (r *Receiver) expired() Delivery {
 		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept)) + r.lastAttempt()}
 }
 
-func (r *Receiver) exhausted() Delivery {
+// exhausted explains the newest delivery that ended so. Its DueAt is its end, on the clock of FailingSince: the end of the request is a
+// little earlier than its record.
+func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt()}
 	switch a := r.last(); {
 	case r.DeletedAt != nil:
@@ -338,7 +340,7 @@ func (r *Receiver) exhausted() Delivery {
 		return r.sendAgain(d, Test, r.command("test"))
 	case r.isOld():
 		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
-	case r.Status != webhook.Healthy && !r.Paused && a.AttemptedAt+a.DurationMS >= r.FailingSince: // recover sends what failed since then
+	case r.Status != webhook.Healthy && !r.Paused && ended.DueAt >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
 		return r.sendAgain(d, Recover, r.command("recover"))
 	}

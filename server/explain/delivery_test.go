@@ -55,7 +55,7 @@ func attempt(number int, outcome webhook.Outcome, text string) *webhook.Attempt 
 
 // ended returns a delivery that ended with a failed attempt.
 func ended(state webhook.DeliveryState) webhook.DeliveryFacts {
-	return webhook.DeliveryFacts{State: state, Attempts: 5, Last: attempt(5, webhook.Failed, "timeout")}
+	return webhook.DeliveryFacts{State: state, Attempts: 5, DueAt: published + 5_003, Last: attempt(5, webhook.Failed, "timeout")}
 }
 
 // with changes a subscription.
@@ -124,6 +124,7 @@ func TestDeliveryOf(t *testing.T) {
 
 		"what failed is replayed":                                  {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
 		"what failed at a failing receiver is recovered":           {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},
+		"the failure that began the outage is recovered":           {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = published + 5_003 }), explain.Exhausted, "", "keyhook subscriptions recover sub_5", nil, 5},
 		"what failed before the outage is replayed":                {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed before a pause is replayed":                   {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed long ago is delivered again by hand":          {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
