@@ -65,10 +65,10 @@ func (d *Directory) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (o 
 	return o, c, err
 }
 
-// OrganizationsToClean lists some closed organizations that may have data.
-func (d *Directory) OrganizationsToClean(ctx context.Context, limit int) ([]access.Organization, error) {
+// OrganizationsToClean lists the next closed organizations after a row that may have data.
+func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit int) ([]access.Organization, error) {
 	organizations := []access.Organization{}
-	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > 0 ORDER BY o.id LIMIT ?", limit)
+	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > ? ORDER BY o.id LIMIT ?", after, limit)
 	return organizations, err
 }
 

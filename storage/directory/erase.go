@@ -66,10 +66,10 @@ func prepareErasure(t *sqlite.Tx, id string) (u access.User, e access.Erasure, e
 	return u, e, err
 }
 
-// UsersToClean lists some erased users of whom there may be copies of personal data.
-func (d *Directory) UsersToClean(ctx context.Context, limit int) ([]access.User, error) {
+// UsersToClean lists the next erased users after a row of whom there may be copies of personal data.
+func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([]access.User, error) {
 	users := []access.User{}
-	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users INDEXED BY users_to_clean WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > 0 ORDER BY id LIMIT ?", limit)
+	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users INDEXED BY users_to_clean WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?", after, limit)
 	return users, err
 }
 

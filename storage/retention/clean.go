@@ -3,7 +3,6 @@ package retention
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/scan"
@@ -28,7 +27,7 @@ const (
 	cleanRetry = 10 * time.Second // the pause after a failure
 )
 
-// cleaningsPerPass is how many users or organizations one pass cleans.
+// cleaningsPerPass is how many organizations are cleaned in turn with as many users. One pass over the history looks for these users.
 const cleaningsPerPass = 20
 
 // Clean removes the data of erased users and closed organizations until ctx ends. It has its own goroutine, because it may read all
@@ -47,7 +46,6 @@ func (c *Cleaner) Clean(ctx context.Context) {
 			}
 			switch {
 			case err != nil:
-				c.o.Logger.Error("cannot remove the data of an erased user or a closed organization", "error", err)
 				_ = scan.Pause(ctx, cleanRetry) // the loop ends with ctx
 			case !complete:
 				_ = scan.Pause(ctx, cleanAgain)
@@ -56,31 +54,75 @@ func (c *Cleaner) Clean(ctx context.Context) {
 	}
 }
 
-// cleanMarked cleans some erased users and closed organizations. complete is true if there are none.
+// atEnd is the position after the last row of a list.
+const atEnd = -1
+
+// cleanMarked cleans all closed organizations and all erased users, some of each in turn. One that fails does not stop the others.
+// complete is true if nothing is left to do.
 func (c *Cleaner) cleanMarked(ctx context.Context) (complete bool, err error) {
-	organizations, err := c.o.Directory.OrganizationsToClean(ctx, cleaningsPerPass)
-	if err != nil {
-		return false, fmt.Errorf("list closed organizations: %w", err)
+	var organization, user int64 // the last ones of this pass
+	busy := false
+	for (organization != atEnd || user != atEnd) && ctx.Err() == nil {
+		if organization != atEnd {
+			var waits bool
+			var failed error
+			organization, waits, failed = c.cleanOrganizations(ctx, organization)
+			busy, err = busy || waits, errors.Join(err, failed)
+		}
+		if user != atEnd {
+			var failed error
+			user, failed = c.cleanErased(ctx, user)
+			err = errors.Join(err, failed)
+		}
 	}
-	busy, failed := false, error(nil) // one that fails does not delay the others
+	return err == nil && !busy, err
+}
+
+// cleanOrganizations cleans the next closed organizations after a row, and returns the last one. busy is true if one has an attempt in
+// progress.
+func (c *Cleaner) cleanOrganizations(ctx context.Context, after int64) (last int64, busy bool, err error) {
+	organizations, err := c.o.Directory.OrganizationsToClean(ctx, after, cleaningsPerPass)
+	if err != nil {
+		return atEnd, false, c.tell(ctx, "cannot list closed organizations", err)
+	}
 	for _, o := range organizations {
-		cleaned, err := c.cleanOrganization(ctx, o.RowID)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("organization %s: %w", o.ID, err))
-			continue
-		}
-		if busy = busy || !cleaned; cleaned {
+		cleaned, failed := c.cleanOrganization(ctx, o.RowID)
+		switch {
+		case failed != nil:
+			err = errors.Join(err, c.tell(ctx, "cannot remove the data of a closed organization", failed, "organization", o.ID))
+		case cleaned:
 			c.o.Logger.Info("the closure of an organization is complete", "organization", o.ID)
+		default:
+			busy = true
 		}
 	}
-	users, err := c.o.Directory.UsersToClean(ctx, cleaningsPerPass)
+	if len(organizations) < cleaningsPerPass {
+		return atEnd, busy, err
+	}
+	return organizations[len(organizations)-1].RowID, busy, err
+}
+
+// cleanErased cleans the next erased users after a row, and returns the last one.
+func (c *Cleaner) cleanErased(ctx context.Context, after int64) (last int64, err error) {
+	users, err := c.o.Directory.UsersToClean(ctx, after, cleaningsPerPass)
 	if err != nil {
-		return false, errors.Join(failed, fmt.Errorf("list erased users: %w", err))
+		return atEnd, c.tell(ctx, "cannot list erased users", err)
 	}
-	if err := c.cleanUsers(ctx, users); err != nil {
-		failed = errors.Join(failed, fmt.Errorf("erased users: %w", err))
+	if len(users) > 0 {
+		err = c.cleanUsers(ctx, users)
 	}
-	return failed == nil && !busy && len(organizations) < cleaningsPerPass && len(users) < cleaningsPerPass, failed
+	if len(users) < cleaningsPerPass {
+		return atEnd, err
+	}
+	return users[len(users)-1].RowID, err
+}
+
+// tell logs an error, unless ctx has ended, and returns it.
+func (c *Cleaner) tell(ctx context.Context, message string, err error, about ...any) error {
+	if ctx.Err() == nil {
+		c.o.Logger.Error(message, append(about, "error", err)...)
+	}
+	return err
 }
 
 // pauses returns a function that waits as long as the work since its last call took, so that other writers get their turn.

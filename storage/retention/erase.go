@@ -3,6 +3,7 @@ package retention
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -33,11 +34,21 @@ func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 	return err
 }
 
-// cleanUsers removes the copies of the personal data of erased users. One pass over the history removes those of all.
+// cleanUsers removes the copies of the personal data of erased users. One pass over the history removes those of all. If it fails, each
+// half of them gets a pass of its own, so that a user who cannot be cleaned does not stop the others.
 func (c *Cleaner) cleanUsers(ctx context.Context, users []access.User) error {
-	if len(users) == 0 {
-		return nil
+	err := c.cleanTogether(ctx, users)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case len(users) == 1:
+		return c.tell(ctx, "cannot remove the data of an erased user", err, "user", users[0].ID)
 	}
+	return errors.Join(c.cleanUsers(ctx, users[:len(users)/2]), c.cleanUsers(ctx, users[len(users)/2:]))
+}
+
+// cleanTogether is cleanUsers with one pass over the history.
+func (c *Cleaner) cleanTogether(ctx context.Context, users []access.User) error {
 	var erased audit.ErasedUsers
 	pause := c.pauses(ctx)
 	for _, u := range users {

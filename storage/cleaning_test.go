@@ -1,0 +1,92 @@
+package storage_test
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// cleaned opens a store for a test of what is removed in the background, and returns its log. It must be called in a bubble.
+func cleaned(t *testing.T, path string) (platform, *strings.Builder) {
+	t.Helper()
+	o, log := storagetest.Options(t, path), &strings.Builder{}
+	o.Logger, o.KeepEvents, o.KeepAudit = slog.New(slog.NewTextHandler(log, nil)), time.Hour, time.Hour
+	store, _ := storagetest.OpenWith(t, o)
+	operator := storagetest.Operator(t, store)
+	return platform{store, operator, operator.Actor("192.0.2.1", "req")}, log
+}
+
+const manyFail = 45 // more than two lists of those to clean
+
+func TestAClosureThatFailsDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		x, log := cleaned(t, path)
+		close := func(name string) access.Closure {
+			org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth"}))
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
+			return access.Closure{ID: org.ID}
+		}
+		complete := func(id string) bool {
+			return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, id)).Complete
+		}
+		last := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "first", Plan: "growth"}))
+		refusals{x.Store}.refuse(t, "UPDATE OF cleaned_at ON organizations", fmt.Sprintf("NEW.id > %d AND NEW.id <= %d", last.RowID, last.RowID+manyFail))
+		var failing string
+		for i := range manyFail {
+			failing = close(fmt.Sprint("failing-", i)).ID
+		}
+		works := close("works").ID
+		time.Sleep(15 * time.Second)
+		if complete(failing) || !complete(works) {
+			t.Errorf("the failing one is complete: %v, the other one: %v", complete(failing), complete(works))
+		}
+		if !strings.Contains(log.String(), "cannot remove the data of a closed organization") || !strings.Contains(log.String(), failing) {
+			t.Error("the failure is not in the log")
+		}
+		refusals{x.Store}.allow(t)
+		time.Sleep(15 * time.Second)
+		if !complete(failing) {
+			t.Error("it was not tried again")
+		}
+	})
+}
+
+func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		x, log := cleaned(t, path)
+		complete := func(id string) bool { return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, id)).Complete }
+		var users []string
+		for i := range manyFail + 1 {
+			user := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Name: fmt.Sprint("user-", i), IsActive: true}))
+			users = append(users, user.ID)
+		}
+		failing, works := users[:manyFail], users[manyFail]
+		refusals{x.Store}.refuse(t, "UPDATE OF details ON audit_events", fmt.Sprintf("instr(NEW.target_id, 'usr_') AND NEW.target_id <> '%s'", works))
+		for _, id := range users {
+			complete(id)
+		}
+		time.Sleep(15 * time.Second)
+		if complete(failing[0]) || complete(failing[manyFail-1]) || !complete(works) {
+			t.Errorf("complete are %v and %v, the other one: %v", complete(failing[0]), complete(failing[manyFail-1]), complete(works))
+		}
+		if !strings.Contains(log.String(), "cannot remove the data of an erased user") || !strings.Contains(log.String(), failing[7]) {
+			t.Error("the failure is not in the log")
+		}
+		refusals{x.Store}.allow(t)
+		time.Sleep(15 * time.Second)
+		if !complete(failing[manyFail-1]) {
+			t.Error("it was not tried again")
+		}
+	})
+}
