@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -87,6 +89,43 @@ func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		if !complete(failing[manyFail-1]) {
 			t.Error("it was not tried again")
+		}
+	})
+}
+
+func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		p, log := cleaned(t, path)
+		x := fixtureOf(t, p.Store)
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.publish(t, 1, "bad")
+		first := x.publish(t, 300, "a")
+		refusals{x.Store}.refuse(t, "DELETE ON events", "OLD.type = 'bad'")
+		time.Sleep(time.Hour + 30*time.Second)
+		left := func(query string) (n int) {
+			t.Helper()
+			if err := x.Write(t.Context(), func(tx *storage.Tx) error { return tx.Get(&n, query) }); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if _, _, err := x.Event(t.Context(), x.org(), first[299]); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("the last event: %v", err)
+		}
+		if n := left("SELECT count(*) FROM audit_events"); n != 0 {
+			t.Errorf("%d old audit events are left", n)
+		}
+		if left("SELECT count(*) FROM events WHERE type = 'bad'") != 1 || !strings.Contains(log.String(), "cannot delete rows that are older") {
+			t.Error("the failure is not in the log")
+		}
+		refusals{x.Store}.allow(t)
+		time.Sleep(30 * time.Second)
+		if n := left("SELECT count(*) FROM events"); n != 0 {
+			t.Errorf("%d old events are left", n)
 		}
 	})
 }

@@ -128,11 +128,12 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	if c.o.KeepEvents == 0 {
 		return false, nil
 	}
-	after := c.old.after
+	after, tried := c.old.after, new(atomic.Int64)
 	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
-		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds())
+		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds(), tried)
 	})
-	if err != nil {
+	if err != nil { // the next pass tries these events again
+		c.old.after = max(after, tried.Load())
 		return false, err
 	}
 	c.old.after = done.after
@@ -145,8 +146,9 @@ type eventProgress struct {
 	more  bool  // the batch was not empty
 }
 
-// deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
-func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProgress, error) {
+// deleteEventBatch deletes a batch of the events after the row after that were created before the time before. It stores the last of
+// them in tried, also if it fails.
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64, tried *atomic.Int64) (eventProgress, error) {
 	if held, err := c.o.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
@@ -154,6 +156,7 @@ func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64) (eventProg
 	if err != nil {
 		return eventProgress{}, err
 	}
+	tried.Store(last)
 	old := []oldEvent{}
 	if err := t.List(&old, `
 		SELECT e.id, `+delivery.EventWaits+` AS waiting
