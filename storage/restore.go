@@ -43,10 +43,19 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	return r, err
 }
 
-// recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue.
+// recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
+// is pending in the copy before.
 func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
+	q, err := s.Queue(ctx)
+	if err != nil {
+		return err
+	}
+	r.Pending = q.Deliveries
+	for _, w := range q.Largest[:min(len(q.Largest), 10)] {
+		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
+	}
 	name := filepath.Base(from)
-	if err := s.changeBeforeRun(func(t *tx) error {
+	err = s.changeBeforeRun(func(t *tx) error {
 		var organization int64
 		if err := t.Get(&organization, "SELECT min(id) FROM organizations WHERE closed_at IS NULL"); err != nil {
 			return err
@@ -56,12 +65,7 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		}
 		return s.audit(t, access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
-	}); err != nil {
-		return err
-	}
-	q, err := s.Queue(ctx)
-	for _, w := range q.Largest[:min(len(q.Largest), 10)] {
-		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
-	}
+	})
+	r.News = s.pending.Total() - q.Deliveries
 	return err
 }

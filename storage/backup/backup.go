@@ -34,7 +34,8 @@ type Restored struct {
 	Database         string
 	ReplacedDatabase string // the new name of the database from before; empty if there was none
 	Contents
-	Waiting []Waiting // the subscriptions with the most pending deliveries
+	Waiting []Waiting // the subscriptions with the most pending deliveries of the copy
+	News    int64     // further pending deliveries, of the event about the restore
 }
 
 // Waiting counts the pending deliveries of one subscription.

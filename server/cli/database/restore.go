@@ -63,12 +63,16 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 		t.Add("old database", "renamed to "+filepath.Base(r.ReplacedDatabase))
 	}
 	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
-	for i, waiting := range r.Waiting {
-		name := ""
-		if i == 0 {
-			name = "pending"
-		}
-		t.Add(name, fmt.Sprintf("%s for %s (%s)", output.Count(waiting.Pending, "delivery", "deliveries"), waiting.SubscriptionID, host(waiting.URL)))
+	name, others := "pending", r.Pending
+	for _, waiting := range r.Waiting {
+		t.Add(name, fmt.Sprintf("%s for %s (%s)", deliveries(waiting.Pending), waiting.SubscriptionID, host(waiting.URL)))
+		name, others = "", others-waiting.Pending
+	}
+	if others > 0 {
+		t.Add(name, deliveries(others)+" for other subscriptions")
+	}
+	if r.News > 0 {
+		t.Add("new", deliveries(r.News)+" about this restore, which wait too")
 	}
 	if err := t.Write(out); err != nil {
 		return err
@@ -84,6 +88,8 @@ backup, do that again. The audit log of the renamed database lists them.
 `)
 	return err
 }
+
+func deliveries(n int64) string { return output.Count(n, "delivery", "deliveries") }
 
 // host returns the host of a receiver's URL. The rest of the URL may be secret.
 func host(address string) string {
