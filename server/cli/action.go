@@ -167,8 +167,11 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		query.Set("organization", all)
 	}
 	for _, f := range a.query {
-		if v := valueOf(cmd, f); v.isSet {
+		switch v := valueOf(cmd, f); {
+		case v.isSet:
 			query.Set(f.member, fmt.Sprint(v.value))
+		case f.fallback != "" && !cmd.Flags().Changed(f.beside):
+			query.Set(f.member, f.fallback)
 		}
 	}
 	if len(query) > 0 {

@@ -75,6 +75,8 @@ type field struct {
 	usage    string
 	value    valueType
 	required bool
+	fallback string // the parameter of the query without the flag; empty sends nothing
+	beside   string // with this flag, there is no fallback
 }
 
 func (f field) name() string {

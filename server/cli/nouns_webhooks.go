@@ -215,11 +215,14 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
-		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10\nlist --organization all --type 'order.*' --since 24h",
-		method: "GET", path: pathEvents, listsAll: true, columns: "id timestamp type deliveries",
+		use: "list", short: "List the events of an organization, newest first",
+		long:    "Audit events are left out, unless you ask for them with --audit, or for a type with --type.",
+		example: "list --limit 10\nlist --audit\nlist --organization all --type 'order.*' --since 24h",
+		method:  "GET", path: pathEvents, listsAll: true, columns: "id timestamp type deliveries",
 		query: append([]field{
 			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
+			{member: "audit_events", flag: "audit", usage: "show audit events, too", value: boolean, fallback: "false", beside: "type"},
 		}, periodFields...),
 	},
 	{
