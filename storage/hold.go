@@ -43,7 +43,7 @@ func (t *tx) hold() (*webhook.Hold, error) {
 		if err := json.Unmarshal(text, &stored); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
 		}
-		t.queueHold = &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last}
+		t.queueHold = new(webhook.Hold(stored))
 	}
 	t.holdIsRead = true
 	return t.queueHold, nil
@@ -69,30 +69,42 @@ func (s *Store) loadLastDelivery(t *tx) error {
 }
 
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
-// ReleaseQueue or DiscardQueue. It does not change an existing hold.
+// ReleaseQueue or DiscardQueue. An existing hold takes the reason, if there is one, and stays as it is otherwise.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
 	return s.workFor(by.Organization).first().onFullDisk().change(ctx, func(t *tx) error {
-		if hold, err := t.hold(); err != nil || hold != nil {
+		hold, err := t.hold()
+		switch {
+		case err != nil:
 			return err
+		case hold == nil:
+			err = s.holdQueue(t, reason)
+		case reason == "" || reason == hold.Reason:
+			return nil
+		default:
+			err = s.writeHold(t, webhook.Hold{Since: hold.Since, Reason: reason, Last: hold.Last})
 		}
-		if err := s.holdQueue(t, reason); err != nil {
+		if err != nil {
 			return err
 		}
 		return s.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
-// holdQueue stores the hold.
+// holdQueue begins a new hold.
 func (s *Store) holdQueue(t *tx, reason string) error {
-	stored := storedHold{Since: t.Now(), Reason: reason, Last: s.lastDelivery}
-	text, err := json.Marshal(stored)
+	return s.writeHold(t, webhook.Hold{Since: t.Now(), Reason: reason, Last: s.lastDelivery})
+}
+
+// writeHold stores a hold.
+func (s *Store) writeHold(t *tx, hold webhook.Hold) error {
+	text, err := json.Marshal(storedHold(hold))
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
 	if err := setInstanceValue(t, holdName, text); err != nil {
 		return err
 	}
-	s.announceHold(t, &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last})
+	s.announceHold(t, &hold)
 	return nil
 }
 

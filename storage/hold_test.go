@@ -92,7 +92,37 @@ func TestHold(t *testing.T) {
 		}
 	})
 
-	t.Run("a hold survives a restart and keeps its first reason", func(t *testing.T) {
+	t.Run("a held queue takes another reason, and nothing else changes", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := fixtureOf(t, storagetest.Open(t))
+			storagetest.Publish(t, x.Store, x.owner, "a")
+			holdQueue(t, x)
+			first := *x.Hold()
+			time.Sleep(time.Second)
+			storagetest.Publish(t, x.Store, x.owner, "b")
+			for _, reason := range []string{"another", "another", ""} {
+				if err := x.HoldQueue(t.Context(), holder(t, x), reason); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := (webhook.Hold{Since: first.Since, Reason: "another", Last: first.Last}); *x.Hold() != want {
+				t.Errorf("held as %+v, want %+v", *x.Hold(), want)
+			}
+			var reasons []string
+			for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), 1, access.AuditFilter{Type: access.QueueHeld, Limit: 9})) {
+				reasons = append(reasons, e.Details)
+			}
+			if d := cmp.Diff([]string{`{"reason":"another"}`, `{"reason":"a test"}`}, reasons); d != "" {
+				t.Errorf("audit events (-want +got):\n%s", d)
+			}
+			if n := must[int64](t)(x.DiscardQueue(t.Context(), holder(t, x))); n != 1 || x.pending(t) != 1 {
+				t.Errorf("%d dropped, %d pending", n, x.pending(t))
+			}
+		})
+	})
+
+	t.Run("a hold survives a restart", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -100,9 +130,6 @@ func TestHold(t *testing.T) {
 		storagetest.Publish(t, store, x.owner, "a")
 		holdQueue(t, x)
 		first := *store.Hold()
-		if err := store.HoldQueue(t.Context(), holder(t, x), "another"); err != nil {
-			t.Fatal(err)
-		}
 		stop()
 		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
 		if again := store.Hold(); again == nil || *again != first || first.Reason != "a test" {
