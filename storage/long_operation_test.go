@@ -101,55 +101,6 @@ func TestChangesDuringALongOperation(t *testing.T) {
 		}
 	})
 
-	t.Run("nothing is sent again after the plan has lost its webhooks, the organization was closed, or the subscription deleted", func(t *testing.T) {
-		t.Parallel()
-		for name, tt := range map[string]struct {
-			change func(t *testing.T, x fixture)
-			want   fault.Kind
-		}{
-			"plan": {func(t *testing.T, x fixture) { x.setWebhooks(t, false) }, fault.Forbidden},
-			"organization": {func(t *testing.T, x fixture) {
-				must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
-			}, fault.Conflict},
-			"subscription": {func(t *testing.T, x fixture) {
-				if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
-					t.Fatal(err)
-				}
-			}, fault.NotFound},
-		} {
-			for act, again := range map[string]func(ctx context.Context, x fixture) error{
-				"a replay": func(ctx context.Context, x fixture) error {
-					_, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
-					return err
-				},
-				"a recovery": func(ctx context.Context, x fixture) error {
-					_, err := x.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
-					return err
-				},
-			} {
-				t.Run(act+" and the "+name, func(t *testing.T) {
-					t.Parallel()
-					inBubble(t, func(t *testing.T, x fixture) {
-						x.endAll(t, true)
-						x.publish(t, 1, "a")
-						x.endAll(t, false)
-						x.while(t, func() {
-							// The events of a closed organization may be gone already, so there is nothing to refuse.
-							if err := again(t.Context(), x); fault.KindOf(err) != tt.want && name != "organization" {
-								t.Errorf("error %v", err)
-							}
-						}, func() { tt.change(t, x) })
-						for _, job := range x.jobs(t) {
-							if job.Cause == webhook.ByHand {
-								t.Errorf("pending is %s", job.EventType)
-							}
-						}
-					})
-				})
-			}
-		}
-	})
-
 	t.Run("a recovery does not activate what a person pauses meanwhile", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T, x fixture) {
@@ -165,6 +116,56 @@ func TestChangesDuringALongOperation(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestNothingIsSentAgainAfterAnEnd ends the plan's webhooks, the organization or the subscription during a replay and a recovery.
+func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, x fixture)
+		want   fault.Kind
+	}{
+		"plan": {func(t *testing.T, x fixture) { x.setWebhooks(t, false) }, fault.Forbidden},
+		"organization": {func(t *testing.T, x fixture) {
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
+		}, fault.Conflict},
+		"subscription": {func(t *testing.T, x fixture) {
+			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}, fault.NotFound},
+	} {
+		for act, again := range map[string]func(ctx context.Context, x fixture) error{
+			"a replay": func(ctx context.Context, x fixture) error {
+				_, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+				return err
+			},
+			"a recovery": func(ctx context.Context, x fixture) error {
+				_, err := x.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+				return err
+			},
+		} {
+			t.Run(act+" and the "+name, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T, x fixture) {
+					x.endAll(t, true)
+					x.publish(t, 1, "a")
+					x.endAll(t, false)
+					x.while(t, func() {
+						// The events of a closed organization may be gone already, so there is nothing to refuse.
+						if err := again(t.Context(), x); fault.KindOf(err) != tt.want && name != "organization" {
+							t.Errorf("error %v", err)
+						}
+					}, func() { tt.change(t, x) })
+					for _, job := range x.jobs(t) {
+						if job.Cause == webhook.ByHand {
+							t.Errorf("pending is %s", job.EventType)
+						}
+					}
+				})
+			})
+		}
+	}
 }
 
 // TestInterruptedRecovery has a recovery of two chunks, of which the second fails.
