@@ -182,7 +182,7 @@ func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, er
 		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
 		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription, PollInterval: w.PollInterval,
 		AllowHTTP: guard.AllowHTTP, HeaderPrefix: w.HeaderPrefix,
-		Transport: egress.NewDirect(egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency})),
+		Transport: egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
 		OnSettled: a.metrics.Ended, Logger: a.log,
 	})
 }

@@ -58,9 +58,8 @@ func post(t *testing.T, tr *http.Transport, url string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := egress.NewDirect(tr)
-	defer direct.CloseIdleConnections()
-	res, err := (&http.Client{Transport: direct}).Do(req)
+	defer tr.CloseIdleConnections()
+	res, err := (&http.Client{Transport: tr}).Do(req)
 	if err != nil {
 		return err
 	}
