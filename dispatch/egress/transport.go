@@ -24,8 +24,8 @@ const (
 	dialTimeout      = 5 * time.Second // for the lookup and all addresses of a name together
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 60 * time.Second
-	closeTimeout     = 100 * time.Millisecond // for the last bytes of a TLS connection
-	maxHeader        = 64 << 10               // bytes of a response header
+	closeTimeout     = time.Millisecond // for the last bytes of a TLS connection; http.Transport holds a lock meanwhile
+	maxHeader        = 64 << 10         // bytes of a response header
 )
 
 // Options configure a transport. The zero value is strict and fits most machines.

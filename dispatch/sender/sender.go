@@ -119,13 +119,14 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 
 // roundTrip sends the request. A receiver may close an idle connection while the request is on its way there. Then the request
 // goes out again, until a new connection has carried it. http.Transport alone repeats it too rarely: not after a part of a long
-// body was written. Each repetition uses up one idle connection, so the number of repetitions is limited.
+// body was written. Each repetition uses up one idle connection, so their number is limited. After the end of the context, no
+// request gets a connection.
 func (s *Sender) roundTrip(r *http.Request, content []byte, p *progress) (*http.Response, error) {
 	for {
 		p.connected, p.reused = false, false
 		r.Body = body(content)
 		response, err := s.transport.RoundTrip(r)
-		if err == nil || !p.reused || p.responded.Load() || r.Context().Err() != nil {
+		if err == nil || !p.reused || p.responded.Load() {
 			return response, err
 		}
 	}
