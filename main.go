@@ -91,6 +91,7 @@ type appliance struct {
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error) {
 	cli.TuneMemory(c.Server.BodyMemory)
 	a := &appliance{settings: c, log: c.Log.Logger(errs), metrics: metrics.New()}
+	logLibraries(a.log)
 	certificate, err := c.Server.Certificate()
 	if err != nil {
 		return err
@@ -131,6 +132,12 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	defer a.log.Info("stopped")
 	return a.run(ctx, listener, local, scrapes)
+}
+
+// logLibraries sends the lines of libraries to the log, at the level debug. net/http writes lines with bytes of receivers.
+func logLibraries(to *slog.Logger) {
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(to)
 }
 
 func (a *appliance) storeOptions(first cli.FirstStart) storage.Options {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
+	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -147,6 +149,20 @@ func flatten(texts map[string]string, name string, v reflect.Value) {
 		texts[name] = fmt.Sprint(v.IsNil())
 	default:
 		texts[name] = fmt.Sprintf("%#v", v)
+	}
+}
+
+// TestLinesOfLibraries is not parallel, because it changes the log of the process.
+func TestLinesOfLibraries(t *testing.T) {
+	before, flags := log.Writer(), log.Flags()
+	t.Cleanup(func() { log.SetOutput(before); log.SetFlags(flags) })
+	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: `"level":"DEBUG","msg":"Unsolicited \"ok\""`} {
+		var text bytes.Buffer
+		logLibraries(slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: level})))
+		log.Printf("Unsolicited %q", "ok")
+		if got := text.String(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("at level %s: %q", level, got)
+		}
 	}
 }
 

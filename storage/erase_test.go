@@ -176,40 +176,6 @@ func TestEraseUser(t *testing.T) {
 		}
 	})
 
-	t.Run("an answer to the old body that comes after the erasure is not kept", func(t *testing.T) {
-		t.Parallel()
-		x := newLeaver(t)
-		result := x.begin(t)
-		x.beginErasure(t)
-		if _, err := x.Record(t.Context(), result, result); err == nil {
-			t.Error("one attempt was recorded twice")
-		}
-		must[[]webhook.Settled](t)(x.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
-		x.erase(t)
-		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
-		if found := tracesIn(t, after.File, traces); len(found) > 0 {
-			t.Errorf("a later backup: %q", found)
-		}
-	})
-
-	t.Run("an attempt that is taken back does not delay the erasure, and the next answer is kept", func(t *testing.T) {
-		t.Parallel()
-		x := newLeaver(t)
-		undone := x.begin(t)
-		x.beginErasure(t)
-		if err := x.UndoBegin(t.Context(), []int64{undone.Attempt}); err != nil {
-			t.Fatal(err)
-		}
-		x.erase(t)
-		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
-		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
-		must[[]webhook.Settled](t)(x.Record(t.Context(), undone))
-		page := must[webhook.AttemptPage](t)(x.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
-		if page.Attempts[0].ResponseBody != undone.ResponseBody {
-			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
-		}
-	})
-
 	t.Run("an erasure goes on after a stop", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
@@ -287,6 +253,44 @@ func TestEraseUser(t *testing.T) {
 		lines := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
 		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
 			t.Errorf("the log of the operator has %+v", lines.Events)
+		}
+	})
+}
+
+func TestEraseUserDuringAnAttempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an answer to the old body that comes after the erasure is not kept", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		result := x.begin(t)
+		x.beginErasure(t)
+		if _, err := x.Record(t.Context(), result, result); err == nil {
+			t.Error("one attempt was recorded twice")
+		}
+		must[[]webhook.Settled](t)(x.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
+		x.erase(t)
+		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		if found := tracesIn(t, after.File, traces); len(found) > 0 {
+			t.Errorf("a later backup: %q", found)
+		}
+	})
+
+	t.Run("an attempt that is taken back does not delay the erasure, and the next answer is kept", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		undone := x.begin(t)
+		x.beginErasure(t)
+		if err := x.UndoBegin(t.Context(), []int64{undone.Attempt}); err != nil {
+			t.Fatal(err)
+		}
+		x.erase(t)
+		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
+		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
+		must[[]webhook.Settled](t)(x.Record(t.Context(), undone))
+		page := must[webhook.AttemptPage](t)(x.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
+		if page.Attempts[0].ResponseBody != undone.ResponseBody {
+			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
 		}
 	})
 }
