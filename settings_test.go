@@ -182,7 +182,7 @@ func TestEachSettingReachesItsPart(t *testing.T) {
 				return
 			}
 			values := map[string]string{name: want.value}
-			for _, other := range strings.Fields(want.needs) {
+			for other := range strings.FieldsSeq(want.needs) {
 				key, value, _ := strings.Cut(other, "=")
 				values[key] = value
 			}
