@@ -91,6 +91,7 @@ type appliance struct {
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error) {
 	cli.TuneMemory(c.Server.BodyMemory)
 	a := &appliance{settings: c, log: c.Log.Logger(errs), metrics: metrics.New()}
+	logLibraries(a.log)
 	certificate, err := c.Server.Certificate()
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	a.url = c.Server.URL(listener.Addr().String())
 	first := cli.NewFirstStart(c.Bootstrap)
-	if err := a.openStore(ctx, first); err != nil {
+	if a.store, err = storage.Open(ctx, a.storeOptions(first)); err != nil {
 		return cli.StartError(ctx, a.log, err)
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
@@ -133,9 +134,15 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	return a.run(ctx, listener, local, scrapes)
 }
 
-func (a *appliance) openStore(ctx context.Context, first cli.FirstStart) (err error) {
+// logLibraries sends the lines of libraries to the log, at the level debug. net/http writes lines with bytes of receivers.
+func logLibraries(to *slog.Logger) {
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(to)
+}
+
+func (a *appliance) storeOptions(first cli.FirstStart) storage.Options {
 	c := a.settings
-	a.store, err = storage.Open(ctx, storage.Options{
+	return storage.Options{
 		Path:          c.Storage.Path,
 		Schema:        schema,
 		Synchronous:   c.Storage.Synchronous,
@@ -145,8 +152,7 @@ func (a *appliance) openStore(ctx context.Context, first cli.FirstStart) (err er
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
 		Bootstrap: first.Token, BootstrapLife: first.Life, BootstrapLink: first.Link,
 		Observer: a.metrics, Logger: a.log,
-	})
-	return err
+	}
 }
 
 // connect creates the other parts and connects them with the store.
@@ -155,44 +161,59 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 	if err := egress.CheckOwnAddresses(); err != nil {
 		a.log.Warn("deliveries to the public addresses of this machine are not blocked; allow AF_NETLINK, or list these addresses in egress.denied_networks", "error", err)
 	}
-	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
-	if a.dispatcher, err = a.newDispatcher(guard); err != nil {
+	if a.dispatcher, err = dispatch.New(a.store, a.dispatchOptions()); err != nil {
 		return err
 	}
 	a.store.Watch(a.dispatcher)
 	a.metrics.Read(a.store)
 	if c.OIDC.Issuer != "" {
-		a.issuer = oidc.New(oidc.Options{Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: a.roots, Logger: a.log})
+		a.issuer = oidc.New(a.issuerOptions())
 	}
-	if a.alerts, err = alert.New(alert.Options{
-		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Store: a.store,
-		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
-	}); err != nil {
+	if a.alerts, err = alert.New(a.alertOptions(certificate)); err != nil {
 		return err
 	}
-	a.server, err = a.newServer(guard, certificate)
+	a.server, err = server.New(a.serverOptions(certificate))
 	return err
 }
 
-func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, error) {
-	w := a.settings.Webhooks
-	return dispatch.New(a.store, dispatch.Options{
+// guard says where deliveries may go.
+func (a *appliance) guard() egress.Policy {
+	e := a.settings.Egress
+	return egress.Policy{AllowHTTP: e.AllowHTTP, AllowedNetworks: e.AllowedNetworks, DeniedNetworks: e.DeniedNetworks}
+}
+
+func (a *appliance) issuerOptions() oidc.Options {
+	o := a.settings.OIDC
+	return oidc.Options{Issuer: o.Issuer, Audience: o.Audience, OrganizationClaim: o.OrganizationClaim, Roots: a.roots, Logger: a.log}
+}
+
+func (a *appliance) alertOptions(certificate *tls.Config) alert.Options {
+	c := a.settings
+	return alert.Options{
+		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Store: a.store,
+		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
+	}
+}
+
+func (a *appliance) dispatchOptions() dispatch.Options {
+	w, guard := a.settings.Webhooks, a.guard()
+	return dispatch.Options{
 		Policy:    w.Policy(),
 		RetryBase: w.RetryBase, RetryFactor: w.RetryFactor, RetryMax: w.RetryMax,
 		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
 		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription, PollInterval: w.PollInterval,
 		AllowHTTP: guard.AllowHTTP, HeaderPrefix: w.HeaderPrefix,
-		Transport: egress.NewDirect(egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency})),
+		Transport: egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
 		OnSettled: a.metrics.Ended, Logger: a.log,
-	})
+	}
 }
 
-func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*server.Server, error) {
+func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 	c := a.settings
 	o := server.Options{
 		Store:  a.store,
 		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
-		CheckURL:  guard.CheckURL,
+		CheckURL:  a.guard().CheckURL,
 		Limiter:   limiter.New(time.Minute),
 		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, ConsoleURL: a.url, TrustedProxies: c.Server.TrustedProxies,
 		Deliveries: a.dispatcher.Ready,
@@ -218,7 +239,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 	if c.Metrics.Listen == "" {
 		o.Metrics = a.metrics
 	}
-	return server.New(o)
+	return o
 }
 
 // run serves and delivers until ctx ends or one part fails. The store runs until the others have ended, because they record

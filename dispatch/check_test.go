@@ -113,7 +113,7 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 		if a.lane != l || a.Delivery != delivery {
 			return t, fmt.Errorf("delivery %d is filed as %d of lane %d", a.Delivery, delivery, a.lane.subscription)
 		}
-		unkept := a.stage == releasing && a.Body == nil // released at once, because there was no room for it
+		unkept := a.stage != queued && a.Body == nil && a.weight == 0 // there was no room for it, or its body has changed
 		if a.stage < ended && a.weight != weight(a.Job) && !unkept || a.stage >= ended && a.weight != 0 {
 			return t, fmt.Errorf("delivery %d is %s and weighs %d", delivery, a.stage, a.weight)
 		}

@@ -183,6 +183,12 @@ func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
 	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
 
+// BodiesChanged says that these events have other bodies now. After it returns, no attempt starts with an old body. An attempt
+// that is already connecting goes on. It never blocks. It is part of webhook.Watcher.
+func (d *Dispatcher) BodiesChanged(events []int64) {
+	d.inbox.postChange(bodiesChanged{slices.Clone(events)})
+}
+
 // Unsaved returns the number of attempts that have ended, but whose result cannot be saved. Dispatcher tries again.
 func (d *Dispatcher) Unsaved() int64 { return d.unsaved.Load() }
 

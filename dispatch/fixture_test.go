@@ -231,6 +231,7 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Body = io.NopCloser(bytes.NewReader(body)) // for the handler
 	host := q.URL.Host
 	r.mu.Lock()
 	a := r.handlers[host]

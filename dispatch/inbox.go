@@ -17,6 +17,8 @@ type (
 	begunJobsSpilled struct{ jobs []webhook.Job }
 	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
 	subscriptionsChanged struct{ subscriptions []int64 }
+	// bodiesChanged: the bodies of these events were replaced.
+	bodiesChanged struct{ events []int64 }
 
 	// beginReturned: the attempts are recorded under these rows. A row of 0 means that the store refused the attempt.
 	beginReturned struct {
@@ -54,7 +56,7 @@ type (
 // the table later.
 type inbox struct {
 	wake chan struct{} // holds one token while there is something to read
-	// changes counts the calls of SubscriptionsChanged. An attempt compares it right before it is sent.
+	// changes counts the calls of SubscriptionsChanged and BodiesChanged. An attempt compares it right before it is sent.
 	changes atomic.Uint64
 
 	mu            sync.Mutex

@@ -41,7 +41,7 @@ type attempt struct {
 	next  *attempt // in the same queue
 	stage stage
 
-	weight int   // in memory; 0 after its request has ended
+	weight int   // in memory; 0 after its request has ended, or without a body that may be sent
 	epoch  int64 // of the subscription when it was taken from the head
 	probe  bool  // taken from the head of a failing lane
 	row    int64 // of its record
@@ -305,8 +305,14 @@ func (s *scheduler) takeFromHead(l *lane) *attempt {
 	return a
 }
 
-// returnToHead returns an attempt that was not begun to the head of its lane.
+// returnToHead returns an attempt that was not begun to the head of its lane. Without a body, the attempt is read again.
 func (s *scheduler) returnToHead(a *attempt) {
+	if a.weight == 0 {
+		s.move(a, gone)
+		s.restartOrder(a.lane)
+		a.lane.table.hasMore = !a.lane.parked
+		return
+	}
 	a.lane.head.pushFront(a)
 	s.move(a, queued)
 }

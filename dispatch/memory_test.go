@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -65,4 +66,83 @@ func TestLanesLeaveMemory(t *testing.T) {
 	if jobs[7] < jobs[0]/10 {
 		t.Errorf("the lanes have %d jobs", jobs)
 	}
+}
+
+// TestChangedBodies has an attempt in each stage when its body changes. It is not sent, and it is read again.
+func TestChangedBodies(t *testing.T) {
+	t.Parallel()
+	const event = 7
+	job := webhook.Job{Delivery: 1, Subscription: 1, Event: event, Body: []byte("old")}
+	enqueued := func(s *scheduler, l *lane) *attempt {
+		s.enqueue(l, job)
+		return l.attempts[job.Delivery]
+	}
+	begins := func(s *scheduler, l *lane) *attempt {
+		enqueued(s, l)
+		return s.takeFromHead(l)
+	}
+	for name, c := range map[string]struct {
+		before func(s *scheduler, l *lane) *attempt
+		after  func(s *scheduler, a *attempt)
+		want   stage
+	}{
+		"queued": {enqueued, func(*scheduler, *attempt) {}, gone},
+		"beginning, and the store fails": {begins, func(s *scheduler, a *attempt) {
+			s.finishBegin(beginReturned{[]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, nil, errors.New("the disk is full")})
+		}, gone},
+		"beginning": {begins, func(s *scheduler, a *attempt) {
+			s.finishBegin(beginReturned{[]webhook.Start{{Delivery: a.Delivery, Subscription: a.Subscription}}, []int64{1}, nil})
+		}, releasing},
+		"begun": {func(s *scheduler, l *lane) *attempt {
+			s.enterBegun(l, job)
+			return l.attempts[job.Delivery]
+		}, func(*scheduler, *attempt) {}, releasing},
+		"sending, but its request has not begun": {func(s *scheduler, l *lane) *attempt {
+			s.enterBegun(l, job)
+			return s.takeBegun(l)
+		}, func(s *scheduler, a *attempt) { s.takeBack(a) }, releasing},
+	} {
+		t.Run("an attempt that is "+name+" leaves memory or is released", func(t *testing.T) {
+			t.Parallel()
+			s := newTestScheduler(t)
+			l := s.laneOf(job.Subscription, 1)
+			a := c.before(s, l)
+			s.handle(bodiesChanged{[]int64{event}})
+			if len(s.bodies) != 0 {
+				t.Error("the old body is in memory")
+			}
+			if c.after(s, a); a.stage != c.want {
+				t.Errorf("it is %s, want %s", a.stage, c.want)
+			}
+			if a.stage == releasing {
+				s.finishRelease([]attemptKey{{job.Subscription, job.Delivery}})
+			}
+			if !l.table.hasMore {
+				t.Error("it is not read again")
+			}
+		})
+	}
+
+	t.Run("a read that began before the change is repeated", func(t *testing.T) {
+		t.Parallel()
+		s := newTestScheduler(t)
+		l := s.laneOf(job.Subscription, 1)
+		request := readRequest{lane: l, limit: 10, bodies: s.changes.bodies}
+		s.setReading(l, true)
+		s.handle(bodiesChanged{[]int64{event}})
+		s.finishRead(readReturned{readRequest: request, jobs: []webhook.Job{job}, usedLimit: 10})
+		if len(l.attempts) > 0 || !l.table.hasMore {
+			t.Errorf("%d jobs are in memory; more: %t", len(l.attempts), l.table.hasMore)
+		}
+	})
+
+	t.Run("a request that was decided before the change does not begin after it", func(t *testing.T) {
+		t.Parallel()
+		s := newTestScheduler(t)
+		_, _, before := s.inbox.takeAll(nil)
+		s.BodiesChanged([]int64{event})
+		if s.inbox.changes.Load() == before {
+			t.Error("the change is not counted")
+		}
+	})
 }

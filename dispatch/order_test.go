@@ -191,6 +191,27 @@ func TestChangesOfOrder(t *testing.T) {
 		x.checkOrderAt(t, "a.example", slices.Concat(first, events[:1], first, events))
 	})
 
+	runInVirtualTime(t, "a redelivery that fails does not stop the order", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		var first []string
+		sub := x.subscribeInOrder(t, "a.example", func(q *http.Request) (*http.Response, error) {
+			if len(first) > 0 && q.Header.Get("X-Service-Event-Id") == first[0] {
+				return newResponse(500, ""), nil
+			}
+			return newResponse(200, ""), nil
+		})
+		sent := x.publish(t, 1)
+		time.Sleep(time.Second)
+		first = sent
+		if err := x.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // long before its retry
+		events := x.publish(t, 3)
+		time.Sleep(time.Second)
+		x.checkOrderAt(t, "a.example", slices.Concat(sent, sent, events))
+	})
+
 	runInVirtualTime(t, "discarded deliveries leave the order, and a pace keeps it", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		sub := x.subscribeInOrder(t, "a.example", failFirst(1))

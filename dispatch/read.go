@@ -23,6 +23,7 @@ type readRequest struct {
 	ordered                    bool // the lane is ordered; unknown if target is set
 	inMemory                   []int64
 	wantVersion, globalVersion uint64 // changes that the result includes
+	bodies                     uint64 // changes of bodies that the jobs include
 }
 
 // readReturned is the store's answer to a readRequest.
@@ -68,6 +69,9 @@ func (s *scheduler) finishRead(m readReturned) {
 	l := m.lane
 	before, arrived := l.table.settledDuringRead, l.table.arrived
 	s.setReading(l, false)
+	if m.bodies != s.changes.bodies { // the jobs may have old bodies
+		m.jobs, m.usedLimit = nil, 0
+	}
 	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
 		l.table.hasMore = true // jobs were not read
 	}
@@ -234,7 +238,7 @@ func (s *scheduler) readNext() {
 
 // startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
-	request := readRequest{lane: l, subscription: l.subscription, ordered: l.isOrdered(), target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion}
+	request := readRequest{lane: l, subscription: l.subscription, ordered: l.isOrdered(), target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion, bodies: s.changes.bodies}
 	if l.table.hasMore && l.stages[queued] <= lowHead && !(l.isOrdered() && l.stages.unsettled() > 0) {
 		request.limit = min(s.jobsToRead(l), l.table.readSize)
 	}
@@ -304,6 +308,32 @@ func (s *scheduler) noteChanges(subscriptions []int64) {
 		l.wantVersion++
 		l.table.hasMore, l.parked, l.table.readAfter = true, false, 0
 		s.update(l)
+	}
+}
+
+// dropBodies drops the old bodies of events. Attempts that have not begun leave memory. Those that have begun are released before
+// they are sent. All of them are read again.
+func (s *scheduler) dropBodies(events []int64) {
+	s.changes.bodies++
+	changed := make(map[int64]struct{}, len(events))
+	for _, event := range events {
+		changed[event] = struct{}{}
+	}
+	for _, l := range s.lanes {
+		found := false
+		for _, a := range l.attempts {
+			if _, ok := changed[a.Event]; !ok {
+				continue
+			}
+			if found = true; a.stage != queued {
+				s.dropBody(a)
+			}
+		}
+		if found {
+			s.trimHead(l, 0)
+			s.recheckBegun(l)
+			s.update(l)
+		}
 	}
 }
 

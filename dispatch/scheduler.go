@@ -65,8 +65,9 @@ type roundClock struct {
 
 // changeState says which changes of subscriptions the scheduler knows.
 type changeState struct {
-	read          uint64 // calls of SubscriptionsChanged that the scheduler has read
+	read          uint64 // calls of SubscriptionsChanged and BodiesChanged that the scheduler has read
 	globalVersion uint64 // number of changes that may concern any subscription
+	bodies        uint64 // number of changes of bodies
 }
 
 // readState is the state of the reads of all lanes, and of the lists of all subscriptions with pending deliveries.
@@ -173,6 +174,8 @@ func (s *scheduler) handle(m message) {
 		}
 	case subscriptionsChanged:
 		s.noteChanges(m.subscriptions)
+	case bodiesChanged:
+		s.dropBodies(m.events)
 
 	// From the worker, in the order of the stages of an attempt.
 	case readReturned:

@@ -60,7 +60,7 @@ type sendOrder struct {
 	row, epoch  int64
 	target      *sender.Target
 	failures    int    // consecutive failures of the subscription
-	changesRead uint64 // calls of SubscriptionsChanged that the scheduler had read
+	changesRead uint64 // calls of SubscriptionsChanged and BodiesChanged that the scheduler had read
 }
 
 func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }

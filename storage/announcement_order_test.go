@@ -19,6 +19,7 @@ func (a *announcements) DeliveriesCreated(jobs []webhook.Job) {
 		a.told = append(a.told, j.EventType)
 	}
 }
+func (*announcements) BodiesChanged([]int64)           {}
 func (a *announcements) SubscriptionsChanged(...int64) { a.told = append(a.told, "changed") }
 
 // TestOrderOfAnnouncements publishes before and after a change of the subscription, all in one transaction. A delivery that

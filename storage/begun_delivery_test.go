@@ -44,6 +44,7 @@ func (p *places) DeliveriesCreated(jobs []webhook.Job) {
 	p.fresh = append(p.fresh, jobs...)
 }
 
+func (*places) BodiesChanged([]int64)         {}
 func (*places) SubscriptionsChanged(...int64) {}
 
 // begun returns how many of the announced deliveries have begun.

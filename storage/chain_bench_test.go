@@ -27,6 +27,7 @@ type chain struct {
 
 func (c *chain) TakePlace(int64, int64) bool { return c.born }
 func (*chain) ReturnPlace(int64, int64)      {}
+func (*chain) BodiesChanged([]int64)         {}
 func (*chain) SubscriptionsChanged(...int64) {}
 func (c *chain) DeliveriesCreated(jobs []webhook.Job) {
 	for _, j := range jobs {

@@ -90,11 +90,11 @@ func (x *leaver) pause(t *testing.T, sub webhook.Subscription) {
 // echo makes an attempt of the first pending delivery about the member, whose receiver answers with what it got.
 func (x *leaver) echo(t *testing.T) {
 	t.Helper()
-	x.begin(t)()
+	must[[]webhook.Settled](t)(x.Record(t.Context(), x.begin(t)))
 }
 
-// begin begins such an attempt. The returned function ends it.
-func (x *leaver) begin(t *testing.T) (end func()) {
+// begin begins such an attempt, and returns its result.
+func (x *leaver) begin(t *testing.T) webhook.Result {
 	t.Helper()
 	epoch := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID)).Epoch
 	for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
@@ -102,15 +102,23 @@ func (x *leaver) begin(t *testing.T) (end func()) {
 			continue
 		}
 		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
-		return func() {
-			must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
-				Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
-				Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
-			}))
+		return webhook.Result{
+			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
+			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
 		}
 	}
 	t.Fatal("no delivery is about the member")
-	return nil
+	return webhook.Result{}
+}
+
+// beginErasure begins the erasure of the member. It waits until only an attempt in progress delays the erasure.
+func (x *leaver) beginErasure(t *testing.T) {
+	t.Helper()
+	must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+	time.Sleep(1500 * time.Millisecond)
+	if must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
+		t.Error("the erasure is complete while an attempt with the old body is in progress")
+	}
 }
 
 // erase erases the member and waits until that is complete.
@@ -165,18 +173,6 @@ func TestEraseUser(t *testing.T) {
 		alter(t, x.o.Path, "VACUUM")
 		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
 			t.Errorf("the database: %q", found)
-		}
-	})
-
-	t.Run("an answer to the old body that comes after the erasure is not kept", func(t *testing.T) {
-		t.Parallel()
-		x := newLeaver(t)
-		end := x.begin(t)
-		x.erase(t)
-		end()
-		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
-		if found := tracesIn(t, after.File, traces); len(found) > 0 {
-			t.Errorf("a later backup: %q", found)
 		}
 	})
 
@@ -257,6 +253,44 @@ func TestEraseUser(t *testing.T) {
 		lines := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
 		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
 			t.Errorf("the log of the operator has %+v", lines.Events)
+		}
+	})
+}
+
+func TestEraseUserDuringAnAttempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an answer to the old body that comes after the erasure is not kept", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		result := x.begin(t)
+		x.beginErasure(t)
+		if _, err := x.Record(t.Context(), result, result); err == nil {
+			t.Error("one attempt was recorded twice")
+		}
+		must[[]webhook.Settled](t)(x.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
+		x.erase(t)
+		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		if found := tracesIn(t, after.File, traces); len(found) > 0 {
+			t.Errorf("a later backup: %q", found)
+		}
+	})
+
+	t.Run("an attempt that is taken back does not delay the erasure, and the next answer is kept", func(t *testing.T) {
+		t.Parallel()
+		x := newLeaver(t)
+		undone := x.begin(t)
+		x.beginErasure(t)
+		if err := x.UndoBegin(t.Context(), []int64{undone.Attempt}); err != nil {
+			t.Fatal(err)
+		}
+		x.erase(t)
+		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
+		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
+		must[[]webhook.Settled](t)(x.Record(t.Context(), undone))
+		page := must[webhook.AttemptPage](t)(x.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
+		if page.Attempts[0].ResponseBody != undone.ResponseBody {
+			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
 		}
 	})
 }

@@ -15,6 +15,7 @@ func (*watcher) TakePlace(int64, int64) bool       { return false }
 func (*watcher) ReturnPlace(int64, int64)          {}
 func (w *watcher) DeliveriesCreated([]webhook.Job) {}
 
+func (*watcher) BodiesChanged([]int64) {}
 func (w *watcher) SubscriptionsChanged(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
 		w.changed.Add(1)

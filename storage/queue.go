@@ -126,6 +126,7 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
+			t.OnCommit(func() { delete(t.unwantedResponses, id>>8) })
 			if _, err := t.Exec(`
 				UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.Pending+` ELSE `+delivery.EndOfLast+` END
 				WHERE id = ?1 >> 8 AND state >= `+delivery.Sending+` AND attempts + 1 = ?1 & 255`, id); err != nil {

@@ -69,6 +69,7 @@ type listener struct {
 func (*listener) TakePlace(int64, int64) bool            { return false }
 func (*listener) ReturnPlace(int64, int64)               {}
 func (l *listener) DeliveriesCreated(jobs []webhook.Job) { l.fresh = append(l.fresh, jobs...) }
+func (*listener) BodiesChanged([]int64)                  {}
 func (l *listener) SubscriptionsChanged(...int64)        { l.changed++ }
 
 func TestAPublicationThatRunsAgain(t *testing.T) {

@@ -525,6 +525,7 @@ func TestLongReplay(t *testing.T) {
 // onChange is called at each announced change.
 type onChange func()
 
+func (onChange) BodiesChanged([]int64)             {}
 func (w onChange) SubscriptionsChanged(...int64)   { w() }
 func (onChange) TakePlace(int64, int64) bool       { return false }
 func (onChange) ReturnPlace(int64, int64)          {}

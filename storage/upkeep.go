@@ -89,11 +89,13 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 				return s.removeSubscription(s.with(t), subscription, health)
 			},
 			SubscriptionsChanged: func(t *sqlite.Tx) { s.announceChange(s.with(t)) },
+			BodiesChanged:        func(t *sqlite.Tx, events []int64) { s.announceBodies(s.with(t), events) },
 			ForgetResponses: func(t *sqlite.Tx, deliveries []int64) {
 				for _, d := range deliveries {
 					s.with(t).unwantedResponses[d] = struct{}{}
 				}
 			},
+			AwaitsForgotten: func(t *sqlite.Tx) bool { return len(s.with(t).unwantedResponses) > 0 },
 		},
 	}
 }

@@ -119,3 +119,12 @@ func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 		}
 	})
 }
+
+// announceBodies tells the dispatcher, after the commit, that these events have other bodies now.
+func (s *Store) announceBodies(t *tx, events []int64) {
+	t.OnCommit(func() {
+		if w := s.watcher.Load(); w != nil {
+			(*w).BodiesChanged(events)
+		}
+	})
+}

@@ -25,6 +25,7 @@ func (p published) DeliveriesCreated(jobs []webhook.Job) {
 		}
 	}
 }
+func (published) BodiesChanged([]int64)         {}
 func (published) SubscriptionsChanged(...int64) {}
 
 // TestAPayerPaysForWhatItWrites has an organization whose jobs cost far more than they said, and another whose jobs are

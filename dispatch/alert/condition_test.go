@@ -157,3 +157,21 @@ func TestTheCertificateIsToldTwoWeeksBeforeItExpires(t *testing.T) {
 		}
 	})
 }
+
+func TestAClockThatWasAheadSilencesNoAlert(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.stop()
+		sent := map[alert.Kind]int64{}
+		for _, kind := range alert.Kinds() {
+			sent[kind] = time.Now().AddDate(1, 0, 0).UnixMilli() // as the last process saved it
+		}
+		if err := x.store.SaveAlertState(t.Context(), map[string]any{"sent": sent}); err != nil {
+			t.Fatal(err)
+		}
+		x.end()
+		x.start(t)
+		x.set(conditions{free: 1})
+		x.none(t, interval-time.Minute)
+		x.one(t, 3*time.Minute, "free")
+	})
+}

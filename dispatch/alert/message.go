@@ -41,7 +41,7 @@ func conditionMessage(kind Kind, from string, begins bool, since time.Time, deta
 	if !begins {
 		return newMessage(kind, text.ends, from, "The problem began at "+utc(since)+".")
 	}
-	return newMessage(kind, text.begins, from, "Since "+utc(since)+": "+clean(detail, 3*maxError)+".", text.mend)
+	return newMessage(kind, text.begins, from, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", text.mend)
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
@@ -124,16 +124,26 @@ func host(raw string) string {
 	return clean(u.Hostname(), maxHost)
 }
 
-// mentions are the characters with which a text could mention people, or hide a link, in one of the services.
+// mentions are the characters with which a text could mention people, or hide a link behind other words, in one of the services.
 var mentions = strings.NewReplacer("@", "(at)", "<", "(", ">", ")", "[", "(", "]", ")", "`", "'")
+
+// links breaks what looks like a link, where everybody sees it. Services, mail programs and phones make links of URLs, and often of
+// host names and IP addresses alone. Some decode HTML such as &#46; before. Other characters stand for a dot in a host name.
+var links = strings.NewReplacer(
+	". ", ". ", ".", "(.)", "\u3002", "(.)", "\uff0e", "(.)", "\uff61", "(.)", "\u2024", "(.)", ": ", ": ", ":", "(:)", "& ", "& ", "&", "(and)")
 
 // clean makes a text of a customer safe for all services: one line, no mention of people, no link, and not long.
 func clean(text string, most int) string {
+	return shorten(strings.TrimSuffix(links.Replace(plain(text)+" "), " "), most)
+}
+
+// plain returns a text in one line that mentions nobody.
+func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, text)
-	return shorten(strings.Join(strings.Fields(mentions.Replace(text)), " "), most)
+	return strings.Join(strings.Fields(mentions.Replace(text)), " ")
 }

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
-		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0.example", "Last error: timeout: no response",
+		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0(.)example", "Last error: timeout: no response",
 			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID+" --organization "+subs[0].OrganizationID, "https://keys.example.com",
 			"Disabled since 2000-01-01 00:00:0", "First failure: 2000-01-01 00:00:0", "Last success: never")
 		for _, secret := range []string{"secretpath", "secretquery", "whsec_"} {
@@ -271,12 +273,54 @@ func TestACustomersTextCanMentionNobody(t *testing.T) {
 		"Acme GmbH":                     "Acme GmbH",
 		"@everyone":                     "(at)everyone",
 		"<!channel> hello":              "(!channel) hello",
-		"[pay here](https://evil.test)": "(pay here)(https://evil.test)",
+		"[pay here](https://evil.test)": "(pay here)(https(:)//evil(.)test)",
 		"a\nb\r\n.\r\nQUIT\u202e\x00":   "a b . QUIT",
 		strings.Repeat("é", 100):        strings.Repeat("é", 59) + "…",
 	} {
 		if got := alert.Clean(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
+	}
+}
+
+// linkTexts are names of organizations, and what an alert says in their place.
+var linkTexts = map[string]string{
+	"Acme Inc.":                     "Acme Inc.",
+	"Acme: Smith & Sons, No. 5":     "Acme: Smith & Sons, No. 5",
+	"R&D":                           "R(and)D",
+	"https://evil.test/login":       "https(:)//evil(.)test/login",
+	"HTTP://EVIL":                   "HTTP(:)//EVIL",
+	"Pay: http://10.0.0.1/a.b..c.":  "Pay: http(:)//10(.)0(.)0(.)1/a(.)b(.)(.)c.",
+	"www.evil.test":                 "www(.)evil(.)test",
+	"evil.test":                     "evil(.)test",
+	".evil.test. Log in":            "(.)evil(.)test. Log in",
+	"evil\u3002test evil\uff0etest": "evil(.)test evil(.)test",
+	"evil\uff61test evil\u2024test": "evil(.)test evil(.)test",
+	"evil.\u200btest":               "evil. test", // no service joins them
+	"mailto:a@evil.test":            "mailto(:)a(at)evil(.)test",
+	"tel:+15550100 tg://resolve":    "tel(:)+15550100 tg(:)//resolve",
+	"a:b://c":                       "a(:)b(:)//c",
+	"http&#58;//evil&period;test":   "http(and)#58;//evil(and)period;test",
+	"[2001:db8::1]":                 "(2001(:)db8(:)(:)1)",
+	"<a href=//evil.test>x</a>":     "(a href=//evil(.)test)x(/a)",
+}
+
+func TestACustomersTextIsNoLink(t *testing.T) {
+	for text, want := range linkTexts {
+		t.Run(text, func(t *testing.T) {
+			inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+				owner, _ := storagetest.Organization(t, x.store, "acme", "enterprise", access.RoleOwner)
+				sub, _ := storagetest.Subscription(t, x.store, owner, "https://login.evil.test/x", "order.*")
+				by := storagetest.Operator(t, x.store).Actor("127.0.0.1", "test")
+				if _, err := x.store.UpdateOrganization(t.Context(), by, owner.Organization.ID, access.OrganizationChange{Name: &text}); err != nil {
+					t.Fatal(err)
+				}
+				x.disable(t, owner, sub)
+				m := x.one(t, 20*time.Second, want+" (org_", "host login(.)evil(.)test\n")
+				if strings.Contains(m.title, "vil") || strings.Contains(m.body, "evil.test") {
+					t.Errorf("%s\n%s", m.title, m.body)
+				}
+			})
+		})
 	}
 }

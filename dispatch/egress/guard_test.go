@@ -50,17 +50,15 @@ func listen(t *testing.T, address, port string) *receiver {
 	return r
 }
 
-// post makes one request on its own connection, in the way of the program: through a Direct. The dialer and the TLS configuration
-// are those of the transport.
+// post makes one request on its own connection.
 func post(t *testing.T, tr *http.Transport, url string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := egress.NewDirect(tr)
-	defer direct.CloseIdleConnections()
-	res, err := (&http.Client{Transport: direct}).Do(req)
+	defer tr.CloseIdleConnections()
+	res, err := (&http.Client{Transport: tr}).Do(req)
 	if err != nil {
 		return err
 	}

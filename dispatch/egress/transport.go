@@ -24,14 +24,8 @@ const (
 	dialTimeout      = 5 * time.Second // for the lookup and all addresses of a name together
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 60 * time.Second
-	closeTimeout     = 100 * time.Millisecond // for the last bytes of a TLS connection
-	maxHeader        = 64 << 10               // bytes of a response header
-)
-
-// Buffers of each connection, in bytes.
-const (
-	readBuffer  = 4 << 10
-	writeBuffer = 8 << 10 // most requests fit, so each is one write; with half of it, 5 KiB of body cost 8 µs more
+	closeTimeout     = time.Millisecond // for the last bytes of a TLS connection; http.Transport holds a lock meanwhile
+	maxHeader        = 64 << 10         // bytes of a response header
 )
 
 // Options configure a transport. The zero value is strict and fits most machines.
@@ -58,8 +52,6 @@ func NewTransport(o Options) *http.Transport {
 		TLSHandshakeTimeout:    handshakeTimeout,
 		DisableCompression:     true, // 200 kB of gzip can become 200 MB
 		MaxResponseHeaderBytes: maxHeader,
-		ReadBufferSize:         readBuffer,
-		WriteBufferSize:        writeBuffer,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    min(cmp.Or(o.MaxIdlePerHost, 16), maxIdle),
 		IdleConnTimeout:        idleTimeout,

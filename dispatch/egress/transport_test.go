@@ -172,28 +172,6 @@ func TestTransportConnections(t *testing.T) {
 		}
 	})
 
-	t.Run("it sends a request with 6 KiB of body in one write", func(t *testing.T) {
-		t.Parallel()
-		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
-		defer s.Close()
-		var writes atomic.Int64
-		tr := egress.NewTransport(egress.Options{Policy: loopback})
-		defer tr.CloseIdleConnections()
-		dial := tr.DialContext
-		tr.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := dial(ctx, network, address)
-			return countWrites{c, &writes}, err
-		}
-		res, err := (&http.Client{Transport: tr}).Post(s.URL, "application/json", bytes.NewReader(make([]byte, 6<<10)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if n := writes.Load(); n != 1 {
-			t.Errorf("%d writes", n)
-		}
-	})
-
 	t.Run("it gives up a TLS handshake after five seconds", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -208,16 +186,6 @@ func TestTransportConnections(t *testing.T) {
 			}
 		})
 	})
-}
-
-type countWrites struct {
-	net.Conn
-	writes *atomic.Int64
-}
-
-func (c countWrites) Write(b []byte) (int, error) {
-	c.writes.Add(1)
-	return c.Conn.Write(b)
 }
 
 type zeros struct{}

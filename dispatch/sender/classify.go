@@ -14,30 +14,34 @@ import (
 )
 
 // classify describes an error of the transport, or of reading a response, for the owner of a subscription. It uses fixed
-// phrases. The text of an error may contain a resolved address, or the path and query of a URL. inHandshake
-// says that a TLS handshake failed, because some of its errors have no type.
-func (s *Sender) classify(ctx context.Context, err error, inHandshake bool) webhook.Failure {
+// phrases. The text of an error may contain a resolved address, or the path and query of a URL. Some errors have no type: then
+// the progress of the request tells what happened.
+func (s *Sender) classify(ctx context.Context, err error, p *progress) webhook.Failure {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.deadlines.timeout.String()}
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
 		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
 	case errors.As(err, &dns):
 		return webhook.Failure{Class: webhook.DNSError, Text: describeDNS(dns)}
-	case inHandshake:
+	case p.connected && !p.responded.Load():
+		return connectionLost
+	case !p.connected && p.handshakeFailed.Load():
 		return describeTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
 		return webhook.Failure{Class: webhook.TimeoutError, Text: "no connection in time"}
 	case errors.As(err, &wire) && wire.Op == "dial":
 		return webhook.Failure{Class: webhook.ConnectError, Text: describeDial(err)}
 	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
+		return connectionLost
 	}
 	return webhook.Failure{Class: webhook.ProtocolError, Text: "the response is not valid HTTP"}
 }
+
+var connectionLost = webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
 
 func describeDNS(err *net.DNSError) string {
 	switch {

@@ -5,17 +5,14 @@ package sender
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -39,7 +36,7 @@ type Options struct {
 type Sender struct {
 	transport     http.RoundTripper
 	names         headerNames
-	deadlines     deadlines
+	timeout       time.Duration
 	maxRetryAfter time.Duration
 	allowHTTP     bool
 	log           *slog.Logger
@@ -48,7 +45,7 @@ type Sender struct {
 // New makes a Sender. It does not check the options: those of package dispatch are checked there.
 func New(o Options) *Sender {
 	return &Sender{
-		transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), deadlines: deadlines{timeout: o.Timeout},
+		transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout,
 		maxRetryAfter: o.MaxRetryAfter, allowHTTP: o.AllowHTTP, log: o.Logger,
 	}
 }
@@ -74,6 +71,8 @@ func (r *Result) Record(attempt int64, j *webhook.Job, epoch int64) webhook.Resu
 	}
 }
 
+var errTimeout = errors.New("the attempt exceeded its timeout")
+
 // Send makes the attempt. It returns within Options.Timeout, which includes the response body. It returns earlier if ctx
 // ends. Every error is part of the result. It does not change the job, and does not keep it.
 //
@@ -83,10 +82,10 @@ func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
 	if !t.sendError.IsZero() {
 		return Result{failure: t.sendError}
 	}
-	d := s.deadlines.start(ctx)
-	defer s.deadlines.stop(d)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	defer cancel()
 	begin := time.Now()
-	result := s.exchange(d, t, j, begin)
+	result := s.exchange(ctx, t, j, begin)
 	result.duration = time.Since(begin)
 	return result
 }
@@ -94,19 +93,14 @@ func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
 // exchange sends the request and reads the response.
 func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now time.Time) (result Result) {
 	defer s.failOnPanic(ctx, t, &result)
-	var handshake handshakeTrace
-	request := t.request.WithContext(handshake.context(ctx, t.request.URL))
+	p := newProgress()
+	request := t.request.WithContext(httptrace.WithClientTrace(ctx, &p.ClientTrace))
 	request.Header = s.header(t, j, now)
-	content := j.Body // a closure over j would move the whole job to the heap
-	request.ContentLength = int64(len(content))
-	request.Body = body(content)
-	// The receiver may have closed a connection before any byte was written. With GetBody, http.Transport then repeats
-	// the request on another one. No transport repeats a request after that, so one attempt is one request.
-	request.GetBody = func() (io.ReadCloser, error) { return body(content), nil }
+	request.ContentLength = int64(len(j.Body))
 
-	response, err := s.transport.RoundTrip(request)
+	response, err := s.roundTrip(request, j.Body, p)
 	if err != nil {
-		result.failure, result.Interrupted = s.classify(ctx, err, handshake.failed.Load()), isInterrupted(ctx)
+		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -118,24 +112,24 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
 		result.RetryAfter = retryAfter(response.Header, time.Now(), s.maxRetryAfter)
 	case err != nil:
-		result.failure, result.Interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
+		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
 	}
 	return result
 }
 
-// handshakeTrace notes whether a TLS handshake failed.
-type handshakeTrace struct {
-	httptrace.ClientTrace
-	failed atomic.Bool // written by the goroutine that dials
-}
-
-// context returns a context that traces a request to the URL. Only https has handshakes.
-func (h *handshakeTrace) context(ctx context.Context, to *url.URL) context.Context {
-	if to.Scheme != "https" {
-		return ctx
+// roundTrip sends the request. A receiver may close an idle connection while the request is on its way there. Then the request
+// goes out again, until a new connection has carried it. http.Transport alone repeats it too rarely: not after a part of a long
+// body was written. Each repetition uses up one idle connection, so their number is limited. After the end of the context, no
+// request gets a connection.
+func (s *Sender) roundTrip(r *http.Request, content []byte, p *progress) (*http.Response, error) {
+	for {
+		p.connected, p.reused = false, false
+		r.Body = body(content)
+		response, err := s.transport.RoundTrip(r)
+		if err == nil || !p.reused || p.responded.Load() {
+			return response, err
+		}
 	}
-	h.TLSHandshakeDone = func(_ tls.ConnectionState, err error) { h.failed.Store(err != nil) }
-	return httptrace.WithClientTrace(ctx, &h.ClientTrace)
 }
 
 // failOnPanic makes a panic in the transport a failed attempt.

@@ -140,9 +140,8 @@ func BenchmarkAttempt(b *testing.B) {
 	transport := egress.NewTransport(egress.Options{
 		Policy: egress.Policy{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, MaxIdlePerHost: 16,
 	})
-	direct := egress.NewDirect(transport)
-	b.Cleanup(direct.CloseIdleConnections)
-	s, t, j := newBenchSender(direct, "http://"+address+"/hook")
+	b.Cleanup(transport.CloseIdleConnections)
+	s, t, j := newBenchSender(transport, "http://"+address+"/hook")
 	header := s.header(t, j, time.Now())
 	newRequest := func() *http.Request {
 		request := t.request.WithContext(context.Background())

@@ -53,7 +53,7 @@ func TestAlerts(t *testing.T) {
 	p := start(t, dir, settings...)
 	sub := p.subscribe(t, down.url+"hookcanary?hookcanary", "order.created")
 	p.publish(t, "order.created")
-	nextAlert(t, p, messages, "1 subscription is disabled", "Default (org_", sub, "host 127.0.0.1", "Last error: http_status: 503",
+	nextAlert(t, p, messages, "1 subscription is disabled", "Default (org_", sub, "host 127(.)0(.)0(.)1", "Last error: http_status: 503",
 		"Deliveries that wait: 1", "keyhook subscriptions recover "+sub)
 
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

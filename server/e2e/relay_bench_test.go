@@ -270,7 +270,7 @@ func relay(receiver, subscriptions string) http.Handler {
 	}
 	const concurrency = 16 // default of webhooks.concurrency_per_subscription
 	policy := egress.Policy{AllowHTTP: true, AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	transport := egress.NewDirect(egress.NewTransport(egress.Options{Policy: policy, MaxIdle: 256, MaxIdlePerHost: 256}))
+	transport := egress.NewTransport(egress.Options{Policy: policy, MaxIdle: 256, MaxIdlePerHost: 256})
 	target := &url.URL{Scheme: "http", Host: receiver, Path: "/"}
 	queues := make([]chan []byte, n)
 	for i := range queues {

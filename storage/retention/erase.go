@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -65,6 +66,9 @@ func (c *Cleaner) cleanTogether(ctx context.Context, users []access.User) error 
 	}
 	if err := c.vacuum(ctx); err != nil {
 		return fmt.Errorf("give back pages: %w", err)
+	}
+	if err := c.awaitForgotten(ctx); err != nil {
+		return fmt.Errorf("wait for attempts: %w", err)
 	}
 	for _, u := range users {
 		if err := c.o.Directory.UserCleaned(ctx, u.RowID); err != nil {
@@ -199,7 +203,9 @@ func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, 
 // cleanPublishedBatch replaces the bodies of events, and deletes the responses to the old ones.
 func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit, pause func() error) error {
 	if err := c.change(ctx, func(t *sqlite.Tx) error {
-		for _, e := range events {
+		rows := make([]int64, len(events))
+		for i, e := range events {
+			rows[i] = e.RowID
 			body, err := c.cleanBody(erased, e)
 			if err != nil {
 				return fmt.Errorf("event %d: %w", e.RowID, err)
@@ -208,6 +214,7 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 				return err
 			}
 		}
+		c.o.BodiesChanged(t, rows)
 		return nil
 	}); err != nil {
 		return err
@@ -263,6 +270,19 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64, pause func()
 			return err
 		}
 		if err := pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitForgotten waits for the end of all attempts that may have sent an old body. None of them takes longer than its timeout.
+func (c *Cleaner) awaitForgotten(ctx context.Context) error {
+	for {
+		waiting, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.AwaitsForgotten(t), nil })
+		if err != nil || !waiting {
+			return err
+		}
+		if err := scan.Pause(ctx, cleanAgain); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,12 @@ type Hooks struct {
 	RemoveSubscription func(t *sqlite.Tx, subscription int64, health webhook.Health) error
 	// SubscriptionsChanged is called after a change of any subscriptions.
 	SubscriptionsChanged func(t *sqlite.Tx)
+	// BodiesChanged is called after the bodies of events were replaced. No attempt may begin with an old body after the commit.
+	BodiesChanged func(t *sqlite.Tx, events []int64)
 	// ForgetResponses is called for deliveries in progress. The responses to these attempts must not be stored.
 	ForgetResponses func(t *sqlite.Tx, deliveries []int64)
+	// AwaitsForgotten reports whether such an attempt is still in progress.
+	AwaitsForgotten func(t *sqlite.Tx) bool
 }
 
 // Cleaner deletes what may not be kept.

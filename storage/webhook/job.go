@@ -119,4 +119,6 @@ type Watcher interface {
 	// SubscriptionsChanged names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
 	// than by DeliveriesCreated and Record. No name means that any subscription may have changed.
 	SubscriptionsChanged(subscriptions ...int64)
+	// BodiesChanged names events whose bodies were replaced. No request with an old body begins after it returns.
+	BodiesChanged(events []int64)
 }

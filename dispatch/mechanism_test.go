@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/sender"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// currentLane returns a lane whose healthy subscription was read.
+func currentLane(s *scheduler, subscription, organization int64) *lane {
+	l := s.laneOf(subscription, organization)
+	l.target = &sender.Target{Target: webhook.Target{Subscription: subscription, Organization: organization, Open: true}}
+	l.version, l.globalVersion = l.wantVersion, s.changes.globalVersion
+	s.setHealth(l, webhook.Health{Status: webhook.Healthy, Epoch: 1})
+	return l
+}
+
+func TestPlacesOfNewDeliveries(t *testing.T) {
+	t.Parallel()
+
+	t.Run("places that are given back can be taken again, as often as anybody wants", func(t *testing.T) {
+		t.Parallel()
+		const organization, subscription, limit = 1, 1, 16
+		o := newOpenings(1024)
+		o.setClosed(false)
+		o.set(subscription, room{limit: limit})
+		for round := range 100 {
+			taken := 0
+			for o.take(organization, subscription) {
+				taken++
+			}
+			if taken != limit || !o.anyTaken(0) {
+				t.Fatalf("%d places in round %d, want %d", taken, round, limit)
+			}
+			for range taken {
+				o.giveBack(organization, subscription)
+			}
+			if o.anyTaken(0) || o.ofOrg[organization] != 0 {
+				t.Fatal("a place is taken after all were given back")
+			}
+		}
+	})
+
+	for name, wait := range map[string]func(s *scheduler, l *lane){
+		"waits in its head":  func(s *scheduler, l *lane) { s.enqueue(l, webhook.Job{Delivery: 1, Subscription: 1, Event: 1}) },
+		"waits in the table": func(_ *scheduler, l *lane) { l.table.hasMore = true },
+	} {
+		t.Run("a new delivery does not begin while an older one of its lane "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newTestScheduler(t)
+			s.updateOpenings()
+			l := currentLane(s, 1, 1)
+			s.openLane(l)
+			if !s.openings.take(1, 1) {
+				t.Fatal("the test is wrong: the lane has no place")
+			}
+			wait(s, l)
+			s.openLane(l)
+			if s.openings.take(1, 1) {
+				t.Error("it begins")
+			}
+		})
+	}
+}
+
+// TestLargeDeliveriesThatHaveBegun lets large deliveries arrive whose attempts have begun. Those without room are released.
+func TestLargeDeliveriesThatHaveBegun(t *testing.T) {
+	t.Parallel()
+	s := newTestScheduler(t)
+	for delivery := range int64(60) {
+		l := currentLane(s, delivery%4, delivery%2)
+		s.enterBegun(l, webhook.Job{
+			Delivery: delivery + 1, Subscription: l.subscription, Event: delivery + 1, Body: make([]byte, webhook.MaxEvent), Begun: true, Epoch: 1,
+		})
+	}
+	if used := s.resources[memoryBytes].used; used > maxMemory || s.stages[releasing] == 0 || s.stages[begun] == 0 {
+		t.Errorf("%d bytes in memory of at most %d; the attempts are%s", used, maxMemory, s.stages)
+	}
+}
+
+// TestARequestEndsBeforeItsResultIsSaved lets nobody take a result, and expects that the scheduler knows the end of the request.
+// Otherwise it could learn that an attempt is settled while the attempt still has a slot.
+func TestARequestEndsBeforeItsResultIsSaved(t *testing.T) {
+	t.Parallel()
+	d, err := New(nil, Options{Transport: answering{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(t.Context(), d)
+	target := d.sender.Prepare(webhook.Target{URL: "https://a.example/", Secret: webhook.KnownSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")})
+	w.recorder.mu.Lock()
+	w.send(&sendOrder{Job: webhook.Job{Delivery: 1, Subscription: 1}, target: target})
+	select {
+	case <-d.inbox.wake:
+	case <-time.After(10 * time.Second):
+		t.Error("the scheduler does not know the end of the request")
+	}
+	w.recorder.mu.Unlock()
+	w.running.Wait()
+}
+
+// answering is a transport that answers at once.
+type answering struct{}
+
+func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+}
