@@ -2,13 +2,16 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +20,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // withTLS has the server speak TLS.
@@ -233,6 +239,22 @@ func TestStreams(t *testing.T) {
 		})
 	})
 
+	t.Run("with half a body get their response after five seconds", func(t *testing.T) {
+		inStreams(t, func(t *testing.T, s *served) {
+			c := s.streams(t, "203.0.113.9")
+			defer c.conn.Close()
+			c.open(1, "POST /api/v1/session/", "content-type", "application/json", "content-length", "99")
+			time.Sleep(5*time.Second - 1)
+			if c.responded("400") != 0 {
+				t.Error("a response before the timeout")
+			}
+			time.Sleep(1)
+			if c.responded("400") != 1 {
+				t.Error("no response")
+			}
+		})
+	})
+
 	t.Run("cost twice with fields after the body", func(t *testing.T) {
 		inStreams(t, func(t *testing.T, s *served) {
 			c := s.streams(t, "203.0.113.9")
@@ -243,6 +265,48 @@ func TestStreams(t *testing.T) {
 			}
 		})
 	})
+}
+
+// provider is an identity provider that counts how often it is asked.
+type provider struct {
+	login
+	asked atomic.Int64
+}
+
+func (p *provider) Verify(context.Context, access.Credential) (access.Identity, error) {
+	p.asked.Add(1)
+	return access.Identity{}, fault.New(fault.Unauthenticated, "invalid_key", "No.")
+}
+
+func (p *provider) Finish(context.Context, string, url.Values) (who access.Identity, to string, err error) {
+	p.asked.Add(1)
+	return who, "", fault.New(fault.Unauthenticated, "sign_in_failed", "No.")
+}
+
+// A request may have to wait for the identity provider. So it is not asked for a client without memory.
+func TestStreamsDoNotWaitForTheProvider(t *testing.T) {
+	p := new(provider)
+	inStreams(t, func(t *testing.T, s *served) {
+		const signIn = "GET /console/oidc/callback/?code=x&state=x"
+		ask := func() {
+			c := s.streams(t, "203.0.113.9")
+			defer c.conn.Close()
+			c.open(1, signIn)
+			c.open(1, "GET /api/v1/whoami/", "authorization", foreign("root"))
+		}
+		if ask(); p.asked.Load() != 2 {
+			t.Errorf("it was asked %d times, want 2", p.asked.Load())
+		}
+		synctest.Wait()
+		for range perAddress / 16 {
+			c := s.streams(t, "203.0.113.9")
+			defer c.conn.Close()
+			c.open(16, "GET /healthz/")
+		}
+		if ask(); p.asked.Load() != 2 {
+			t.Errorf("without memory, it was asked %d times more", p.asked.Load()-2)
+		}
+	}, withIssuer(p), func(o *server.Options) { o.SignIn, o.Console = p, &console.Options{} })
 }
 
 // Nothing ends the connection but the timeout: the client does not read, so not even a reset of its streams can be sent.
