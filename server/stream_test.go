@@ -149,6 +149,7 @@ func inStreams(t *testing.T, test func(t *testing.T, s *served), change ...func(
 		test(t, s)
 		s.stop()
 		<-s.done
+		synctest.Wait() // for handlers that wait for their client: the end of the connection ends them
 		if organizations, anonymous := s.server.Reserved(); organizations != 0 || anonymous != 0 {
 			t.Errorf("%d and %d bytes are still reserved", organizations, anonymous)
 		}
