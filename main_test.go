@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"server/oidc":                  {},
 	"server/socket":                {},
 	"server/config":                {"dispatch/alert"},                                  // checks alerts.urls
-	"server/metrics":               {"server/build", "dispatch/alert", "storage/clock"}, // main calls its hooks
+	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/config", "server/form"}, // reads fields as the server does

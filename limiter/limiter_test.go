@@ -84,6 +84,23 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
+// The race detector fails this test if the sweep takes no lock: nothing else orders what the two goroutines do in the second shard.
+func TestSweepLocksEveryShard(t *testing.T) {
+	t.Parallel()
+	for other := range int64(50) { // most of these keys are in another shard than key 0
+		synctest.Test(t, func(*testing.T) {
+			l := limiter.New(time.Minute)
+			l.Take(0, 1)
+			l.Take(other, 1)
+			time.Sleep(time.Minute)
+			var both sync.WaitGroup
+			both.Go(func() { l.Take(0, 1) }) // sweeps all shards
+			both.Go(func() { l.Take(other, 1) })
+			both.Wait()
+		})
+	}
+}
+
 func TestWindow(t *testing.T) {
 	t.Parallel()
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -22,6 +24,9 @@ type authenticator struct {
 // read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
 func (a *authenticator) read(c *call) {
 	c.run.Presented, c.run.Address = a.reader.Read(c.Request, c.Local), c.Client
+	if c.run.Kind == credential.IssuerToken {
+		c.requireMemory() // the check may have to wait for the identity provider
+	}
 	if c.run.Kind != credential.Session {
 		return
 	}
@@ -37,6 +42,10 @@ func (a *authenticator) admit(c *call) error {
 	err := a.checker.Check(c.Request.Context(), &c.run)
 	if c.run.Authenticated {
 		c.Principal = &c.run.Principal
+		share.MarkBusy(c.Request.Context())
+		if c.stream != nil {
+			err = cmp.Or(err, c.Charge())
+		}
 	}
 	if c.run.Windowed {
 		c.setRateHeaders(c.run.Window, time.Now())

@@ -40,22 +40,28 @@ func (f *testServer) begin(t *testing.T, as, path string, length int, part strin
 	return conn
 }
 
+// reserved returns how many bytes all requests have.
+func (f *testServer) reserved() int64 {
+	organizations, anonymous := f.server.Reserved()
+	return organizations + anonymous
+}
+
 // waitReserved waits until requests have reserved that much of the budget.
-func (f *testServer) waitReserved(t *testing.T, budget, least int64) {
+func (f *testServer) waitReserved(t *testing.T, least int64) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) < least; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); f.reserved() < least; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are reserved, want %d", f.server.Reserved(budget), least)
+			t.Fatalf("%d bytes are reserved, want %d", f.reserved(), least)
 		}
 	}
 }
 
 // waitReleased waits until no request has memory of the budget. A response arrives a moment before its memory is released.
-func (f *testServer) waitReleased(t *testing.T, budget int64) {
+func (f *testServer) waitReleased(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); f.reserved() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still reserved", f.server.Reserved(budget))
+			t.Fatalf("%d bytes are still reserved", f.reserved())
 		}
 	}
 }
@@ -88,7 +94,7 @@ func TestBodyMemory(t *testing.T) {
 		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 		large := event(200 << 10)
 		conn := f.begin(t, bearer(acme), path, len(large), large[:len(large)-1])
-		f.waitReserved(t, 900<<10, 400<<10)
+		f.waitReserved(t, 400<<10)
 		got := f.do(t, call{"POST " + path, bearer(acme), large, nil}).want(t, 503, "body_memory_exhausted")
 		if after := got.Header.Get("Retry-After"); after != "2" {
 			t.Errorf("Retry-After %q", after)
@@ -122,7 +128,7 @@ func TestBodyMemory(t *testing.T) {
 		for range 20 {
 			f.begin(t, operator, batch, 16<<20, "{")
 		}
-		f.waitReserved(t, server.DefaultBodyMemory, 20*32<<10)
+		f.waitReserved(t, 20*32<<10)
 		f.do(t, call{"POST " + batch, operator, `{"events":[` + strings.TrimSuffix(strings.Repeat(event(200<<10)+",", 20), ",") + `]}`, nil}).want(t, 202, "")
 	})
 
@@ -143,9 +149,9 @@ func TestBodyMemory(t *testing.T) {
 		}
 		f.do(t, call{"POST " + path, operator, event(150 << 10), nil}).want(t, 202, "")
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 200, "")
-		f.waitReleased(t, 512<<10)
+		f.waitReleased(t)
 		conn := f.begin(t, operator, path, 100<<10, event(98 << 10)[:98<<10])
-		f.waitReserved(t, 512<<10, 190<<10)
+		f.waitReserved(t, 190<<10)
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 503, "body_memory_exhausted")
 		f.list(t, operator, path) // small ones pass
 		conn.Close()

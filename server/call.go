@@ -18,6 +18,7 @@ type call struct {
 	route   *route    // nil until one matches
 	run     check.Run // the credential, and what the checks found out
 	dialect string    // of the proxy in forward authentication; otherwise empty
+	stream  *stream   // nil unless the request came over HTTP/2
 }
 
 // setRoute sets the route, and what its handler may know of it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 )
 
 // isConsole reports whether the files of the console have this path. The API serves the paths of sign-in with an identity
@@ -48,7 +49,7 @@ func (h *handlers) consoleFile() handler {
 		path := x.Request.URL.Path
 		file, found := h.console.File(strings.TrimPrefix(path, console.Path))
 		if !found {
-			return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+path+". Reload the page.")
+			return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+form.Printable(path, form.MaxName)+". Reload the page.")
 		}
 		for _, field := range file.Header {
 			x.SetHeader(field[0], field[1])

@@ -11,5 +11,5 @@ func (s *Server) FailedAddresses() int { return s.auth.checker.FailedAddresses()
 // LimitConnections sets how many connections may be open at the same time.
 func (s *Server) LimitConnections(most int) { s.connections.Open = most }
 
-// Reserved is how much of the memory for requests is reserved.
-func (s *Server) Reserved(budget int64) int64 { return budget - s.memory.Free() }
+// Reserved is how much memory organizations have for requests, and how much clients without a valid credential have.
+func (s *Server) Reserved() (organizations, anonymous int64) { return s.memory.Reserved() }

@@ -310,13 +310,16 @@ func TestGateThrottle(t *testing.T) {
 			t.Fatalf("status %d", status)
 		}
 	}
-	if status, header := ask("forward", "198.51.100.7", apiKey(key)); status != 429 || header.Get("Retry-After") == "" {
+	if status, header := ask("forward", "198.51.100.7", "ApiKey svc_x"); status != 429 || header.Get("Retry-After") == "" {
 		t.Errorf("throttled: status %d, %v", status, header)
 	}
-	if status, header := ask("nginx", "198.51.100.7", apiKey(key)); status != 403 || header.Get("X-Service-Status") != "429" || header.Get("Retry-After") == "" {
+	if status, header := ask("nginx", "198.51.100.7", apiKey(access.Mint("svc"))); status != 403 || header.Get("X-Service-Status") != "429" || header.Get("Retry-After") == "" {
 		t.Errorf("throttled, nginx: status %d, %v", status, header)
 	}
 	if status, _ := ask("forward", "198.51.100.8", apiKey(key)); status != 200 {
 		t.Errorf("another client: status %d", status)
+	}
+	if status, _ := ask("forward", "198.51.100.7", apiKey(key)); status != 200 {
+		t.Errorf("a valid key of the throttled client: status %d", status)
 	}
 }

@@ -247,16 +247,12 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("accepts a token that was valid before", func(t *testing.T) {
+	t.Run("accepts valid tokens after many failures of others at the same address", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t)
-		f.from(peer, foreign("root"))
 		f.exhaust(t, peer)
 		if status, _ := f.from(peer, foreign("root")); status != 200 {
 			t.Errorf("status %d", status)
-		}
-		if status, _ := f.from(peer, foreign("root,x")); status != 429 {
-			t.Errorf("an unknown token got %d", status)
 		}
 	})
 }

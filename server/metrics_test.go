@@ -30,8 +30,11 @@ func measured(o *server.Options) {
 func (f *testServer) asked(peer, line string, header ...string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(line, " ")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Method, r.URL.Path, r.RemoteAddr = method, path, peer // whatever they are
+	r.Method, r.URL.Path, r.RemoteAddr, r.Host = method, path, peer, "localhost" // whatever they are
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
@@ -74,6 +77,16 @@ func TestMetricsAccess(t *testing.T) {
 		"loopback needs no credential":                              {here, nil, 200, ""},
 		"loopback over IPv6 needs no credential":                    {v6, nil, 200, ""},
 		"loopback in its mapped form needs no credential":           {mapped, nil, 200, ""},
+		"a loopback address as the host needs no credential":        {here, []string{"Host", "127.1.2.3:8080"}, 200, ""},
+		"an IPv6 loopback address as the host needs no credential":  {v6, []string{"Host", "[::1]:8080"}, 200, ""},
+		"the same without a port needs no credential":               {v6, []string{"Host", "[::1]"}, 200, ""},
+		"localhost with a port needs no credential":                 {here, []string{"Host", "LOCALHOST:80"}, 200, ""},
+		"another host needs a credential":                           {here, []string{"Host", "evil.example:8080"}, 401, "missing_credential"},
+		"a host that begins with localhost needs a credential":      {here, []string{"Host", "localhost.evil.example"}, 401, "missing_credential"},
+		"a host that begins with an address needs a credential":     {here, []string{"Host", "127.0.0.1.evil.example"}, 401, "missing_credential"},
+		"no host needs a credential":                                {here, []string{"Host", ""}, 401, "missing_credential"},
+		"a page of another site needs a credential":                 {here, []string{"Origin", "https://evil.example"}, 401, "missing_credential"},
+		"an operator may read them under another host":              {here, []string{"Host", "keys.example.com", "Authorization", operator}, 200, ""},
 		"another address needs a credential":                        {there, nil, 401, "missing_credential"},
 		"a client without an address needs a credential":            {"@", nil, 401, "missing_credential"},
 		"an operator may read them":                                 {there, []string{"Authorization", operator}, 200, ""},

@@ -106,7 +106,7 @@ func (c *call) clientName() string {
 // few seconds are debug lines. A sign-in that fails has a cause.
 func (c *call) level() slog.Level {
 	switch {
-	case c.Status() == http.StatusInternalServerError || c.Code == "aborted":
+	case c.Status() == http.StatusInternalServerError || c.Code == codeAborted:
 		return slog.LevelError
 	case c.Status() > http.StatusInternalServerError:
 		return slog.LevelWarn

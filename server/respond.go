@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -33,9 +35,34 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
 	c.Client, c.Applying, c.Memory = s.trusted.Client(r), len(r.Header[applyHeader]) > 0, s.memory
+	if r.ProtoMajor > 1 {
+		c.openStream()
+	}
+	s.warnOfProxy(r)
 	s.finish(c)
 	*c = call{}
 	calls.Put(c)
+}
+
+// proxyWarningInterval is the time between two warnings about a proxy that is not trusted: every client can cause one.
+const proxyWarningInterval = time.Hour
+
+// warnOfProxy warns that a peer seems to be a proxy, but is not declared as one. Then all of its clients share the limits of one address.
+// Failures of loopback are not counted, so a proxy on this machine needs no declaration.
+func (s *Server) warnOfProxy(r *http.Request) {
+	if len(r.Header["X-Forwarded-For"]) == 0 {
+		return
+	}
+	peer := share.Peer(r)
+	if !peer.IsValid() || peer.IsLoopback() || s.trusted.Contains(peer) {
+		return
+	}
+	now, last := time.Now().UnixNano(), s.proxyWarned.Load()
+	if now-last < int64(proxyWarningInterval) || !s.proxyWarned.CompareAndSwap(last, now) {
+		return
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelWarn, "a request has X-Forwarded-For, but its peer is not in server.trusted_proxies: "+
+		"if the peer is your proxy, add it there; otherwise all of its clients share one limit of failures and connections", slog.String("peer", peer.String()))
 }
 
 // finish responds to the request of c. If it panics, net/http aborts the connection.
@@ -48,7 +75,13 @@ func (s *Server) finish(c *call) {
 	if err := s.run(c); err != nil {
 		s.fail(c, err)
 	}
+	if c.stream != nil {
+		c.stream.finish()
+	}
 }
+
+// codeAborted is the code of a request whose response was cut off.
+const codeAborted = "aborted"
 
 // rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.
 // Otherwise the caller could mistake that part for the whole response.
@@ -58,12 +91,12 @@ func (s *Server) rescue(c *call) {
 		return
 	}
 	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		c.Code = "aborted"
+		c.Code = cmp.Or(c.Code, codeAborted)
 		panic(http.ErrAbortHandler)
 	}
 	c.Cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 	if c.Status() != 0 {
-		c.Code = "aborted"
+		c.Code = codeAborted
 		panic(http.ErrAbortHandler)
 	}
 	s.fail(c, c.Cause)
@@ -78,7 +111,10 @@ func (s *Server) run(c *call) error {
 		return s.refuseUnmatched(c, allowed)
 	}
 	switch {
-	case c.route.access == open, c.route.access == proxied:
+	case c.route.access == open:
+		c.requireMemory()
+		return c.route.handle(c)
+	case c.route.access == proxied:
 		return c.route.handle(c)
 	case c.route.access == local && share.IsLocal(c.Request):
 		return c.handle()
@@ -90,11 +126,6 @@ func (s *Server) run(c *call) error {
 	}
 	if err := c.checkApplyHeader(); err != nil {
 		return err
-	}
-	if c.Request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
-		if err := c.Reserve(); err != nil {
-			return err
-		}
 	}
 	if err := c.handle(); err != nil {
 		return c.missingInstead(err)

@@ -25,8 +25,11 @@ const (
 	readTimeout       = 15 * time.Second
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
-	maxStreams        = 100       // of one HTTP/2 connection
-	maxUnreadBytes    = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
+
+	// Of one HTTP/2 connection.
+	maxStreams     = 16        // requests at once: anybody may open them, and each has headers
+	maxFrameBytes  = 16 << 10  // net/http has a buffer for the largest frame
+	maxUnreadBytes = 256 << 10 // bytes of bodies that it may send before a handler reads them
 
 	maxConnections = 1024 // open at the same time
 )
@@ -73,7 +76,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
 	limited := share.NewListener(l, s.connections, s.log) // below TLS: net/http must recognize its own TLS connections
-	server.ConnState = limited.OnStateChange
+	limited.Watch(server)
 	served := make(chan error, 1)
 	go func() {
 		if tls != nil {
@@ -115,7 +118,9 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		TLSConfig:                    tls,
 		Protocols:                    protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnreadBytes, MaxReceiveBufferPerStream: maxUnreadBytes,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrameBytes,
+			MaxReceiveBufferPerConnection: maxUnreadBytes, MaxReceiveBufferPerStream: maxUnreadBytes,
+			WriteByteTimeout: exchange.WriteTimeout, // the timeout of a response cannot end it while the whole connection is stuck
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,

@@ -104,6 +104,8 @@ type Server struct {
 	log     *slog.Logger
 	unknown *share.AnonymousLog // bounds the lines about requests without a valid credential
 
+	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
+
 	connections share.Limits
 	observer    RequestObserver // nil observes nothing
 

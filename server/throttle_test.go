@@ -61,11 +61,11 @@ func TestThrottle(t *testing.T) {
 		return f, apiKey(credential)
 	}
 	const peer = "198.51.100.7:1000"
-	t.Run("refuses every credential of an address after many failures, on other ports too", func(t *testing.T) {
+	t.Run("refuses every invalid credential of an address after many failures, on other ports too", func(t *testing.T) {
 		t.Parallel()
-		f, key := setup(t)
+		f, _ := setup(t)
 		f.exhaust(t, peer)
-		for _, as := range []string{key, "ApiKey svc_x", apiKey(access.Mint("svc")), operator} {
+		for _, as := range []string{"ApiKey svc_x", apiKey(access.Mint("svc")), bearer(access.Mint(access.TokenPrefix))} {
 			if status, code := f.from("198.51.100.7:2000", as); status != 429 || code != "too_many_failures" {
 				t.Errorf("%.12s: %d %s", as, status, code)
 			}
@@ -100,13 +100,14 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("accepts a credential from the same address that was valid before", func(t *testing.T) {
+	t.Run("accepts valid credentials from the same address, even if they were never used before", func(t *testing.T) {
 		t.Parallel()
 		f, key := setup(t)
-		f.from("198.51.100.200:1", key)
 		f.exhaust(t, peer)
-		if status, _ := f.from(peer, key); status != 200 {
-			t.Errorf("status %d", status)
+		for _, as := range []string{key, operator} {
+			if status, code := f.from(peer, as); status != 200 {
+				t.Errorf("%.12s: %d %s", as, status, code)
+			}
 		}
 	})
 	t.Run("forgets a credential that is no longer valid", func(t *testing.T) {
@@ -149,6 +150,36 @@ func TestThrottle(t *testing.T) {
 				t.Errorf("%s: status %d", peer, status)
 			}
 		}
+	})
+}
+
+// An address that fails all the time gets a limited number of lookups a second. A credential that was valid once needs none of them.
+func TestThrottleBoundsLookups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
+		_, first := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		_, second := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		const peer = "198.51.100.7:1"
+		flood := func() {
+			for range 600 {
+				f.from(peer, apiKey(access.Mint("svc")))
+			}
+		}
+		wantStatus := func(when string, credential access.Credential, want int) {
+			t.Helper()
+			if status, code := f.from(peer, apiKey(credential)); status != want {
+				t.Errorf("%s: %d %s, want %d", when, status, code, want)
+			}
+		}
+		flood()
+		wantStatus("an unused key after the flood", first, 429)
+		time.Sleep(time.Second)
+		wantStatus("a second later", first, 200)
+		flood()
+		wantStatus("a used key after the flood", first, 200)
+		wantStatus("another unused key", second, 429)
 	})
 }
 

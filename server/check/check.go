@@ -21,7 +21,7 @@ import (
 // This list is the only one. Requests, forward authentication, verify and explain all run it with Checker.Check.
 var checks = [access.CheckPassed]func(*Checker, context.Context, *Run) error{
 	access.CheckParse:        (*Checker).parsed,       // 401: the credential has no valid form; 429: too many failures from this address
-	access.CheckLookUp:       (*Checker).lookUp,       // 401: the credential is unknown; 429: too many failures from this address
+	access.CheckLookUp:       (*Checker).lookUp,       // 401: the credential is unknown; 429: it is, and its address failed too often
 	access.CheckRevoked:      (*Checker).usable,       // 401: it was revoked
 	access.CheckExpired:      (*Checker).usable,       // 401: it has expired
 	access.CheckCreator:      (*Checker).usable,       // 401: its creator is not active, or no longer a member
@@ -146,21 +146,24 @@ func (k *Checker) MayFail(c *Run) error {
 // Failed counts a failure of an address.
 func (k *Checker) Failed(address netip.Addr) { k.throttle.failed(address, access.Digest{}) }
 
-// lookUp finds the principal of the credential. If its address failed too often, the credential is refused without a
-// lookup.
+// lookUp finds the principal of the credential. If its address failed too often, an invalid credential gets the same refusal with and
+// without a lookup.
 func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 	digest := c.Credential.Digest()
-	if c.Address.IsValid() {
-		if wait, blocked := k.throttle.blocked(c.Address, digest); blocked {
-			c.RetryAfter = wait
-			return errTooManyFailures
-		}
+	wait, blocked := k.throttle.blocked(c.Address, digest)
+	if blocked && !k.throttle.mayLookUp(c.Address) {
+		c.RetryAfter = wait
+		return errTooManyFailures
 	}
 	err := k.findPrincipal(ctx, c, digest)
 	switch {
 	case fault.KindOf(err) == fault.Unauthenticated:
 		if c.Address.IsValid() {
 			k.throttle.failed(c.Address, digest)
+		}
+		if blocked {
+			c.RetryAfter = wait
+			return errTooManyFailures
 		}
 		return sameAsMalformed(err, c.Presented)
 	case fault.KindOf(err) == fault.Internal && err != nil:
@@ -336,7 +339,7 @@ const codeRateLimited = "rate_limited"
 var (
 	errPlan = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys; ask an operator to change the plan.")
 
-	// errTooManyFailures refuses a credential without a lookup.
+	// errTooManyFailures refuses an address, or an invalid credential of it.
 	errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 )
 

@@ -27,8 +27,11 @@ func (k *Checker) Verified() int {
 	return len(k.throttle.verified.recent) + len(k.throttle.verified.older)
 }
 
-// Blocked reports whether the address may not try a credential now, and for how long. A credential that succeeded before may
-// try once.
+// Blocked reports whether a credential is refused for the failures of the address, unless it is valid, and for how long. A credential
+// that succeeded before is not.
 func (k *Checker) Blocked(client netip.Addr, d access.Digest) (wait time.Duration, blocked bool) {
 	return k.throttle.blocked(client, d)
 }
+
+// MayLookUp takes a lookup of a blocked address, and reports whether one was left.
+func (k *Checker) MayLookUp(client netip.Addr) bool { return k.throttle.mayLookUp(client) }

@@ -20,28 +20,40 @@ const (
 	maxVerified  = 10_000 // credentials remembered, in each of two halves
 )
 
+// How many lookups a second the addresses that have used up their failures get. One lookup takes about 20 µs.
+const (
+	blockedLookups    = 500   // each address
+	allBlockedLookups = 2_000 // all of them together
+)
+
 // throttle counts failed authentications per client address: an IPv4 address, or the /64 of an IPv6 host. When an address has used
-// up its failures, its credentials are refused without a lookup.
+// up its failures, every further failure is a refusal that says so.
 //
 // Many callers may share an address, behind a gateway or a proxy that is not declared as trusted. One of them must not lock out
-// the others. So a credential that was valid at its last lookup is looked up again; only unknown credentials are refused.
+// the others. So a credential of a blocked address is still looked up, at a limited rate, and it passes if it is valid. From then
+// on its lookups have no limit.
 type throttle struct {
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*list.Element
-	recent    *list.List // of *failures; the latest failure comes first
+	recent    *list.List    // of *failures; the latest failure comes first
+	lookups   *rate.Limiter // of all blocked addresses
 	verified  verifiedDigests
 }
 
 type failures struct {
 	address netip.Prefix
 	bucket  *rate.Limiter
+	lookups *rate.Limiter // while the address is blocked
 }
 
 func newThrottle() *throttle {
-	return &throttle{addresses: map[netip.Prefix]*list.Element{}, recent: list.New()}
+	return &throttle{
+		addresses: map[netip.Prefix]*list.Element{}, recent: list.New(), lookups: rate.NewLimiter(allBlockedLookups, allBlockedLookups),
+	}
 }
 
-// blocked reports whether the credential with this digest is refused without a lookup, and for how long.
+// blocked reports whether a client has used up its failures, and for how long. The credential with this digest is not blocked if it was
+// valid before.
 func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
 	address, counted := throttled(client)
 	if !counted {
@@ -60,6 +72,15 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 	return time.Duration((1 - tokens) * float64(failureEvery)), true
 }
 
+// mayLookUp takes a lookup of a blocked client. It reports whether one was left.
+func (t *throttle) mayLookUp(client netip.Addr) bool {
+	address, _ := throttled(client)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	element, found := t.addresses[address]
+	return !found || element.Value.(*failures).lookups.Allow() && t.lookups.Allow()
+}
+
 // failed counts a failure of client. The credential with this digest is no longer verified.
 func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	t.mu.Lock()
@@ -71,8 +92,9 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	}
 	element, found := t.addresses[address]
 	if !found {
-		bucket := rate.NewLimiter(rate.Every(failureEvery), failureBurst)
-		element = t.recent.PushFront(&failures{address, bucket})
+		element = t.recent.PushFront(&failures{
+			address, rate.NewLimiter(rate.Every(failureEvery), failureBurst), rate.NewLimiter(blockedLookups, blockedLookups),
+		})
 		t.addresses[address] = element
 	}
 	t.recent.MoveToFront(element)

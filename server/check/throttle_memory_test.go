@@ -111,6 +111,43 @@ func TestThrottleRemembersCredentialsInUse(t *testing.T) {
 	})
 }
 
+// lookups returns how many of 10,000 lookups an address gets at once.
+func lookups(k *check.Checker, client netip.Addr) (n int) {
+	for range 10_000 {
+		if k.MayLookUp(client) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestThrottleBoundsLookups(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, k *check.Checker) {
+		if n := lookups(k, busyAddress); n != 500 {
+			t.Errorf("a blocked address gets %d lookups at once", n)
+		}
+		time.Sleep(time.Second)
+		if n := lookups(k, busyAddress); n != 500 {
+			t.Errorf("it gets %d a second later", n)
+		}
+		if n := lookups(k, otherAddress); n != 10_000 {
+			t.Errorf("an address that is not blocked gets %d", n)
+		}
+		time.Sleep(2 * time.Second) // until all have as many as at the beginning
+		all, address := 0, otherAddress
+		for range 10 {
+			for _, blocked := k.Blocked(address, unknownKey); !blocked; _, blocked = k.Blocked(address, unknownKey) {
+				k.Fail(address)
+			}
+			all += lookups(k, address)
+			address = address.Next()
+		}
+		if all != 2_000 {
+			t.Errorf("ten blocked addresses get %d lookups at once", all)
+		}
+	})
+}
+
 func TestThrottleSaysHowLongToWait(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, k *check.Checker) {
 		if wait, _ := k.Blocked(busyAddress, unknownKey); wait != 3*time.Second {

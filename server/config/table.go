@@ -27,7 +27,7 @@ var table = []Setting{
 	newSetting("server.token_rate", "100", number(1, 1_000_000),
 		"requests per second of one organization without an API key, and twice as many in a burst; platform:act_as has no limit"),
 	newSetting("server.connections_per_address", "128", number(1, 1024),
-		"open connections of one client address (IPv6: one /64); server.trusted_proxies have no limit"),
+		"open connections of one client address (IPv6: one /64, and four times as many for a /56); server.trusted_proxies have no limit"),
 	newSetting("server.body_memory", "64MiB", size(64<<20, 64<<30),
 		"memory for the bodies of all current requests; one organization may use two thirds of it"),
 

@@ -68,7 +68,7 @@ const manyConnections = 1100
 // newcomer opens a new connection for each call, as a new client does.
 func newcomer(v *victim) caller {
 	c := v.caller
-	c.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: anyCertificate}}
 	return c
 }
 

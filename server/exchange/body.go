@@ -54,17 +54,19 @@ func (x *Exchange) body() ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
+	before := x.reserved.bytes
 	if err := x.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
 		return nil, err
 	}
 	x.bodyRequested = true
+	x.limitAnonymousBody()
 	unread := r.Body // net/http ends it after Content-Length
 	if r.ContentLength < 0 {
 		unread = http.MaxBytesReader(x.ResponseWriter, unread, limit)
 	}
 	body, err := x.receive(unread)
 	if err != nil {
-		x.Release() // before the rest of the body is discarded
+		x.giveBack(x.reserved.bytes - before) // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
@@ -72,6 +74,9 @@ func (x *Exchange) body() ([]byte, error) {
 			return nil, err
 		}
 		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early; send as many bytes as Content-Length says.").Because(err)
+	}
+	if x.isAnonymous() {
+		x.ExtendDeadlines(WriteTimeout)
 	}
 	x.reserved.body = body
 	if len(body) == 0 {
@@ -140,8 +145,18 @@ const LargestBody = 16 << 20
 // maxDiscarded is how many bytes of an unwanted body are read: 32 MiB more than the largest body that a route accepts.
 const maxDiscarded = LargestBody + 32<<20
 
-// anonymousDiscardTime is how long a request without a valid credential may send an unwanted body.
-const anonymousDiscardTime = 5 * time.Second
+// anonymousBodyTime is how long a request without a valid credential may send its body, from its beginning.
+const anonymousBodyTime = 5 * time.Second
+
+func (x *Exchange) isAnonymous() bool { return x.Principal == nil && !x.Local }
+
+// limitAnonymousBody shortens the time for the rest of the body of a request without a valid credential.
+func (x *Exchange) limitAnonymousBody() {
+	if x.isAnonymous() {
+		// In tests without a connection there are no deadlines to set.
+		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(x.Began.Add(anonymousBodyTime))
+	}
+}
 
 // DiscardBody reads the rest of the body and drops it. Many clients send the whole request before they read the response. If
 // the server closed the connection meanwhile, as net/http does after 256 KiB, such a client would see a reset and no reason.
@@ -155,10 +170,7 @@ func (x *Exchange) DiscardBody() {
 		!x.bodyRequested && r.Header.Get("Expect") != "" {
 		return
 	}
-	if x.Principal == nil {
-		// In tests without a connection there are no deadlines to set.
-		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
-	}
+	x.limitAnonymousBody()
 	// A client that disconnects does not read the response.
 	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
 }
@@ -188,24 +200,57 @@ type reservation struct {
 
 func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
 
-// Reserve reserves the memory of a request without its body. Form reserves that itself.
-func (x *Exchange) Reserve() error { return x.reserve(requestCost, 0) }
+// Reserve reserves the memory of a request over HTTP/2, without its body, which Form reserves. It reports whether there was room.
+// One connection makes many requests at once, so the limit on connections does not bound them.
+func (x *Exchange) Reserve() bool {
+	cost := int64(requestCost)
+	if len(x.Request.Trailer) > 0 {
+		cost *= 2 // net/http keeps the fields after the body too
+	}
+	return x.take(cost, 0)
+}
+
+// HasMemory reports whether memory is reserved for the request.
+func (x *Exchange) HasMemory() bool { return x.reserved.bytes > 0 }
+
+// Charge charges the memory of a request to the organization of its credential, instead of the address of the client.
+func (x *Exchange) Charge() error {
+	before := x.reserved
+	x.reserved = reservation{}
+	if !x.Reserve() {
+		x.reserved = before
+		return x.refuseMemory()
+	}
+	x.release(before)
+	return nil
+}
 
 // reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
 // not available now, the request is refused at once.
 func (x *Exchange) reserve(n, expected int64) error {
+	if !x.take(n, expected) {
+		return x.refuseMemory()
+	}
+	return nil
+}
+
+func (x *Exchange) take(n, expected int64) bool {
 	if x.reserved.bytes == 0 {
 		x.reserved.memory, x.reserved.holder = x.Memory, share.Holder{Organization: x.Organization()}
-		if x.Principal == nil && !x.Local {
-			x.reserved.holder.Address = share.Network(x.Client)
+		if x.isAnonymous() {
+			x.reserved.holder.Address = x.Client
 		}
 	}
 	if !x.reserved.memory.Reserve(x.reserved.holder, n, expected) {
-		x.SetHeader("Retry-After", "2")
-		return errMemory
+		return false
 	}
 	x.reserved.bytes += n
-	return nil
+	return true
+}
+
+func (x *Exchange) refuseMemory() error {
+	x.SetHeader("Retry-After", "2")
+	return errMemory
 }
 
 var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
@@ -214,8 +259,17 @@ var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
 // Release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
 // In that case the memory is returned when the garbage collector frees the body.
 func (x *Exchange) Release() {
-	r := x.reserved
+	x.release(x.reserved)
 	x.reserved = reservation{}
+}
+
+// giveBack returns n bytes of the memory of the request.
+func (x *Exchange) giveBack(n int64) {
+	x.reserved.memory.Release(x.reserved.holder, n)
+	x.reserved.bytes -= n
+}
+
+func (x *Exchange) release(r reservation) {
 	if r.bytes == 0 {
 		return
 	}

@@ -16,6 +16,8 @@ type Response struct {
 	http.ResponseWriter
 	Code  string // of the problem that it describes, for the log; empty for a success
 	Cause error  // of the problem, for the log only
+	// Measured sets Content-Length for every body. Otherwise net/http sets it for small ones.
+	Measured bool
 
 	values []string // of headers; see SetHeader
 	status int      // 0 until the header is written
@@ -68,7 +70,7 @@ const maxMeasured = 2048
 // twice, because net/http copies it.
 func (r *Response) Send(status int, mediaType string, body []byte) {
 	r.SetHeader("Content-Type", mediaType)
-	if len(body) > maxMeasured {
+	if r.Measured || len(body) > maxMeasured {
 		r.SetHeader("Content-Length", strconv.Itoa(len(body)))
 	}
 	r.WriteHeader(status)

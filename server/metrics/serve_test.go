@@ -29,16 +29,19 @@ func TestServe(t *testing.T) {
 		line   string
 		status int
 		body   bool
+		host   string
 	}{
-		{"GET /metrics", 200, true}, {"GET /metrics/", 200, true}, {"HEAD /metrics", 200, false},
-		{"GET /", 404, false}, {"GET /metrics/x", 404, false}, {"GET /healthz/", 404, false}, {"GET /api/v1/whoami/", 404, false},
-		{"POST /metrics", 405, false}, {"DELETE /metrics/", 405, false},
+		{"GET /metrics", 200, true, ""}, {"GET /metrics/", 200, true, ""}, {"HEAD /metrics", 200, false, ""},
+		{"GET /", 404, false, ""}, {"GET /metrics/x", 404, false, ""}, {"GET /healthz/", 404, false, ""}, {"GET /api/v1/whoami/", 404, false, ""},
+		{"GET /metrics", 200, true, "localhost:9090"}, {"GET /metrics", 403, false, "evil.example"}, {"GET /metrics/", 403, false, "evil.example:9090"},
+		{"POST /metrics", 405, false, ""}, {"DELETE /metrics/", 405, false, ""},
 	} {
 		method, path, _ := strings.Cut(tt.line, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Host = tt.host
 		r.Header.Set("X-Forwarded-For", "192.0.2.1") // this listener asks for no credential
 		response, err := client.Do(r)
 		if err != nil {
@@ -48,7 +51,7 @@ func TestServe(t *testing.T) {
 		response.Body.Close()
 		if response.StatusCode != tt.status ||
 			strings.Contains(string(body), "keyhook_build_info") != tt.body {
-			t.Errorf("%s: status %d, %.200s", tt.line, response.StatusCode, body)
+			t.Errorf("%s from host %q: status %d, %.200s", tt.line, tt.host, response.StatusCode, body)
 		}
 	}
 

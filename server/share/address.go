@@ -3,6 +3,7 @@
 package share
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -88,6 +89,19 @@ func IsForwarded(r *http.Request) bool {
 	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
-// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests from other machines.
-// So a request with proxy headers is never local, even if the proxy is not trusted.
-func IsLocal(r *http.Request) bool { return !IsForwarded(r) && Peer(r).IsLoopback() }
+// IsLocal reports whether a request was made on this machine, and not by a page of another site in a browser. A proxy on this
+// machine forwards requests from other machines. So a request with proxy headers is never local, even if the proxy is not trusted.
+func IsLocal(r *http.Request) bool {
+	return Peer(r).IsLoopback() && !IsForwarded(r) && NamesLoopback(r) && len(r.Header["Origin"]) == 0
+}
+
+// NamesLoopback reports whether a request names a loopback address as its host, or localhost. A site can make its own name lead a
+// browser to a loopback address (DNS rebinding). Then the request names the site.
+func NamesLoopback(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return strings.EqualFold(host, "localhost") || err == nil && address.IsLoopback()
+}

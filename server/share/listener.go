@@ -39,17 +39,19 @@ func (noObserver) ConnectionRefused(string) {}
 // Limits are the limits of a Listener.
 type Limits struct {
 	Open       int                // connections that may be open at the same time
-	PerAddress int                // of those, how many one address may have
+	PerAddress int                // of those, how many one address may have; a /56 of IPv6 may have four times as many
 	Exempt     TrustedProxies     // PerAddress does not apply to them
 	Observer   ConnectionObserver // nil observes nothing
 }
 
 // Listener is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
-// address, or the /64 of an IPv6 host. Trusted proxies have no limit, because each one carries many clients. Loopback has
-// one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
+// address, or the /64 of an IPv6 host. So has the /56 around it. Trusted proxies have no limit, because each one carries many
+// clients. Loopback has one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is
+// not counted.
 //
-// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is idle
-// before the header of a request has arrived, and after each response. If all are in use, Accept waits.
+// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is in use
+// only during a request with a valid credential; see MarkBusy. Otherwise anybody could keep it in use with half a body, or with a
+// response that nobody reads. If all are in use, Accept waits.
 type Listener struct {
 	net.Listener
 	limits        Limits
@@ -59,7 +61,7 @@ type Listener struct {
 	mu           sync.Mutex
 	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
 	open         int
-	byAddress    map[netip.Prefix]int
+	clients      held       // connections
 	idle         *list.List // of *connection; the longest idle comes first
 	closed       bool
 	refused      int       // since the last warning
@@ -72,7 +74,7 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 		limits.Observer = noObserver{}
 	}
 	limited := &Listener{
-		Listener: l, limits: limits, closeIdleFrom: limits.Open * 8 / 10, log: log, byAddress: map[netip.Prefix]int{}, idle: list.New(),
+		Listener: l, limits: limits, closeIdleFrom: limits.Open * 8 / 10, log: log, clients: held{}, idle: list.New(),
 	}
 	limited.roomOrClosed.L = &limited.mu
 	return limited
@@ -82,9 +84,9 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 type connection struct {
 	net.Conn
 	owner    *Listener
-	address  netip.Prefix  // invalid if it counts for no address
-	idle     *list.Element // nil while a request runs
-	since    time.Time     // when it became idle
+	client   netip.Addr    // invalid if it counts for no address
+	idle     *list.Element // nil during a request with a valid credential
+	since    time.Time     // when it became idle, or when its last request began
 	released bool
 }
 
@@ -105,11 +107,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 // admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
 // is closed.
 func (l *Listener) admit(conn net.Conn) *connection {
-	address := l.addressOf(conn)
+	client := l.clientOf(conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if address.IsValid() && l.byAddress[address] >= l.limits.PerAddress {
-		l.refuse(address)
+	if client.IsValid() && !l.clients.fits(client, 1, int64(l.limits.PerAddress)) {
+		l.refuse(client)
 		return nil
 	}
 	for l.closeIdle(); l.open >= l.limits.Open && !l.closed; l.closeIdle() {
@@ -120,35 +122,33 @@ func (l *Listener) admit(conn net.Conn) *connection {
 	}
 	l.open++
 	l.limits.Observer.ConnectionOpened()
-	if address.IsValid() {
-		l.byAddress[address]++
-	}
-	c := &connection{Conn: conn, owner: l, address: address}
+	l.clients.add(client, 1)
+	c := &connection{Conn: conn, owner: l, client: client}
 	l.markIdle(c)
 	return c
 }
 
-// addressOf returns the address that a connection counts for. It is invalid if there is none.
-func (l *Listener) addressOf(conn net.Conn) netip.Prefix {
+// clientOf returns the address that a connection counts for. It is invalid if there is none.
+func (l *Listener) clientOf(conn net.Conn) netip.Addr {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}
+		return netip.Addr{}
 	}
 	client := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if l.limits.Exempt.Contains(client) {
-		return netip.Prefix{}
+		return netip.Addr{}
 	}
-	return Network(client)
+	return client
 }
 
 // refuse counts a refused connection of an address. It warns at most once per warningInterval.
-func (l *Listener) refuse(address netip.Prefix) {
+func (l *Listener) refuse(client netip.Addr) {
 	l.limits.Observer.ConnectionRefused(reasonAddress)
 	l.refused++
 	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
 			"connections refused: one address has reached server.connections_per_address; if it is a proxy, add it to server.trusted_proxies",
-			slog.String("address", address.String()), slog.Int("limit", l.limits.PerAddress), slog.Int("refused", l.refused))
+			slog.String("address", Network(client).String()), slog.Int("limit", l.limits.PerAddress), slog.Int("refused", l.refused))
 		l.refused, l.lastWarning = 0, now
 	}
 }
@@ -168,15 +168,20 @@ func (l *Listener) closeIdle() {
 
 // markIdle records that a connection is idle from now on.
 func (l *Listener) markIdle(c *connection) {
-	if c.idle == nil && !c.released {
-		c.since = time.Now()
-		c.idle = l.idle.PushBack(c)
-		l.roomOrClosed.Signal()
+	if c.released {
+		return
 	}
+	c.since = time.Now()
+	if c.idle != nil {
+		l.idle.MoveToBack(c.idle)
+		return
+	}
+	c.idle = l.idle.PushBack(c)
+	l.roomOrClosed.Signal()
 }
 
-// markActive records that a connection is no longer idle.
-func (l *Listener) markActive(c *connection) {
+// markBusy records that a connection is no longer idle.
+func (l *Listener) markBusy(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
 		c.idle = nil
@@ -189,34 +194,54 @@ func (l *Listener) release(c *connection) {
 		return
 	}
 	c.released = true
-	l.markActive(c)
+	l.markBusy(c)
 	l.open--
 	l.limits.Observer.ConnectionClosed()
-	if c.address.IsValid() {
-		if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
-			delete(l.byAddress, c.address)
-		}
-	}
+	l.clients.add(c.client, -1)
 	l.roomOrClosed.Signal()
 }
 
-// OnStateChange must be the ConnState of the http.Server that accepts from l: it tells which connections are idle.
-func (l *Listener) OnStateChange(conn net.Conn, state http.ConnState) {
+// Watch has server, which accepts from l, tell l what its connections do.
+func (l *Listener) Watch(server *http.Server) {
+	server.ConnState = l.onStateChange
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, unwrap(conn))
+	}
+}
+
+// connectionKey is the key of a connection in the contexts of its requests.
+type connectionKey struct{}
+
+// unwrap returns the connection below TLS. It is nil for another one than of a Listener.
+func unwrap(conn net.Conn) *connection {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
-	c, ok := conn.(*connection)
-	if !ok {
+	c, _ := conn.(*connection)
+	return c
+}
+
+// onStateChange records when a request begins, and when all requests of a connection have ended.
+func (l *Listener) onStateChange(conn net.Conn, state http.ConnState) {
+	c := unwrap(conn)
+	if c == nil || state != http.StateActive && state != http.StateIdle {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch state {
-	case http.StateActive:
-		l.markActive(c)
-	case http.StateIdle:
-		l.markIdle(c)
+	l.markIdle(c)
+}
+
+// MarkBusy records that a request has a valid credential. Its connection is in use until all of its requests have ended. ctx is the
+// context of the request.
+func MarkBusy(ctx context.Context) {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	if c == nil { // in tests without a connection
+		return
 	}
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.owner.markBusy(c)
 }
 
 // Close closes the connection and makes room for another.

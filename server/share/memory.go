@@ -8,49 +8,75 @@ import (
 // shareOfFree limits an organization: it may reserve this many times the bytes that remain free.
 const shareOfFree = 2
 
-// Memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may reserve at
+// The memory for requests without a valid credential, in bytes. Customers have a budget of their own, so these requests take nothing
+// from it.
+const (
+	anonymousMemory  = 32 << 20
+	memoryPerAddress = 4 << 20
+)
+
+// Memory is the budget for requests that wait: for their body, or for a slow reader of the response. An organization may reserve at
 // most twice the bytes that remain free. So a single organization can get two thirds of the budget, and four organizations can
-// get two ninths each. Some memory always remains for the next one.
+// get two ninths each. Some memory always remains for the next one. Clients without a valid credential have another, fixed budget.
 type Memory struct {
-	mu       sync.Mutex
-	free     int64
-	reserved map[Holder]int64
+	mu        sync.Mutex
+	free      int64
+	reserved  map[int64]int64 // by organization
+	anonymous int64           // bytes that clients without a valid credential have
+	clients   held
 }
 
-// Holder is who reserves memory: an organization, or the address of a client that signs in and has no credential yet.
+// Holder is who reserves memory: an organization, or the address of a client that has no valid credential.
 type Holder struct {
 	Organization int64
-	Address      netip.Prefix
+	Address      netip.Addr
 }
 
-// NewMemory returns a budget of that many bytes.
-func NewMemory(budget int64) *Memory { return &Memory{free: budget, reserved: map[Holder]int64{}} }
+// NewMemory returns a budget of that many bytes for organizations.
+func NewMemory(budget int64) *Memory {
+	return &Memory{free: budget, reserved: map[int64]int64{}, clients: held{}}
+}
 
 // Reserve reserves n bytes if n and the expected further bytes are available now. It never waits.
 func (m *Memory) Reserve(h Holder, n, expected int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all := n + expected; m.reserved[h]+all > shareOfFree*(m.free-all) {
-		return false
+	all := n + expected
+	fits := m.reserved[h.Organization]+all <= shareOfFree*(m.free-all)
+	if h.Address.IsValid() {
+		fits = m.anonymous+all <= anonymousMemory && m.clients.fits(h.Address, all, memoryPerAddress)
 	}
-	m.reserved[h] += n
-	m.free -= n
-	return true
+	if fits {
+		m.take(h, n)
+	}
+	return fits
 }
 
 // Release returns n reserved bytes.
 func (m *Memory) Release(h Holder, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.free += n
-	if m.reserved[h] -= n; m.reserved[h] == 0 {
-		delete(m.reserved, h)
+	m.take(h, -n)
+}
+
+func (m *Memory) take(h Holder, n int64) {
+	if h.Address.IsValid() {
+		m.anonymous += n
+		m.clients.add(h.Address, n)
+		return
+	}
+	m.free -= n
+	if m.reserved[h.Organization] += n; m.reserved[h.Organization] == 0 {
+		delete(m.reserved, h.Organization)
 	}
 }
 
-// Free returns how many bytes are not reserved.
-func (m *Memory) Free() int64 {
+// Reserved returns how many bytes organizations and clients without a valid credential have.
+func (m *Memory) Reserved() (organizations, anonymous int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.free
+	for _, n := range m.reserved {
+		organizations += n
+	}
+	return organizations, m.anonymous
 }

@@ -1,0 +1,163 @@
+package share_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/keyhook/keyhook/server/share"
+)
+
+// network is a listener whose connections have made-up addresses.
+type network struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (n network) Accept() (net.Conn, error) {
+	conn, ok := <-n.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+type peer struct {
+	net.Conn
+	address netip.Addr
+}
+
+func (p peer) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.address, 999))
+}
+
+// connect has l accept a connection from an address, if it does.
+func connect(t *testing.T, l *share.Listener, n network, from string) (conn net.Conn, accepted bool) {
+	t.Helper()
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close() })
+	n.conns <- peer{far, netip.MustParseAddr(from)}
+	n.conns <- peer{far, netip.MustParseAddr("192.0.2.1")} // a trusted proxy, which is always accepted
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() != netip.MustParseAddr(from) {
+		return nil, false
+	}
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return conn, true
+}
+
+func newListener(perAddress int) (*share.Listener, network) {
+	n := network{conns: make(chan net.Conn, 2)}
+	return share.NewListener(n, share.Limits{
+		Open: 10_000, PerAddress: perAddress, Exempt: share.TrustedProxies{netip.MustParsePrefix("192.0.2.1/32")},
+	}, slog.New(slog.DiscardHandler)), n
+}
+
+func TestListenerForgetsAddresses(t *testing.T) {
+	t.Parallel()
+	l, n := newListener(2)
+	var open []net.Conn
+	for i := range 100 {
+		for _, from := range []string{fmt.Sprintf("198.51.100.%d", i), fmt.Sprintf("2001:db8:%x::1", i), "203.0.113.9"} {
+			if conn, ok := connect(t, l, n, from); ok {
+				open = append(open, conn)
+			} else if from != "203.0.113.9" {
+				t.Errorf("%s is refused", from)
+			}
+		}
+	}
+	if len(open) != 202 || l.Addresses() != 301 { // each IPv6 host has a /64 and a /56
+		t.Errorf("%d connections of %d networks", len(open), l.Addresses())
+	}
+	for _, conn := range open {
+		conn.Close()
+		conn.Close() // counts once
+	}
+	if l.Addresses() != 0 {
+		t.Errorf("%d networks are remembered without a connection", l.Addresses())
+	}
+	for range 2 {
+		if _, ok := connect(t, l, n, "203.0.113.9"); !ok {
+			t.Error("an address whose connections have ended is refused")
+		}
+	}
+}
+
+func TestConnectionsOfASite(t *testing.T) {
+	t.Parallel()
+	l, n := newListener(2)
+	accepted := map[string]int{}
+	for i := range 10 { // ten /64 of one /56, and as many of its neighbours
+		for range 3 {
+			for _, site := range []string{"2001:db8:0:10%x::1", "2001:db8:0:20%x::1"} {
+				if _, ok := connect(t, l, n, fmt.Sprintf(site, i)); ok {
+					accepted[site]++
+				}
+			}
+		}
+	}
+	for site, got := range accepted {
+		if got != 8 {
+			t.Errorf("%s: %d connections, want four times the limit of one /64", site, got)
+		}
+	}
+	if _, ok := connect(t, l, n, "198.51.100.1"); !ok {
+		t.Error("an IPv4 address is refused")
+	}
+}
+
+// fill reserves until nothing is left, and returns how much it got.
+func fill(m *share.Memory, h share.Holder) (got int64) {
+	const step = 32 << 10
+	for m.Reserve(h, step, 0) {
+		got += step
+	}
+	return got
+}
+
+func TestMemoryOfAddresses(t *testing.T) {
+	t.Parallel()
+	const megabyte = 1 << 20
+	m := share.NewMemory(64 * megabyte)
+	taken := map[share.Holder]int64{}
+	take := func(address string, want int64) {
+		t.Helper()
+		h := share.Holder{Address: netip.MustParseAddr(address)}
+		got := fill(m, h)
+		taken[h] += got
+		if got != want {
+			t.Errorf("%s got %d bytes, want %d", address, got, want)
+		}
+	}
+	take("203.0.113.9", 4*megabyte)
+	take("2001:db8::1", 4*megabyte)
+	take("2001:db8::2", 0) // the same /64
+	take("2001:db8:0:1::1", 4*megabyte)
+	take("2001:db8:0:2::1", 4*megabyte)
+	take("2001:db8:0:3::1", 4*megabyte)
+	take("2001:db8:0:4::1", 0) // the same /56
+	for i := range 3 {
+		take(fmt.Sprintf("2001:db8:1:%x00::1", i), 4*megabyte)
+	}
+	take("198.51.100.1", 0) // all have 32 MiB together
+	customer := share.Holder{Organization: 1}
+	if got := fill(m, customer); got < 42*megabyte {
+		t.Errorf("a customer got %d bytes beside them", got)
+	} else {
+		taken[customer] = got
+	}
+	for h, n := range taken {
+		m.Release(h, n)
+	}
+	if organizations, anonymous := m.Reserved(); organizations != 0 || anonymous != 0 || m.Holders() != 0 {
+		t.Errorf("%d and %d bytes of %d holders are left", organizations, anonymous, m.Holders())
+	}
+	take("198.51.100.1", 4*megabyte)
+}
