@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
 	"server/socket":                {},
-	"server/config":                {"dispatch/alert"},                                  // checks alerts.urls
+	"server/config":                {"dispatch/alert"},                                                  // checks alerts.urls
 	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
