@@ -1,10 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"log"
+	"log/slog"
+	"maps"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -14,7 +21,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/server/oidc"
+	"github.com/keyhook/keyhook/storage"
 )
 
 // typePackages define the types that all parts share. Every package may import them, but one of them only what its row names.
@@ -171,5 +185,180 @@ func TestFunctionsAreShort(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// options are what main passes to the parts.
+type options struct {
+	Store     storage.Options
+	Dispatch  dispatch.Options
+	Transport *http.Transport
+	Alert     alert.Options
+	Issuer    oidc.Options
+	Server    server.Options
+	Allows    map[string]bool // whether a subscription may have the URL
+}
+
+// usedElsewhere are the settings that are not in an option.
+var usedElsewhere = map[string]string{
+	"server.listen":  "serve listens there",
+	"metrics.listen": "serve listens there",
+	"log.level":      "config.Log.Logger", "log.format": "config.Log.Logger",
+}
+
+// arrivals are the options that each setting changes, with a value other than the default, and other settings that the value needs.
+var arrivals = map[string]struct{ value, needs, options string }{
+	"server.base_url":                {"https://keys.example.com", "", "Alert.From Server.BaseURL"},
+	"server.trusted_proxies":         {"10.1.0.0/16", "", "Server.TrustedProxies"},
+	"server.tls_cert_file":           {"cert.pem", "server.tls_key_file=key.pem", "Alert.From"}, // and serve loads the files
+	"server.tls_key_file":            {"key.pem", "server.tls_cert_file=cert.pem", "Alert.From"},
+	"server.shutdown_grace":          {"33s", "", "Dispatch.Grace Server.ShutdownGrace"},
+	"server.token_rate":              {"77", "", "Server.TokenRate"},
+	"server.connections_per_address": {"99", "", "Server.ConnectionsPerAddress"},
+	"server.body_memory":             {"96MiB", "", "Server.BodyMemory"},
+
+	"storage.path":             {"other.db", "", "Store.Path"},
+	"storage.synchronous":      {"normal", "", "Store.Synchronous"},
+	"storage.retention_events": {"100h", "", "Store.KeepEvents"},
+	"storage.retention_audit":  {"9000h", "", "Store.KeepAudit"},
+	"encryption.key":           {strings.Repeat("ab", 32), "", "Store.EncryptionKey"},
+	"bootstrap.token":          {"console-console-console", "", "Store.BootstrapLife"},
+
+	"keys.prefix":                           {"abc", "", "Server.KeyPrefix"},
+	"webhooks.header_prefix":                {"X-Acme", "", "Dispatch.HeaderPrefix Server.HeaderPrefix"},
+	"webhooks.max_attempts":                 {"7", "", "Dispatch.Policy.MaxAttempts Store.Policy.MaxAttempts"},
+	"webhooks.failing_after":                {"6", "", "Dispatch.Policy.FailingAfter Store.Policy.FailingAfter"},
+	"webhooks.disabled_after":               {"25", "", "Dispatch.Policy.DisabledAfter Store.Policy.DisabledAfter"},
+	"webhooks.probe_disabled":               {"2h", "", "Dispatch.Policy.ProbeDisabled Store.Policy.ProbeDisabled"},
+	"webhooks.retry_base":                   {"20s", "", "Dispatch.RetryBase"},
+	"webhooks.retry_factor":                 {"3", "", "Dispatch.RetryFactor"},
+	"webhooks.retry_max":                    {"700s", "", "Dispatch.RetryMax"},
+	"webhooks.timeout":                      {"12s", "", "Dispatch.Timeout Server.TestTimeout"},
+	"webhooks.concurrency":                  {"200", "", "Dispatch.Concurrency Transport.MaxIdleConns Transport.MaxIdleConnsPerHost"},
+	"webhooks.concurrency_per_subscription": {"8", "", "Dispatch.PerSubscription"},
+	"webhooks.poll_interval":                {"2s", "", "Dispatch.PollInterval"}, // and the check of the scheduler
+
+	"egress.allow_http":       {"true", "", "Allows.http://a.example Dispatch.AllowHTTP"},
+	"egress.allowed_networks": {"10.0.0.0/8", "", "Allows.https://10.0.0.1"},
+	"egress.denied_networks":  {"8.8.8.0/24", "", "Allows.https://8.8.8.8"},
+	"egress.ca_file":          {"ca.pem", "", ""}, // serve reads the file
+
+	"oidc.issuer":                {"https://id.example.com", "oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Server.Issuer"},
+	"oidc.audience":              {"keyhook", "oidc.issuer=https://id.example.com", "Issuer.Audience Issuer.Issuer Server.Issuer"},
+	"oidc.organization_claim":    {"org", "oidc.issuer=https://id.example.com oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Issuer.OrganizationClaim Server.Issuer"},
+	"console.enabled":            {"false", "", "Server.Console"},
+	"console.name":               {"Acme", "", "Server.Console.Name"},
+	"console.accent":             {"#123456", "", "Server.Console.Accent"},
+	"console.frame_ancestors":    {"https://a.example", "", "Server.Console.FrameAncestors"},
+	"console.oidc_client_id":     {"client", "oidc.issuer=https://id.example.com oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Server.Issuer Server.SignIn"},
+	"console.oidc_client_secret": {"secret", "oidc.issuer=https://id.example.com oidc.audience=keyhook console.oidc_client_id=client", "Issuer.Audience Issuer.Issuer Server.Issuer Server.SignIn"},
+	"alerts.urls":                {"ntfy://ntfy.example/topic", "", "Alert.URLs"},
+	"alerts.interval":            {"20m", "", "Alert.Interval"},
+}
+
+// load returns the settings with these values.
+func load(t *testing.T, values map[string]string) config.Config {
+	t.Helper()
+	flags := newServe().Flags()
+	for name, value := range values {
+		if err := flags.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := config.Load(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// optionsOf returns the options as texts, by their names.
+func optionsOf(c config.Config) map[string]string {
+	a := &appliance{settings: c, log: slog.New(slog.DiscardHandler), metrics: metrics.New(), store: new(storage.Store), url: "http://localhost:8080"}
+	if c.OIDC.Issuer != "" {
+		a.issuer = oidc.New(a.issuerOptions())
+	}
+	all := options{
+		Store: a.storeOptions(cli.NewFirstStart(c.Bootstrap)), Dispatch: a.dispatchOptions(), Alert: a.alertOptions(nil), Issuer: a.issuerOptions(),
+		Server: a.serverOptions((*tls.Config)(nil)), Allows: map[string]bool{},
+	}
+	all.Transport = all.Dispatch.Transport.(*http.Transport)
+	all.Server.Settings = nil // shows all
+	for _, url := range []string{"http://a.example", "https://10.0.0.1", "https://8.8.8.8", "https://a.example"} {
+		_, err := all.Server.CheckURL(url)
+		all.Allows[url] = err == nil
+	}
+	texts := map[string]string{}
+	flatten(texts, "", reflect.ValueOf(all))
+	return texts
+}
+
+// flatten writes the fields of our structs, down to those of packages of others.
+func flatten(texts map[string]string, name string, v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil() && strings.Count(name, ".") < 2 && v.Elem().Kind() == reflect.Struct:
+		flatten(texts, name, v.Elem())
+	case v.Kind() == reflect.Struct && strings.Count(name, ".") < 2 && v.Type().Name() != "Credential":
+		for i := range v.NumField() {
+			if field := v.Type().Field(i); field.IsExported() {
+				flatten(texts, strings.TrimPrefix(name+"."+field.Name, "."), v.Field(i))
+			}
+		}
+	case v.Kind() == reflect.Map:
+		for _, key := range v.MapKeys() {
+			texts[name+"."+key.String()] = fmt.Sprint(v.MapIndex(key))
+		}
+	case v.Kind() == reflect.Func || v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer || v.Kind() == reflect.Chan:
+		texts[name] = fmt.Sprint(v.IsNil())
+	default:
+		texts[name] = fmt.Sprintf("%#v", v)
+	}
+}
+
+// TestLinesOfLibraries is not parallel, because it changes the log of the process.
+func TestLinesOfLibraries(t *testing.T) {
+	before, flags := log.Writer(), log.Flags()
+	t.Cleanup(func() { log.SetOutput(before); log.SetFlags(flags) })
+	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: `"level":"DEBUG","msg":"Unsolicited \"ok\""`} {
+		var text bytes.Buffer
+		logLibraries(slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: level})))
+		log.Printf("Unsolicited %q", "ok")
+		if got := text.String(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("at level %s: %q", level, got)
+		}
+	}
+}
+
+// TestEachSettingReachesItsPart gives each setting a value other than its default. Otherwise nobody would see that main forgets
+// to pass it on.
+func TestEachSettingReachesItsPart(t *testing.T) {
+	t.Parallel()
+	defaults := optionsOf(load(t, nil))
+	for name := range config.Default().Texts() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, ok := arrivals[name]
+			if !ok && usedElsewhere[name] == "" {
+				t.Fatal("which options does the setting change? Write them into arrivals")
+			}
+			if !ok {
+				return
+			}
+			values := map[string]string{name: want.value}
+			for other := range strings.FieldsSeq(want.needs) {
+				key, value, _ := strings.Cut(other, "=")
+				values[key] = value
+			}
+			got, changed := optionsOf(load(t, values)), []string{}
+			for option := range maps.Keys(got) {
+				if got[option] != defaults[option] {
+					changed = append(changed, option)
+				}
+			}
+			slices.Sort(changed)
+			if diff := cmp.Diff(strings.Fields(want.options), changed); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
