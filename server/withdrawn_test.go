@@ -189,7 +189,9 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 	as := func(line, body string) func(*testing.T, *withdrawn) {
 		return func(t *testing.T, w *withdrawn) { w.change(t, line, body) }
 	}
-	revoke := func(t *testing.T, w *withdrawn) { w.session.do(t, "DELETE /api/v1/api-keys/"+w.keyID+"/", "").want(t, 204, "") }
+	revoke := func(t *testing.T, w *withdrawn) {
+		w.session.do(t, "DELETE /api/v1/api-keys/"+w.keyID+"/", "").want(t, 204, "")
+	}
 	end := func(t *testing.T, w *withdrawn) { w.session.do(t, "DELETE "+sessionPath, "").want(t, 204, "") }
 	for name, tt := range map[string]struct {
 		credential func(*testing.T, *withdrawn) []string
