@@ -97,8 +97,8 @@ func (h sessions) present(c *call) (isDry bool, err error) {
 		return isDry, nil
 	}
 	c.run.Presented = h.auth.reader.ReadToken(*token)
-	if c.run.Unreadable != nil {
-		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
+	if refused, ok := fault.As(c.run.Unreadable); ok && refused.Code == credential.CodeWrongScheme {
+		c.run.Unreadable = errKeySignsIn
 	}
 	return isDry, nil
 }
@@ -153,6 +153,10 @@ func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
 	}
 	return body, err
 }
+
+// errKeySignsIn refuses an API key in place of an access token. The body has no scheme that could be wrong.
+var errKeySignsIn = fault.New(fault.Unauthenticated, credential.CodeUnknown,
+	"This is an API key, and only an access token (kat_…) can sign in. Create one with: keyhook token create")
 
 // errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")

@@ -344,6 +344,9 @@ func (c *Run) namedOrganization() string {
 func (k *Checker) organization(ctx context.Context, c *Run) error {
 	named := c.namedOrganization()
 	switch {
+	case !access.IsVisible(named):
+		return fault.New(fault.Malformed, form.CodeInvalidParameter,
+			"The header %s has other than visible ASCII characters; send the id of the organization, org_….", credential.OrganizationHeader)
 	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && c.Principal.Home.IsNamed(named):
 		return nil
 	case len(c.Organizations) > 1:

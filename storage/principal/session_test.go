@@ -99,7 +99,9 @@ func TestARemovedMemberDoesNotSwitch(t *testing.T) {
 	t.Parallel()
 	x := newColleagues(t)
 	second := x.organizations[1]
-	where := func(session int) string { return must[access.Principal](t)(x.switched(t, session, second.ID)).Home.Name }
+	where := func(session int) string {
+		return must[access.Principal](t)(x.switched(t, session, second.ID)).Home.Name
+	}
 	if where(0) != "second" || where(1) != "second" {
 		t.Fatal("the sessions do not switch")
 	}
