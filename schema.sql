@@ -183,9 +183,11 @@ CREATE TABLE api_keys (
     last_used_at    INTEGER,
     revoked_at      INTEGER,
     replaces        INTEGER UNIQUE REFERENCES api_keys (id), -- the key that this key replaced in a rotation
-    metadata        TEXT    NOT NULL -- a JSON object of the organization's own; never changes
+    metadata        TEXT    NOT NULL, -- a JSON object of the organization's own; never changes
+    external_id     TEXT -- the organization's own id; a rotation moves it to the new key
 ) STRICT;
 
+CREATE UNIQUE INDEX api_keys_by_external_id ON api_keys (organization_id, external_id) WHERE external_id IS NOT NULL AND revoked_at IS NULL;
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);

@@ -15,8 +15,8 @@ import (
 type auditStore interface {
 	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
-	// AuditTargets returns what a text may name: an id, a name or an external id.
-	AuditTargets(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
+	// AuditNames returns what a text may name: an id, a name or an external id.
+	AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
 	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
 }
 
@@ -58,22 +58,31 @@ func newAuditBody(e access.AuditEvent) auditBody {
 }
 
 func (h audit) list(x *exchange.Exchange) error {
-	filter, target := readAuditFilter(&x.Query)
+	filter, actor, target := readAuditFilter(&x.Query)
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
 	list := func(ctx context.Context, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
 		filter.Before, filter.Limit = before, limit
-		if target != "" {
-			if filter.Targets, err = h.store.AuditTargets(ctx, organization, target, x.Principal.Can(access.PlatformRead)); err != nil {
-				return nil, 0, err
-			}
+		if filter.Actors, err = h.names(x, organization, actor); err != nil {
+			return nil, 0, err
+		}
+		if filter.Targets, err = h.names(x, organization, target); err != nil {
+			return nil, 0, err
 		}
 		page, err := h.store.AuditPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
+}
+
+// names returns everything that the text of a filter may name; nothing for an empty text.
+func (h audit) names(x *exchange.Exchange, organization int64, text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return h.store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
 }
 
 // find returns the line of the log in the path.
@@ -93,15 +102,15 @@ func (h audit) read(x *exchange.Exchange) error {
 	return x.OK(newAuditBody(event))
 }
 
-// readAuditFilter reads the filters of the list. The store has to look up the target.
-func readAuditFilter(q *form.Query) (f access.AuditFilter, target string) {
+// readAuditFilter reads the filters of the list. The store has to look up the actor and the target.
+func readAuditFilter(q *form.Query) (f access.AuditFilter, actor, target string) {
 	isActor := func(s string) bool {
-		return s == "system" || access.UserID.Valid(s) || access.KeyID.Valid(s) || access.SessionID.Valid(s)
+		return access.UserID.MayName(s) || access.KeyID.Valid(s) || access.SessionID.Valid(s)
 	}
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
-	f.Actor = q.Matching("actor", "must be the id of a user, of an API key or of a portal session, or system", isActor)
+	actor = q.Matching("actor", "must be the id or the external id of a user or of an API key, the id of a portal session, or system", isActor)
 	isTarget := func(s string) bool { return s != "" && utf8.RuneCountInString(s) <= access.MaxExternalID }
 	target = q.Matching("target", "must be the id, the name or the external id of what was changed", isTarget)
 	f.Since, f.Until = q.Period()
-	return f, target
+	return f, actor, target
 }

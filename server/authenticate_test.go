@@ -339,3 +339,56 @@ func FuzzAuthorization(f *testing.F) {
 		}
 	})
 }
+
+// TestMisplacedSecrets sends texts of Keyhook that are no credential of a request. The response says what each is, and what to send.
+func TestMisplacedSecrets(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	link := access.Mint(access.LinkPrefix).Reveal()
+	for raw, want := range map[string][2]string{
+		link:                                     {"invalid_key", "This is the secret of a sign-in link. Open the link in a browser"},
+		"ses_" + someID:                          {"invalid_key", "This is the id of a session; an id is no credential."},
+		"key_" + someID:                          {"invalid_key", "This is the id of an API key; an id is no credential. Send the key itself"},
+		"tok_" + someID:                          {"invalid_key", "This is the id of an access token; an id is no credential. Send the token itself"},
+		"whsec_" + strings.Repeat("a", 43) + "=": {"invalid_key", "This is the signing secret of a subscription."},
+	} {
+		for _, scheme := range []string{"Bearer ", "ApiKey "} {
+			got := f.do(t, call{"GET /api/v1/whoami/", scheme + raw, "", nil})
+			if got.want(t, 401, want[0]); !strings.Contains(got.field("detail"), want[1]) {
+				t.Errorf("%s%.8s: %s", scheme, raw, got.body)
+			}
+		}
+	}
+	_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.EventsRead)
+	for name, tt := range map[string]struct{ body, want string }{
+		"a key signs nobody in":      {`{"token":"` + key.Reveal() + `"}`, "This is an API key, and only an access token"},
+		"a link is no token":         {`{"token":"` + link + `"}`, "This is the secret of a sign-in link"},
+		"a wrong token says no more": {`{"token":"` + token.Reveal()[:39] + `x"}`, "malformed or unknown"},
+	} {
+		if got := f.do(t, call{"POST " + sessionPath, "", tt.body, nil}).want(t, 401, "invalid_key"); !strings.Contains(got.field("detail"), tt.want) {
+			t.Errorf("%s: %s", name, got.body)
+		}
+	}
+}
+
+// TestWhoseCredential refuses the credentials of a user who may not act, and names the user.
+func TestWhoseCredential(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+	ask := func(want string) {
+		t.Helper()
+		for _, as := range []string{bearer(token), apiKey(key)} {
+			if got := f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 401, ""); !strings.Contains(got.field("detail"), owner.User.ID+", is "+want) {
+				t.Error(got.body)
+			}
+		}
+	}
+	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	ask("not active; an operator can activate the user.")
+	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
+	f.do(t, call{"DELETE " + orgs + owner.Home.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	ask("no longer a member of the organization; an operator can add the user again.")
+}

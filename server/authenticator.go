@@ -50,15 +50,18 @@ func (a *authenticator) admit(c *call) error {
 	if c.run.Windowed {
 		c.setRateHeaders(c.run.Window, time.Now())
 	}
-	switch fault.KindOf(err) {
-	case fault.Limited:
+	if fault.KindOf(err) == fault.Limited {
 		c.setRetryAfter()
-	case fault.Unauthenticated:
-		if c.run.Kind == credential.Session && c.run.At == access.CheckLookUp {
-			a.cookies.Clear(c, c.Request)
-		}
 	}
-	return err
+	return a.endSession(c, err)
+}
+
+// endSession clears the cookie of a session that has ended. It returns the refusal of the credential.
+func (a *authenticator) endSession(c *call, refused error) error {
+	if fault.KindOf(refused) == fault.Unauthenticated && c.run.Kind == credential.Session && c.run.At == access.CheckLookUp {
+		a.cookies.Clear(c, c.Request)
+	}
+	return refused
 }
 
 // mayFail refuses a request from an address that failed too often, before something outside of the checks is asked.

@@ -120,7 +120,7 @@ func TestEveryField(t *testing.T) {
 		"string": `"text"`, "number": `7`, "fraction": `1.5`, "boolean": `true`, "object": `{}`, "array": `[1]`, "null": `null`,
 	}
 	for line, fields := range map[string]map[string][]string{ // the valid kinds of each field
-		"POST /api/v1/api-keys/":                                            {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}},
+		"POST /api/v1/api-keys/":                                            {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}, "external_id": {"string", "null"}},
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
 		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"PATCH " + subs + sub.ID + "/":                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
@@ -140,7 +140,7 @@ func TestEveryField(t *testing.T) {
 		"PATCH " + orgs + owner.Organization.ID:                             {"name": {"string"}, "plan": {"string"}, "external_id": {"string", "null"}},
 		"PUT " + orgs + owner.Organization.ID + "/members/" + owner.User.ID: {"role": {"string"}},
 		"POST " + users:                                                     {"email": {"string"}, "name": {"string"}, "external_id": {"string", "null"}, "is_active": {"boolean"}},
-		"PATCH " + users + owner.User.ID:                                    {"email": {"string"}, "name": {"string"}, "external_id": {"string", "null"}, "is_active": {"boolean"}},
+		"PATCH " + users + owner.User.ID:                                    {"email": {"string", "null"}, "name": {"string"}, "external_id": {"string", "null"}, "is_active": {"boolean"}},
 		"POST " + users + owner.User.ID + "/access-tokens/":                 {"organization_id": {"string"}, "name": {"string"}, "expires_at": {"string", "null"}},
 	} {
 		for field, right := range fields {

@@ -15,6 +15,7 @@ import (
 // call is what the server knows of a request: the exchange that its handler sees, its route, and the checks of its credential.
 type call struct {
 	exchange.Exchange
+	auth    *authenticator
 	route   *route    // nil until one matches
 	run     check.Run // the credential, and what the checks found out
 	dialect string    // of the proxy in forward authentication; otherwise empty
@@ -24,6 +25,11 @@ type call struct {
 // setRoute sets the route, and what its handler may know of it.
 func (c *call) setRoute(rt *route) {
 	c.route, c.Path.Pattern, c.MaxBody = rt, rt.pattern, rt.maxBody
+}
+
+// Recheck checks the credential of the request again; see exchange.Caller.
+func (c *call) Recheck() error {
+	return c.auth.endSession(c, c.auth.checker.Recheck(c.Request.Context(), &c.run))
 }
 
 // maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a

@@ -261,3 +261,13 @@ func TestEventSize(t *testing.T) {
 	f.do(t, call{"POST " + eventPath + "batch/", operator, batch, nil}).want(t, 202, "")
 	f.do(t, call{"POST " + eventPath + "batch/", operator, batch + " ", nil}).want(t, 413, "too_large")
 }
+
+// TestAnEventNamesNoOrganization sends the organization in the body, where many other APIs have it.
+func TestAnEventNamesNoOrganization(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	got := f.do(t, call{"POST " + eventPath, operator, `{"type":"a","data":{},"organization_id":"acme"}`, nil}).want(t, 422, "validation_failed")
+	if !strings.Contains(got.body, "send its id in the header X-Organization-Id") {
+		t.Error(got.body)
+	}
+}

@@ -20,6 +20,8 @@ type keyExplainStore interface {
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	knownPermissions
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
+	// KeyID returns the id of the active key with an external id, or NotFound.
+	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
 	// KeyPage finds the keys with a prefix; organization access.AllOrganizations finds those of all organizations.
 	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 }
@@ -68,7 +70,7 @@ func (h keyExplanation) explain(x *exchange.Exchange) error {
 	}
 	m.path = requested.EscapedPath()
 	h.readNeeds(m, requested, asked)
-	if *key, err = h.resolvePrefix(x, *key); err != nil {
+	if *key, err = h.resolveKey(x, *key); err != nil {
 		return err
 	}
 	if err := h.checkKey(x, m, *key); err != nil {
@@ -120,6 +122,17 @@ func (h keyExplanation) readNeeds(m *explained, requested *url.URL, asked access
 		needed = neededPermissions(words)
 	}
 	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
+}
+
+// resolveKey returns the id of the key that a text names by its external id or by its prefix. Any other text stays as it is.
+func (h keyExplanation) resolveKey(x *exchange.Exchange, text string) (string, error) {
+	if _, isMinted := access.LooksMinted(text); !isMinted && !access.LooksLikeID(text) {
+		id, err := h.store.KeyID(x.Request.Context(), x.Organization(), text)
+		if fault.KindOf(err) != fault.NotFound {
+			return id, err
+		}
+	}
+	return h.resolvePrefix(x, text)
 }
 
 // resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;

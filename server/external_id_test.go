@@ -22,8 +22,8 @@ func TestExternalIDsStandForIDs(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	org := f.do(t, call{"POST " + orgs, operator, `{"name":"Acme","plan":"growth","external_id":"acme/17"}`, nil}).want(t, 201, "").field("id")
-	user := f.do(t, call{"POST " + users, operator, `{"email":"ada@example.com","external_id":"auth0|ada b"}`, nil}).want(t, 201, "").field("id")
-	known := map[string]string{"as": operator, "org": orgs + url.PathEscape("acme/17") + "/", "user": url.PathEscape("auth0|ada b"), "org_id": org, "user_id": user}
+	user := f.do(t, call{"POST " + users, operator, `{"email":"ada@example.com","external_id":"auth0|ada+b"}`, nil}).want(t, 201, "").field("id")
+	known := map[string]string{"as": operator, "org": orgs + url.PathEscape("acme/17") + "/", "user": url.PathEscape("auth0|ada+b"), "org_id": org, "user_id": user}
 	f.run(t, known, []scenario{
 		ok("in the path of an organization, with a slash", "GET {org}", "", 200, `"id":"{org_id}","name":"Acme"`),
 		ok("without the last slash", "GET "+orgs+"acme%2f17", "", 200, `"id":"{org_id}"`),
@@ -34,7 +34,7 @@ func TestExternalIDsStandForIDs(t *testing.T) {
 		ok("in the list of members", "GET {org}members/", "", 200, `"user_id":"{user_id}"`),
 		bad("not as the id of another type", "GET "+orgs+"usr_"+someID+"/", "", 404, "not_found"),
 		bad("not if nobody has it", "GET "+orgs+"nobody/", "", 404, "not_found"),
-		bad("not in another case", "GET "+users+"AUTH0%7Cada%20b/", "", 404, "not_found"),
+		bad("not in another case", "GET "+users+"AUTH0%7Cada+b/", "", 404, "not_found"),
 		bad("not without a text", "GET "+orgs+"/", "", 404, "not_found"),
 		bad("not with a character that none can have", "GET "+orgs+"a%00b/", "", 404, "not_found"),
 		bad("not with a slash that separates", "GET "+orgs+"acme/17/", "", 404, "not_found"),
@@ -49,6 +49,16 @@ func TestExternalIDsStandForIDs(t *testing.T) {
 	t.Run("in X-Organization-Id of an operator", func(t *testing.T) {
 		if got := f.do(t, call{"GET /api/v1/whoami/", operator, "", in}).want(t, 200, ""); !strings.Contains(got.body, org) {
 			t.Error(got.body)
+		}
+	})
+	t.Run("in X-Organization-Id, which says so if no external id can have the text", func(t *testing.T) {
+		for _, as := range []string{operator, token} {
+			for _, name := range []string{"ä1", "\xe4" + "1"} {
+				got := f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", name}}).want(t, 400, "invalid_parameter")
+				if !strings.Contains(got.body, "send the id of the organization") {
+					t.Error(got.body)
+				}
+			}
 		}
 	})
 	t.Run("in X-Organization-Id of its own member, and of nobody else", func(t *testing.T) {
@@ -96,6 +106,8 @@ func TestExternalIDsThatCannotBe(t *testing.T) {
 		"a dot":                          ".",
 		"two dots":                       "..",
 		"a space at the end":             "a ",
+		"a space":                        "a b",
+		"a letter of another alphabet":   "ä1",
 		"a control character":            "a\\u0000b",
 		"an invisible character":         "a\\u200bb",
 		"more than 255 characters":       strings.Repeat("a", 256),
@@ -151,8 +163,14 @@ func TestConflictsNameWhatExists(t *testing.T) {
 		"a role":                                {"POST /api/v1/roles/", `{"name":"clerk","permissions":[]}`, "clerk"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := f.do(t, call{c.line, operator, c.body, nil}).want(t, 409, "already_exists"); got.field("conflicting_id") != c.want {
+			got := f.do(t, call{c.line, operator, c.body, nil}).want(t, 409, "already_exists")
+			if got.field("conflicting_id") != c.want {
 				t.Errorf("conflicting_id %q, want %q: %s", got.field("conflicting_id"), c.want, got.body)
+			}
+			_, path, isPost := strings.Cut(c.line, "POST ")
+			mayPut := isPost && (path == orgs || path == users)
+			if strings.Contains(got.field("detail"), "use PUT "+path+"{external_id}/.") != mayPut {
+				t.Errorf("the detail is %q", got.field("detail"))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // keyStore is the part of the store that the API key endpoints use.
@@ -19,6 +20,8 @@ type keyStore interface {
 	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
 	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
+	// KeyID returns the id of the active key with an external id, or NotFound.
+	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
 	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
 	// has ended or was rotated already.
@@ -48,9 +51,10 @@ type keyBody struct {
 	ExpiresAt      *exchange.Time  `json:"expires_at"`
 	LastUsedAt     *exchange.Time  `json:"last_used_at"`
 	RevokedAt      *exchange.Time  `json:"revoked_at"`
-	Metadata       json.RawMessage `json:"metadata"`   // the organization's own
-	Replaces       *string         `json:"replaces"`   // the key that was rotated into this one
-	RotatedTo      *string         `json:"rotated_to"` // the key that this one was rotated into
+	Metadata       json.RawMessage `json:"metadata"`    // the organization's own
+	ExternalID     *string         `json:"external_id"` // the organization's own; null when the key has ended
+	Replaces       *string         `json:"replaces"`    // the key that was rotated into this one
+	RotatedTo      *string         `json:"rotated_to"`  // the key that this one was rotated into
 }
 
 // keyCreator describes the user in created_by to people who may not read users.
@@ -67,16 +71,26 @@ type createdKeyBody struct {
 }
 
 func newKeyBody(k access.Key) keyBody {
+	status := k.Status(time.Now().UnixMilli())
+	if status != access.Active {
+		k.ExternalID = nil // another key may have it
+	}
 	return keyBody{
-		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
-		Status:         string(k.Status(time.Now().UnixMilli())),
+		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix, Status: string(status), ExternalID: k.ExternalID,
 		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
 		ExpiresAt: (*exchange.Time)(k.ExpiresAt), LastUsedAt: (*exchange.Time)(k.LastUsedAt), RevokedAt: (*exchange.Time)(k.RevokedAt),
 		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
+// errIdempotencyKey refuses a header that clients expect to make a repetition safe.
+var errIdempotencyKey = fault.New(fault.Malformed, form.CodeInvalidParameter, "The header Idempotency-Key has no effect on API keys, because a response "+
+	"shows a key only once. Send external_id in the body instead: then a repetition is 409 with the id of the first key in conflicting_id.")
+
 func (h keys) create(x *exchange.Exchange) error {
+	if len(x.Request.Header["Idempotency-Key"]) > 0 {
+		return errIdempotencyKey
+	}
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -84,16 +98,19 @@ func (h keys) create(x *exchange.Exchange) error {
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.Request.Context(), f, "scope"), f.Expiry("expires_at")
 	metadata := f.Object("metadata", access.MaxMetadata)
-	owner := f.Line("user_id", access.MaxExternalID)
+	owner, external := f.Line("user_id", access.MaxExternalID), f.ExternalID("external_id")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	if owner == nil {
 		owner = new(string)
 	}
+	if external != nil {
+		external = exchange.NullIfEmpty(*external)
+	}
 	credential := access.Mint(h.prefix)
 	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
-		Credential: credential, User: *owner, Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
+		Credential: credential, User: *owner, Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata), ExternalID: external,
 	})
 	if err != nil {
 		return err
@@ -142,9 +159,14 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 	return access.KeyFilter{Status: access.Status(status), Now: time.Now().UnixMilli(), Prefix: prefix}
 }
 
+// pathKey returns the id of the API key in the path, which may have the external id instead.
+func (h keys) pathKey(x *exchange.Exchange) (string, error) {
+	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.store.KeyID)
+}
+
 // find returns the API key in the path.
 func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
-	id, err := x.Path.ID("id", access.KeyID, aKey)
+	id, err := h.pathKey(x)
 	if err != nil {
 		return found, err
 	}
@@ -160,7 +182,7 @@ func (h keys) read(x *exchange.Exchange) error {
 }
 
 func (h keys) revoke(x *exchange.Exchange) error {
-	id, err := x.Path.ID("id", access.KeyID, aKey)
+	id, err := h.pathKey(x)
 	if err != nil {
 		return err
 	}
@@ -174,7 +196,7 @@ func (h keys) revoke(x *exchange.Exchange) error {
 const longestGrace = 604_800
 
 func (h keys) rotate(x *exchange.Exchange) error {
-	id, err := x.Path.ID("id", access.KeyID, aKey)
+	id, err := h.pathKey(x)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 			"Location: /api/v1/api-keys/key_"),
 		ok("are read without the key", "GET "+path+"{last}/", "", 200, `"id":"{last}"`, `"key_prefix":"svc_`, `…"`),
 		{"work", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "",
-			[]string{`"id":"{user}"`, `"permissions":["api_keys:read","webhooks:read"]`, `"key":{"id":"{last}","name":"ci","scope":"api_keys:read webhooks:read"}`,
+			[]string{`"id":"{user}"`, `"permissions":["api_keys:read","webhooks:read"]`, `"key":{"id":"{last}","name":"ci","scope":"api_keys:read webhooks:read","external_id":null}`,
 				`"plan":{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":600,"max_subscriptions":100,"max_api_keys":50,"max_stored_bytes_per_day":10000000000}`}, nil},
 		ok("are listed", "GET "+path, "", 200, `{last}`, `"has_more":false`, `"next_cursor":null`),
 		bad("are not changed", "PATCH "+path+"{last}/", `{"scope":"events:read"}`, 405, "method_not_allowed", "Allow: DELETE, GET, HEAD"),

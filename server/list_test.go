@@ -182,7 +182,7 @@ func TestAllThatIsWrongWithAQuery(t *testing.T) {
 		path, code string
 		want       []string
 	}{
-		"page=2&type=X&limit=0&since=x&until=y&actor=z&cursor=c&type=a": {"/api/v1/audit-events/", "invalid_parameter", []string{
+		"page=2&type=X&limit=0&since=x&until=y&actor=%20&cursor=c&type=a": {"/api/v1/audit-events/", "invalid_parameter", []string{
 			"page: unknown_parameter", "type: invalid_parameter", "type: invalid_parameter", "actor: invalid_parameter",
 			"since: invalid_parameter", "until: invalid_parameter", "limit: invalid_parameter", "cursor: invalid_cursor",
 		}},

@@ -215,3 +215,45 @@ func TestPortalReachesNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// TestALinkEndsNoOtherSession opens a link in a browser that has the session of somebody else.
+func TestALinkEndsNoOtherSession(t *testing.T) {
+	t.Parallel()
+	f, owner := startPortal(t)
+	other, token := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
+	open := func(b browser, secret, more string) testResponse {
+		return b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"`+more+`}`)
+	}
+	isIn := func(b browser, organization string) {
+		t.Helper()
+		if got := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); !strings.Contains(got.body, `"organization":{"id":"`+organization) {
+			t.Errorf("not in %s: %s", organization, got.body)
+		}
+	}
+	t.Run("unless the person agrees", func(t *testing.T) {
+		for name, b := range map[string]browser{"a portal": f.signInToPortal(t, other.Home.ID, `{}`), "a token": newBrowser(t, f.url)} {
+			if name == "a token" {
+				b.signIn(t, token.Reveal())
+			}
+			secret := f.portalLink(t, owner.Home.ID, `{}`)
+			if got := open(b, secret, "").want(t, 409, "signed_in_as_other"); got.Header.Get("Set-Cookie") != "" {
+				t.Errorf("the response sets a cookie: %v", got.Header)
+			}
+			isIn(b, other.Home.ID)
+			open(b, secret, `,"dry_run":true`).want(t, 200, "")
+			isIn(b, other.Home.ID)
+			open(b, secret, `,"replace":true`).want(t, 201, "")
+			isIn(b, owner.Home.ID)
+		}
+	})
+	t.Run("but the same customer is not asked, with any role", func(t *testing.T) {
+		b := f.signInToPortal(t, owner.Home.ID, `{"role":"owner"}`)
+		open(b, f.portalLink(t, owner.Home.ID, `{"role":"member"}`), "").want(t, 201, "")
+	})
+	t.Run("but a session that has ended is nobody's", func(t *testing.T) {
+		b := f.signInToPortal(t, other.Home.ID, `{}`)
+		cookie := []string{"Cookie", "keyhook_session=" + b.cookies(t)[0].Value}
+		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
+		f.do(t, call{"POST " + sessionPath, "", `{"link":"` + f.portalLink(t, owner.Home.ID, `{}`) + `"}`, cookie}).want(t, 201, "")
+	})
+}

@@ -124,6 +124,7 @@ func (s *Server) run(c *call) error {
 	if err := s.auth.admit(c); err != nil {
 		return err
 	}
+	c.auth, c.Caller = s.auth, c
 	if err := c.checkApplyHeader(); err != nil {
 		return err
 	}

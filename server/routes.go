@@ -119,7 +119,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search"),
 		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
-		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.OrganizationID, organization)),
+		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody),
 		patch("/api/v1/organizations/{id}/", h.platform.Organizations.Update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.platform.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
@@ -132,7 +132,7 @@ func (h *handlers) table() []route {
 		get("/api/v1/users/", h.platform.Users.List).need(access.PlatformRead).pages("search"),
 		post("/api/v1/users/", h.platform.Users.Create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.platform.Users.Read).need(access.PlatformRead).of(user),
-		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody).of(ifID(access.UserID, user)),
+		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody),
 		patch("/api/v1/users/{id}/", h.platform.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.platform.Users.Remove).need(access.PlatformWrite).of(user),
 		post("/api/v1/users/{id}/erase/", h.platform.Departures.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
@@ -253,16 +253,6 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	return func(x *exchange.Exchange) error {
 		_, err := find(x)
 		return err
-	}
-}
-
-// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
-func ifID(t access.IDType, check handler) handler {
-	return func(x *exchange.Exchange) error {
-		if !t.Valid(x.Path.Value("id")) {
-			return nil
-		}
-		return check(x)
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/storage/access"
@@ -52,15 +53,20 @@ func (h sessions) create(c *call) error {
 	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
-	isDry, err := h.present(c)
+	wanted, err := h.present(c)
 	if err != nil {
 		return err
 	}
 	if err := h.auth.admit(c); err != nil {
 		return err
 	}
-	if isDry {
+	if wanted.isDry {
 		return h.whoami.read(&c.Exchange)
+	}
+	if c.run.Kind == credential.Link && !wanted.replace {
+		if err := h.refuseReplacement(c); err != nil {
+			return err
+		}
 	}
 	minted := access.MintSession()
 	session, err := h.start(c, minted)
@@ -76,31 +82,56 @@ func (h sessions) create(c *call) error {
 	return c.Created("/api/v1/session/", body)
 }
 
-// present reads the credential in the body: a token or a link. isDry asks only who would be signed in.
-func (h sessions) present(c *call) (isDry bool, err error) {
+// refuseReplacement refuses a link if the browser has a session of somebody else. Anybody can send a link of their own, and what is done
+// after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
+func (h sessions) refuseReplacement(c *call) error {
+	present := check.Run{Presented: h.auth.reader.Read(c.Request, false), Last: access.CheckLookUp}
+	if present.Kind != credential.Session {
+		return nil
+	}
+	present.Organizations = nil // the session itself counts, wherever the page acts
+	switch err := h.auth.checker.Check(c.Request.Context(), &present); {
+	case fault.KindOf(err) == fault.Unavailable:
+		return err
+	case err != nil: // the session has ended
+		return nil
+	case present.Principal.User.ID == c.Principal.User.ID && present.Principal.Home.ID == c.Principal.Home.ID:
+		return nil
+	}
+	return errSignedIn
+}
+
+// newSession is what a body asks for besides its credential.
+type newSession struct {
+	isDry   bool // only say who would be signed in
+	replace bool // a link may end the session of somebody else
+}
+
+// present reads the credential in the body: a token or a link.
+func (h sessions) present(c *call) (wanted newSession, err error) {
 	f, err := c.Form()
 	if err != nil {
-		return false, err
+		return wanted, err
 	}
-	dry := f.Bool("dry_run")
-	isDry = dry != nil && *dry
+	dry, replace := f.Bool("dry_run"), f.Bool("replace")
+	wanted = newSession{isDry: dry != nil && *dry, replace: replace != nil && *replace}
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
 		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")
 	}
 	if err := f.Err(); err != nil {
-		return false, err
+		return wanted, err
 	}
 	c.run.Address, c.run.Last = c.Client, access.CheckRateLimit
 	if link != nil {
 		c.run.Presented = credential.ParseLink(*link)
-		return isDry, nil
+		return wanted, nil
 	}
 	c.run.Presented = h.auth.reader.ReadToken(*token)
-	if c.run.Unreadable != nil {
-		c.run.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
+	if refused, ok := fault.As(c.run.Unreadable); ok && refused.Code == credential.CodeWrongScheme {
+		c.run.Unreadable = errKeySignsIn
 	}
-	return isDry, nil
+	return wanted, nil
 }
 
 // start starts the session of the credential that was presented.
@@ -153,6 +184,14 @@ func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
 	}
 	return body, err
 }
+
+// errKeySignsIn refuses an API key in place of an access token. The body has no scheme that could be wrong.
+var errKeySignsIn = fault.New(fault.Unauthenticated, credential.CodeUnknown,
+	"This is an API key, and only an access token (kat_…) can sign in. Create one with: keyhook token create")
+
+// errSignedIn refuses a link that would end the session of somebody else without a question.
+var errSignedIn = fault.New(fault.Conflict, "signed_in_as_other",
+	"This browser is signed in as somebody else. Ask the person, and send replace: true to end that session; dry_run: true says who the link signs in.")
 
 // errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")

@@ -120,7 +120,7 @@ func TestStats(t *testing.T) {
 			"?step=172800":                        "step",
 			"?since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z&step=60": "step",
 			"?since=1970-01-01T00:00:00Z&until=2026-01-01T00:00:00Z":         "since",
-			"?subscription_id=evt_1":                                         "subscription_id",
+			"?subscription_id=a%20b":                                         "subscription_id",
 			"?cursor=x":                                                      "cursor",
 			"?bucket=60":                                                     "bucket",
 		} {

@@ -90,7 +90,7 @@ func TestSubscriptionStats(t *testing.T) {
 		}
 		for query, field := range map[string]string{
 			"":                      "subscription_id",
-			"acme":                  "subscription_id",
+			"a%20b":                 "subscription_id",
 			busy.ID + ",":           "subscription_id",
 			strings.Join(many, ","): "subscription_id",
 			strings.Join(many[:200], ",") + "&since=2026-01-01T00:00:00Z&until=2026-01-04T00:00:00Z": "since",

@@ -27,6 +27,7 @@ type verifyBody struct {
 	Valid          bool            `json:"valid"`
 	Code           string          `json:"code"`
 	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
+	KeyExternalID  *string         `json:"key_external_id"`
 	UserID         *string         `json:"user_id"`
 	OrganizationID *string         `json:"organization_id"`
 	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
@@ -82,6 +83,7 @@ func (h verification) check(x *exchange.Exchange, raw string, needed access.Scop
 	}
 	p := run.Principal
 	scope := p.Permissions.String()
+	body.KeyExternalID = p.Key.ExternalID
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
 	body.Scope, body.Plan, body.Metadata = &scope, &p.Plan.Name, json.RawMessage(p.Key.Metadata)
 	if run.Windowed && run.At >= access.CheckRateLimit {

@@ -40,9 +40,10 @@ type whoamiOrganization struct {
 }
 
 type whoamiKey struct {
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Scope string `json:"scope"`
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	Scope      string  `json:"scope"`
+	ExternalID *string `json:"external_id"`
 }
 
 func (h whoami) read(x *exchange.Exchange) error {
@@ -66,7 +67,7 @@ func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 		Permissions:  p.Permissions.Keys(),
 	}
 	if p.Key != nil {
-		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
+		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String(), p.Key.ExternalID}
 	}
 	return body, nil
 }

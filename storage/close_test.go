@@ -291,6 +291,21 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		_, err = x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
 	})
+	t.Run("an operator who acts in another organization closes neither of the two", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		storagetest.Organization(t, x.Store, "Operations", "growth", access.RoleOperator) // so the first operator is not the last
+		customer, _ := storagetest.Organization(t, x.Store, "Customer", "growth", access.RoleOwner)
+		third, _ := storagetest.Organization(t, x.Store, "Third", "growth", access.RoleOwner)
+		by := x.operator.In(customer.Home).Actor("", "")
+		for _, o := range []access.Organization{x.operator.Home, customer.Home} {
+			_, err := x.CloseOrganization(t.Context(), by, o.ID)
+			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
+			_, err = x.CountClosure(t.Context(), by, o.ID)
+			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
+		}
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), by, third.Home.ID))
+	})
 }
 
 func TestClosedFirstOrganization(t *testing.T) {

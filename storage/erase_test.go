@@ -241,7 +241,7 @@ func TestEraseUser(t *testing.T) {
 		if again := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
 			t.Errorf("the second erasure is %+v", again)
 		}
-		own := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actor: x.who.User.ID}))
+		own := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
 		for _, e := range own.Events {
 			if e.Name != access.ErasedUserName || e.IP != "" {
 				t.Errorf("%s is by %q from %q", e.Type, e.Name, e.IP)
@@ -356,7 +356,7 @@ func TestErasedUser(t *testing.T) {
 		if sub := must[webhook.Subscription](t)(x.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		log := must[access.AuditPage](t)(x.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actor: namesake.User.ID}))
+		log := must[access.AuditPage](t)(x.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
 		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
 			t.Errorf("the log has %+v", log.Events)
 		}
@@ -398,7 +398,7 @@ func TestPersonalData(t *testing.T) {
 		"sessions.public_id": fixed, "sessions.digest": fixed, "sessions.kind": fixed, "sessions.link_id": fixed, "sessions.return_url": closed,
 		"sign_in_links.public_id": fixed, "sign_in_links.digest": fixed, "sign_in_links.kind": fixed, "sign_in_links.return_url": closed,
 		"api_keys.public_id": fixed, "api_keys.name": free, "api_keys.scope": product, "api_keys.digest": fixed, "api_keys.key_prefix": fixed,
-		"api_keys.metadata": free, "subscriptions.external_id": closed, "subscription_headers.names": closed, "subscription_headers.sealed": closed,
+		"api_keys.metadata": free, "api_keys.external_id": closed, "subscriptions.external_id": closed, "subscription_headers.names": closed, "subscription_headers.sealed": closed,
 		"audit_events.type": fixed, "audit_events.actor_type": fixed, "audit_events.actor_id": fixed, "audit_events.actor_name": both,
 		"audit_events.target_type": fixed, "audit_events.target_id": fixed, "audit_events.ip": both, "audit_events.request_id": fixed, "audit_events.details": both,
 		"subscriptions.public_id": fixed, "subscriptions.url": closed, "subscriptions.event_types": closed, "subscriptions.description": free,

@@ -160,8 +160,8 @@ func TestListsOfAllOrganizations(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]access.AuditFilter{
-		"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actor: owners[2].User.ID},
-		"audit events about one of two": {Targets: append(must[[]string](t)(x.AuditTargets(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
+		"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actors: []string{owners[2].User.ID}},
+		"audit events about one of two": {Targets: append(must[[]string](t)(x.AuditNames(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
 	} {
 		lists[name] = func(organization int64, limit int) []string {
 			f.Limit = limit

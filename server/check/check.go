@@ -61,7 +61,9 @@ type Run struct {
 	Find func(context.Context) (access.CredentialState, error)
 
 	Outcome
-	state *access.CredentialState // from Find
+	state      *access.CredentialState // from Find
+	generation uint64                  // of the principals, before the lookup
+	foundAt    time.Time
 }
 
 // Outcome is what the checks found out.
@@ -83,6 +85,29 @@ func (k *Checker) Check(ctx context.Context, c *Run) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// freshFor is how long a passed check holds, unless a principal changes. A credential may expire later.
+const freshFor = time.Second
+
+// Recheck makes the checks again after a part of the request that took time, such as its body. Meanwhile the credential may have
+// been revoked or may have expired, and its user may have lost the role. The request was counted by Check, so Recheck counts
+// nothing. If no principal has changed, it costs the comparison of a number and of the time.
+func (k *Checker) Recheck(ctx context.Context, c *Run) error {
+	if c.generation == k.store.PrincipalGeneration() && time.Since(c.foundAt) < freshFor {
+		return nil
+	}
+	c.At = access.CheckLookUp
+	if err := k.findPrincipal(ctx, c); err != nil {
+		return err
+	}
+	for _, c.At = range [...]access.Check{access.CheckPlan, access.CheckOrganization, access.CheckPermission} {
+		if err := checks[c.At](k, ctx, c); err != nil {
+			return err
+		}
+	}
+	c.At = access.CheckPassed
 	return nil
 }
 
@@ -110,6 +135,8 @@ type Store interface {
 	PrincipalOfSystem(ctx context.Context) (access.Principal, error)
 	// Organization returns the organization with an id or an external id, or NotFound.
 	Organization(ctx context.Context, id string) (access.Organization, error)
+	// PrincipalGeneration returns a number that changes whenever a write may have changed a principal.
+	PrincipalGeneration() uint64
 	// Used records that a credential was used. It does not block.
 	Used(p access.Principal)
 }
@@ -155,9 +182,10 @@ func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 		c.RetryAfter = wait
 		return errTooManyFailures
 	}
-	err := k.findPrincipal(ctx, c, digest)
-	switch {
-	case fault.KindOf(err) == fault.Unauthenticated:
+	if err := k.findPrincipal(ctx, c); err != nil {
+		if fault.KindOf(err) != fault.Unauthenticated {
+			return err
+		}
 		if c.Address.IsValid() {
 			k.throttle.failed(c.Address, digest)
 		}
@@ -165,11 +193,6 @@ func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 			c.RetryAfter = wait
 			return errTooManyFailures
 		}
-		return sameAsMalformed(err, c.Presented)
-	case fault.KindOf(err) == fault.Internal && err != nil:
-		return fault.New(fault.Unavailable, "storage_unavailable",
-			"The credential cannot be checked at the moment; try again later.").Because(err)
-	case err != nil:
 		return err
 	}
 	c.Authenticated = true
@@ -182,7 +205,21 @@ func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 	return nil
 }
 
-func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Digest) (err error) {
+// findPrincipal reads the principal of the credential. It counts nothing.
+func (k *Checker) findPrincipal(ctx context.Context, c *Run) error {
+	c.generation, c.foundAt = k.store.PrincipalGeneration(), time.Now()
+	switch err := k.readPrincipal(ctx, c, c.Credential.Digest()); {
+	case fault.KindOf(err) == fault.Unauthenticated:
+		return sameAsMalformed(err, c.Presented)
+	case fault.KindOf(err) == fault.Internal && err != nil:
+		return fault.New(fault.Unavailable, "storage_unavailable",
+			"The credential cannot be checked at the moment; try again later.").Because(err)
+	default:
+		return err
+	}
+}
+
+func (k *Checker) readPrincipal(ctx context.Context, c *Run, digest access.Digest) (err error) {
 	switch {
 	case c.Find != nil:
 		var state access.CredentialState
@@ -307,6 +344,9 @@ func (c *Run) namedOrganization() string {
 func (k *Checker) organization(ctx context.Context, c *Run) error {
 	named := c.namedOrganization()
 	switch {
+	case !access.IsVisible(named):
+		return fault.New(fault.Malformed, form.CodeInvalidParameter,
+			"The header %s has other than visible ASCII characters; send the id of the organization, org_….", credential.OrganizationHeader)
 	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && c.Principal.Home.IsNamed(named):
 		return nil
 	case len(c.Organizations) > 1:

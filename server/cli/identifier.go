@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/storage/access"
@@ -55,16 +54,15 @@ func idOrExternalID(wanted idType) valueType {
 
 // externalID is an id of your own product.
 var externalID = valueType{name: "external-id", parse: func(text string) (any, error) {
-	_, isSecret := access.LooksMinted(text)
 	switch {
-	case isSecret:
+	case access.ShortenMinted(text) != text:
 		return nil, errors.New("must be an id, not an API key or an access token")
 	case access.LooksLikeID(text):
 		return nil, errors.New("must be an id of your own product, not an id of Keyhook")
-	case strings.TrimSpace(text) != text, utf8.RuneCountInString(text) > access.MaxExternalID:
-		return nil, fmt.Errorf("must be an id or an external id: at most %d characters, without spaces around them", access.MaxExternalID)
+	case !access.ValidExternalID(text):
+		return nil, fmt.Errorf("must be an id or an external id: 1 to %d visible ASCII characters, without spaces", access.MaxExternalID)
 	}
-	return someText.parse(text)
+	return text, nil
 }}
 
 // nameOf is the name of a plan or a role.

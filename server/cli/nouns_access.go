@@ -3,7 +3,7 @@ package cli
 import "github.com/keyhook/keyhook/storage/access"
 
 var (
-	keyArgument          = argument{name: "ID", value: idOf(keyID)}
+	keyArgument          = argument{name: "ID", value: idOrExternalID(keyID)}
 	organizationArgument = argument{name: "ORGANIZATION", value: idOrExternalID(organizationID)}
 	userArgument         = argument{name: "USER", value: idOrExternalID(userID)}
 
@@ -40,6 +40,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
+			{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: externalID},
 			{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: jsonObject},
 			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID(userID)},
 		}, expiryFields...),
@@ -96,11 +97,11 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	},
 	{
 		use: "put EXTERNAL-ID", short: "Create the organization with an external id, or change it",
-		long:    "The same command again changes nothing. So a script can repeat it.",
-		example: "put acme-17 --name Acme --plan growth",
+		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new organization needs both.",
+		example: "put acme-17 --name Acme --plan growth\nput acme-17 --name ACME",
 		method:  "PUT", path: pathOrganizations + "{}/", arguments: []argument{{name: "EXTERNAL-ID", value: idOrExternalID(organizationID)}}, body: []field{
-			{member: "name", usage: "the name of the organization", value: someText, required: true},
-			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
+			{member: "name", usage: "the name of the organization", value: someText},
+			{member: "plan", usage: "the plan of the organization", value: planName},
 		},
 	},
 	{
@@ -179,11 +180,11 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	},
 	{
 		use: "put EXTERNAL-ID", short: "Create the user with an external id, or change it",
-		long:    "The same command again changes nothing. So a script can repeat it. Without --email, a present e-mail address stays.",
+		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new user needs a name.",
 		example: "put ada-9 --name Ada --email ada@acme.example",
 		method:  "PUT", path: pathUsers + "{}/", arguments: []argument{{name: "EXTERNAL-ID", value: idOrExternalID(userID)}}, body: []field{
-			{member: "name", usage: "the name of the user", value: someText, required: true},
-			{member: "email", usage: "the e-mail address of the user", value: someText},
+			{member: "name", usage: "the name of the user", value: someText},
+			{member: "email", usage: "the e-mail address of the user; \"\" removes it", value: textOrNull},
 		},
 	},
 	{

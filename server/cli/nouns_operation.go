@@ -5,7 +5,7 @@ var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs:
 	method: "GET", path: pathAudit, listsAll: true, columns: "at type actor.type actor.name target.type target.id details",
 	query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
-		{member: "actor", usage: "only changes by this actor: the id of a user, an API key or a portal session, or system", value: someText},
+		{member: "actor", usage: "only changes by this actor: the id or the external id of a user or an API key, the id of a portal session, or system", value: someText},
 		{member: "target", usage: "only changes to this: an id such as key_01h455vb4pex5vsknk084sn02q, the name of a plan, a role or a permission, or an external id", value: someText},
 	}, periodFields...),
 }}}

@@ -237,7 +237,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		example: "explain evt_01h455vb4pex5vsknk084sn02q\nexplain evt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
 		method:  "GET", path: pathEvents + "{}/explain/", id: "verdict",
 		columns: "subscription_id url_host verdict attempts next_attempt_at", notes: "detail advice",
-		arguments: []argument{eventArgument, {name: "SUBSCRIPTION", member: "subscription_id", value: idOf(subscriptionID)}},
+		arguments: []argument{eventArgument, {name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID)}},
 	},
 	{
 		use: "publish TYPE [JSON|-]", short: "Publish an event and wait until it is on disk",

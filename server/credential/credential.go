@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // OrganizationHeader names the organization to act in, if it is not the credential's own.
@@ -41,6 +42,9 @@ type Presented struct {
 // CodeUnknown is the code of every malformed or unknown key and token.
 const CodeUnknown = "invalid_key"
 
+// CodeWrongScheme is the code of a credential that the request presents as one of another kind.
+const CodeWrongScheme = "wrong_scheme"
+
 // The refusals of a credential for its form. An unknown credential gets the same refusal as a malformed one.
 var (
 	ErrMissing = fault.New(fault.Unauthenticated, "missing_credential",
@@ -56,7 +60,35 @@ var (
 )
 
 func wrongScheme(hint string) error {
-	return fault.New(fault.Unauthenticated, "wrong_scheme", "%s", hint)
+	return fault.New(fault.Unauthenticated, CodeWrongScheme, "%s", hint)
+}
+
+// misplaced refuses a text that is something else of Keyhook than an API key or an access token, and says what to send instead. The
+// error is nil for any other text.
+func misplaced(raw string) error {
+	if prefix, looksMinted := access.LooksMinted(raw); looksMinted && prefix == access.LinkPrefix {
+		return fault.New(fault.Unauthenticated, CodeUnknown,
+			"This is the secret of a sign-in link. Open the link in a browser, or send the secret as link to POST /api/v1/session/.")
+	}
+	if strings.HasPrefix(raw, webhook.SecretPrefix) {
+		return fault.New(fault.Unauthenticated, CodeUnknown,
+			"This is the signing secret of a subscription. It only checks signatures. Send an API key (svc_…) or an access token (kat_…).")
+	}
+	sort, isID := map[access.IDType]string{
+		access.KeyID:     "an API key; an id is no credential. Send the key itself (svc_…), which was shown when it was created",
+		access.TokenID:   "an access token; an id is no credential. Send the token itself (kat_…), which was shown when it was created",
+		access.SessionID: "a session; an id is no credential. A browser sends the cookie of the session, and a program sends an access token (kat_…)",
+	}[idType(raw)]
+	if !isID {
+		return nil
+	}
+	return fault.New(fault.Unauthenticated, CodeUnknown, "This is the id of %s.", sort)
+}
+
+// idType returns the type of a public id; empty for another text.
+func idType(text string) access.IDType {
+	found, _ := access.IDTypeOf(text)
+	return found
 }
 
 // Reader reads credentials. Use NewReader.
@@ -166,6 +198,9 @@ func ParseKey(raw string) Presented {
 	if strings.HasPrefix(raw, access.TokenPrefix+"_") {
 		return Presented{Kind: Key, Unreadable: wrongScheme("This is an access token: send it as \"Authorization: Bearer kat_…\".")}
 	}
+	if err := misplaced(raw); err != nil {
+		return Presented{Kind: Key, Unreadable: err}
+	}
 	c, ok := access.Parse(raw)
 	if !ok {
 		return Presented{Kind: Key, Unreadable: ErrKey}
@@ -176,6 +211,9 @@ func ParseKey(raw string) Presented {
 // ReadToken reads an access token. A token in the form that Keyhook generates must have a valid checksum. Any other text may be
 // the token that the operator chose for the first start.
 func (d *Reader) ReadToken(raw string) Presented {
+	if err := misplaced(raw); err != nil {
+		return Presented{Kind: Token, Unreadable: err}
+	}
 	c, minted := access.Parse(raw)
 	prefix, looksMinted := access.LooksMinted(raw)
 	switch {

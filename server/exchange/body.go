@@ -45,7 +45,7 @@ func (x *Exchange) OptionalForm() (*form.Form, error) {
 }
 
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows as bytes
-// arrive. A Content-Length alone never reserves more than paidBody.
+// arrive. A Content-Length alone never reserves more than paidBody. When the body is complete, the credential is checked again.
 func (x *Exchange) body() ([]byte, error) {
 	r, limit := x.Request, x.MaxBody
 	if r.ContentLength == 0 {
@@ -79,6 +79,11 @@ func (x *Exchange) body() ([]byte, error) {
 		x.ExtendDeadlines(WriteTimeout)
 	}
 	x.reserved.body = body
+	if x.Caller != nil {
+		if err := x.Caller.Recheck(); err != nil { // a client decides how long its body takes
+			return nil, err
+		}
+	}
 	if len(body) == 0 {
 		return nil, nil // chunked without a chunk: there is no body, so its type does not matter
 	}

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"context"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -53,4 +54,20 @@ func Missing(noun, text string) error {
 		missing.Message = strings.TrimSuffix(missing.Message, ".") + ": this is the id of " + t.Noun() + "."
 	}
 	return missing
+}
+
+// FindID finds the public id of what has an external id in an organization. It returns NotFound if nothing has it.
+type FindID func(ctx context.Context, organization int64, externalID string) (id string, err error)
+
+// ResolveID returns the id of what a text names: the text itself if it has the form of an id of the type, and else the id of what has it as
+// external id in the organization of the caller. An id is not looked up here. Every text that may name a subscription or an API key
+// is resolved here; the store resolves organizations and users. noun names the resource as the store does.
+func (x *Exchange) ResolveID(text string, t access.IDType, noun string, find FindID) (string, error) {
+	switch {
+	case t.Valid(text):
+		return text, nil
+	case access.LooksLikeID(text):
+		return "", Missing(noun, text)
+	}
+	return find(x.Request.Context(), x.Organization(), text)
 }

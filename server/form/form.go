@@ -66,9 +66,17 @@ func (f *Form) refuseUnknown() {
 			return
 		}
 		if !m.read {
-			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; the fields are %s.", f.known())
+			f.Refuse(truncate(m.name, MaxName), "unknown_field", "%s", f.unknown(string(m.name)))
 		}
 	}
+}
+
+// unknown says what to do about a field that nobody read.
+func (f *Form) unknown(name string) string {
+	if name == "organization_id" {
+		return "This field is unknown here; to act in another organization, send its id in the header X-Organization-Id."
+	}
+	return "This field is unknown; the fields are " + f.known() + "."
 }
 
 // known lists the names that were read.

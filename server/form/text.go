@@ -86,47 +86,43 @@ func (f *Form) Email(name string) *string {
 	return text
 }
 
+// EmailOrNull is Email for an address that may be absent. Null removes it: the result is the empty string.
+func (f *Form) EmailOrNull(name string) *string {
+	if f.Null(name) {
+		return new(string)
+	}
+	return f.Email(name)
+}
+
 // ExternalID returns an id of the host product. Null removes the id: the result is the empty string.
 func (f *Form) ExternalID(name string) *string {
 	if f.Null(name) {
 		return new(string)
 	}
-	text := f.line(name, access.MaxExternalID, aString+orNull)
-	if text == nil || f.refuseAmbiguous(name, *text) {
+	text := f.text(name, access.MaxExternalID, aString+orNull)
+	if text == nil || f.RefuseExternalID(name, *text) {
 		return nil
 	}
 	return text
 }
 
-// refuseAmbiguous adds a problem if a text of one line cannot be an external id, because no path or header can contain it, or
-// because it has the form of an id of Keyhook.
-func (f *Form) refuseAmbiguous(name, text string) (isRefused bool) {
+// RefuseExternalID adds a problem if a text cannot be an external id. The text is a field of the body, or a decoded part of the path.
+func (f *Form) RefuseExternalID(name, text string) (isRefused bool) {
 	switch {
+	case access.ValidExternalID(text):
+		return false
 	case access.LooksLikeID(text):
 		f.Refuse(name, "invalid", "This has the form of an id of Keyhook, such as %s_ and 26 characters; choose another external id.", text[:3])
+	case text == "":
+		f.Refuse(name, "blank", "This may not be empty.")
 	case text == "." || text == "..":
 		f.Refuse(name, "invalid", "This may not be . or .., because paths contain it.")
-	case strings.TrimSpace(text) != text:
-		f.Refuse(name, "invalid", "This may not begin or end with white space, because headers contain it.")
+	case !access.IsVisible(text):
+		f.Refuse(name, "invalid", "This may have only visible ASCII characters: letters from A to Z, digits and signs, but no space. Headers and paths contain it.")
 	default:
-		return false
+		f.Refuse(name, "too_long", "This may have at most %d characters.", access.MaxExternalID)
 	}
 	return true
-}
-
-// PathExternalID reads an external id in the path of a request, which the caller has decoded, as the field with this name.
-func (f *Form) PathExternalID(name, text string) {
-	switch {
-	case utf8.RuneCountInString(text) > access.MaxExternalID:
-		f.Refuse(name, "too_long", "This may have at most %d characters.", access.MaxExternalID)
-	case !utf8.ValidString(text):
-		f.Refuse(name, "invalid", "This is not valid UTF-8.")
-	case f.refuseInvisible(name, text, ""):
-	case strings.TrimSpace(text) == "":
-		f.Refuse(name, "blank", "This may not be empty.")
-	default:
-		f.refuseAmbiguous(name, text)
-	}
 }
 
 // maxWebURL limits the URL of a web page, in characters.

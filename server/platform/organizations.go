@@ -17,8 +17,8 @@ type organizationStore interface {
 	OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error)
 	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
-	// PutOrganization creates or changes the organization with an external id.
-	PutOrganization(ctx context.Context, actor access.Actor, id, name, plan string) (access.Put[access.Organization], error)
+	// PutOrganization creates or changes the organization with an external id. A creation needs the name and the plan.
+	PutOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error)
 	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
@@ -58,9 +58,9 @@ func (h Organizations) Create(x *exchange.Exchange) error {
 	}
 	organization, err := h.store.CreateOrganization(x.Request.Context(), x.Actor(), created)
 	if err != nil {
-		return err
+		return suggestPut(err, organizationsPath)
 	}
-	return x.Created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
+	return x.Created(organizationsPath+organization.ID+"/", newOrganizationBody(organization))
 }
 
 // List lists organizations, newest first.
@@ -112,7 +112,8 @@ func (h Organizations) Update(x *exchange.Exchange) error {
 	return x.OK(newOrganizationBody(organization))
 }
 
-// Put creates or changes the organization with the external id in the path. A change by the id works too.
+// Put creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
+// out stays as it is.
 func (h Organizations) Put(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
@@ -122,16 +123,15 @@ func (h Organizations) Put(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	f.Require("name", "plan")
-	name, plan := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan")
+	change := access.OrganizationChange{Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan")}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.PutOrganization(x.Request.Context(), x.Actor(), id, *name, *plan)
+	organization, err := h.store.PutOrganization(x.Request.Context(), x.Actor(), id, change)
 	if err != nil {
-		return err
+		return notCreated(err, anOrganization)
 	}
-	return x.Put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
+	return x.Put(organizationsPath+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
 }
 
 // Remove deletes an empty organization.

@@ -16,8 +16,8 @@ type userStore interface {
 	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
-	// PutUser creates or changes the user with an external id. A nil email changes none.
-	PutUser(ctx context.Context, actor access.Actor, id, name string, email *string) (access.Put[access.User], error)
+	// PutUser creates or changes the user with an external id. A creation needs the name.
+	PutUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.Put[access.User], error)
 	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
@@ -57,7 +57,7 @@ func (h Users) Create(x *exchange.Exchange) error {
 		return err
 	}
 	f.Require("email")
-	change := readUser(f)
+	change := readUser(f, f.Email("email"))
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -70,15 +70,15 @@ func (h Users) Create(x *exchange.Exchange) error {
 	}
 	user, err := h.store.CreateUser(x.Request.Context(), x.Actor(), created)
 	if err != nil {
-		return err
+		return suggestPut(err, usersPath)
 	}
-	return x.Created("/api/v1/users/"+user.ID+"/", newUserBody(user))
+	return x.Created(usersPath+user.ID+"/", newUserBody(user))
 }
 
-// readUser reads the fields of a user that a caller may set.
-func readUser(f *form.Form) access.UserChange {
+// readUser reads the fields of a user that a caller may set, after the e-mail address.
+func readUser(f *form.Form, email *string) access.UserChange {
 	return access.UserChange{
-		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
+		Email: email, Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
 	}
 }
 
@@ -134,7 +134,7 @@ func (h Users) Update(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	change := readUser(f)
+	change := readUser(f, f.EmailOrNull("email"))
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -145,7 +145,8 @@ func (h Users) Update(x *exchange.Exchange) error {
 	return x.OK(newUserBody(user))
 }
 
-// Put creates or changes the user with the external id in the path. A change by the id works too.
+// Put creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
+// stays as it is.
 func (h Users) Put(x *exchange.Exchange) error {
 	f, err := x.Form()
 	if err != nil {
@@ -155,16 +156,15 @@ func (h Users) Put(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	f.Require("name")
-	name, email := f.Label("name"), f.Email("email")
+	change := access.UserChange{Name: f.Label("name"), Email: f.EmailOrNull("email")}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.PutUser(x.Request.Context(), x.Actor(), id, *name, email)
+	user, err := h.store.PutUser(x.Request.Context(), x.Actor(), id, change)
 	if err != nil {
-		return err
+		return notCreated(err, aUser)
 	}
-	return x.Put("/api/v1/users/"+user.Is.ID+"/", user.Created, newUserBody(user.Is))
+	return x.Put(usersPath+user.Is.ID+"/", user.Created, newUserBody(user.Is))
 }
 
 // Remove deletes a user.

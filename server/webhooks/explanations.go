@@ -14,6 +14,7 @@ import (
 
 // explanationStore is the part of the store that explanations of events use.
 type explanationStore interface {
+	subscriptionNames
 	// EventFacts returns what is stored about an event.
 	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
 	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
@@ -42,8 +43,12 @@ func (h Explanations) List(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription", access.SubscriptionID.Valid)
+	named := readSubscription(&x.Query)
 	p, err := x.Page()
+	if err != nil {
+		return err
+	}
+	subscription, err := resolveSubscription(x, h.store, named)
 	if err != nil {
 		return err
 	}

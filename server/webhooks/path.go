@@ -20,17 +20,22 @@ type subscriptionNames interface {
 	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
 }
 
-// pathSubscription returns the id of the subscription in the path, which may have the external id instead. An id is not looked up
-// here; the handler does that.
+// pathSubscription returns the id of the subscription in the path, which may have the external id instead.
 func pathSubscription(x *exchange.Exchange, store subscriptionNames) (string, error) {
-	text := x.Path.Value("id")
-	switch {
-	case access.SubscriptionID.Valid(text):
-		return text, nil
-	case access.LooksLikeID(text):
-		return "", exchange.Missing(aSubscription, text)
+	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, store.SubscriptionID)
+}
+
+// readSubscription reads the id or the external id of the subscription that the query names; empty if it names none.
+func readSubscription(q *form.Query) string {
+	return q.Matching("subscription_id", "must be the id or the external id of a subscription", access.SubscriptionID.MayName)
+}
+
+// resolveSubscription returns the id of what readSubscription has read.
+func resolveSubscription(x *exchange.Exchange, store subscriptionNames, text string) (string, error) {
+	if text == "" {
+		return "", nil
 	}
-	return store.SubscriptionID(x.Request.Context(), x.Organization(), text)
+	return x.ResolveID(text, access.SubscriptionID, aSubscription, store.SubscriptionID)
 }
 
 // subscriptionForm returns the id of the subscription in the path, and the body, which may be empty.

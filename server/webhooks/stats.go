@@ -9,12 +9,12 @@ import (
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // statsStore is the part of the store that the statistics endpoint uses.
 type statsStore interface {
+	subscriptionNames
 	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
 	// access.AllOrganizations counts those of all organizations.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
@@ -153,11 +153,15 @@ func (h Stats) Read(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	subscription := x.Query.Matching("subscription_id", "must be the id of a subscription", access.SubscriptionID.Valid)
-	if subscription != "" && x.ListsAll() {
+	named := readSubscription(&x.Query)
+	if named != "" && x.ListsAll() {
 		x.Query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
 	}
 	p, err := readPeriod(x, seriesLimits)
+	if err != nil {
+		return err
+	}
+	subscription, err := resolveSubscription(x, h.store, named)
 	if err != nil {
 		return err
 	}

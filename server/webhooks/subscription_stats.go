@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const (
@@ -35,8 +37,12 @@ type subscriptionSeriesBody struct {
 
 // ReadSubscriptions responds with the series of several subscriptions, so that a list can show a chart in each row.
 func (h Stats) ReadSubscriptions(x *exchange.Exchange) error {
-	ids := subscriptionIDs(x)
+	names := subscriptionNamesIn(&x.Query)
 	p, err := readPeriod(x, sparklineLimits)
+	if err != nil {
+		return err
+	}
+	ids, err := h.resolveSubscriptions(x, names)
 	if err != nil {
 		return err
 	}
@@ -56,17 +62,27 @@ func (h Stats) ReadSubscriptions(x *exchange.Exchange) error {
 	return x.OK(body)
 }
 
-// subscriptionIDs reads the ids of subscriptions, without repetitions.
-func subscriptionIDs(x *exchange.Exchange) (ids []string) {
-	text, _ := x.Query.Value("subscription_id")
-	for id := range strings.SplitSeq(text, ",") {
-		if !access.SubscriptionID.Valid(id) || len(ids) == maxSeries {
-			x.Query.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids of subscriptions, separated by commas", maxSeries))
-			return nil
+// subscriptionNamesIn reads the ids and external ids of subscriptions.
+func subscriptionNamesIn(q *form.Query) []string {
+	text, _ := q.Value("subscription_id")
+	names := strings.Split(text, ",")
+	isWrong := func(name string) bool { return !access.SubscriptionID.MayName(name) }
+	if len(names) > maxSeries || slices.ContainsFunc(names, isWrong) {
+		q.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids or external ids of subscriptions, separated by commas", maxSeries))
+	}
+	return names
+}
+
+// resolveSubscriptions returns the ids of subscriptions, without repetitions and without subscriptions that do not exist.
+func (h Stats) resolveSubscriptions(x *exchange.Exchange, names []string) (ids []string, err error) {
+	for _, name := range names {
+		id, err := resolveSubscription(x, h.store, name)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, err
 		}
-		if !slices.Contains(ids, id) {
+		if err == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return ids, nil
 }

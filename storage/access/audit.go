@@ -127,8 +127,8 @@ type AuditFilter struct {
 	Before  int64
 	Limit   int
 	Type    string
-	Actor   string   // a public id, or "system"
-	Targets []string // any of them: the public ids or the names of what was changed, see AuditTargets
+	Actors  []string // any of them: public ids, or "system"; see AuditNames
+	Targets []string // any of them: the public ids or the names of what was changed; see AuditNames
 	Since   int64    // inclusive
 	Until   int64    // exclusive
 }

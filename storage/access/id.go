@@ -37,11 +37,30 @@ func LooksLikeID(s string) bool {
 // MaxExternalID limits an external id, in characters.
 const MaxExternalID = 255
 
+// ValidExternalID reports whether s may be an external id: 1 to 255 visible ASCII characters, because headers and paths contain it.
+// It is not the form of an id of Keyhook, and not a dot or two dots, which paths remove.
+func ValidExternalID(s string) bool {
+	return s != "" && len(s) <= MaxExternalID && IsVisible(s) && s != "." && s != ".." && !LooksLikeID(s)
+}
+
+// IsVisible reports whether all characters of s are visible ASCII characters. A space is not visible.
+func IsVisible(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // Valid reports whether s has the form of a public id of this type.
 func (t IDType) Valid(s string) bool {
 	found, ok := IDTypeOf(s)
 	return ok && found == t
 }
+
+// MayName reports whether s may name something of this type: by a public id of the type, or by an external id.
+func (t IDType) MayName(s string) bool { return t.Valid(s) || ValidExternalID(s) }
 
 // IDTypeOf returns the type of a public id, even if Keyhook does not know the type. ok is false unless s
 // has the form of an id: three letters, an underscore, and 26 characters of Crockford's base 32 in lower case. The first of

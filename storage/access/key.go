@@ -12,19 +12,20 @@ const (
 
 // Key is an API key as it is stored: everything but the key itself.
 type Key struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"public_id"`
-	OrganizationID string `db:"organization_public_id"`
-	CreatedBy      string `db:"created_by"` // public id of the user whose permissions it uses
-	Name           string `db:"name"`
-	Scope          Scope  `db:"scope"` // never changes
-	KeyPrefix      string `db:"key_prefix"`
-	Window         int64  `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
-	CreatedAt      int64  `db:"created_at"`
-	ExpiresAt      *int64 `db:"expires_at"`
-	LastUsedAt     *int64 `db:"last_used_at"`
-	RevokedAt      *int64 `db:"revoked_at"`
-	Metadata       string `db:"metadata"` // a JSON object; never changes
+	RowID          int64   `db:"id"`
+	ID             string  `db:"public_id"`
+	OrganizationID string  `db:"organization_public_id"`
+	CreatedBy      string  `db:"created_by"` // public id of the user whose permissions it uses
+	Name           string  `db:"name"`
+	Scope          Scope   `db:"scope"` // never changes
+	KeyPrefix      string  `db:"key_prefix"`
+	Window         int64   `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
+	CreatedAt      int64   `db:"created_at"`
+	ExpiresAt      *int64  `db:"expires_at"`
+	LastUsedAt     *int64  `db:"last_used_at"`
+	RevokedAt      *int64  `db:"revoked_at"`
+	Metadata       string  `db:"metadata"`    // a JSON object; never changes
+	ExternalID     *string `db:"external_id"` // of the organization's own; a key that has ended keeps it until another key gets it
 
 	// A Principal's key has none of these. The public ids are of the key before and the key after it in a line of rotated keys.
 	Replaces         *string `db:"replaces"`
@@ -73,6 +74,7 @@ type NewKey struct {
 	Scope      Scope
 	ExpiresAt  *int64
 	Metadata   string // a JSON object without white space; "" stands for {}
+	ExternalID *string
 }
 
 // MaxMetadata is the most bytes of the metadata of a key, without white space between tokens.

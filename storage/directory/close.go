@@ -77,7 +77,7 @@ func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit
 func (d *Directory) EndOrganization(ctx context.Context, organization int64, pause func() error) error {
 	return d.inBatches(ctx, organization, pause, []batch{{
 		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM api_keys WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), name = '', metadata = '{}' WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",
+		run:  "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), name = '', metadata = '{}', external_id = NULL WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",
 	}, {
 		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM access_tokens WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
 		run:  "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = '' WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",

@@ -43,6 +43,31 @@ func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
+// missing is a field that a creation needs, and whether the request lacks it.
+type missing struct {
+	field     string
+	isMissing bool
+}
+
+// needed refuses a creation that lacks fields, which a change may leave out. A nil error means that no field is missing.
+func needed(fields ...missing) error {
+	var problems []fault.Field
+	for _, m := range fields {
+		if m.isMissing {
+			problems = append(problems, fault.Field{Field: m.field, Code: "missing", Message: "This is needed to create it; nothing has this external id yet."})
+		}
+	}
+	return fault.Fields(problems)
+}
+
+// differing returns the wanted value, or nil if it is the present one.
+func differing(wanted *string, present string) *string {
+	if wanted != nil && *wanted == present {
+		return nil
+	}
+	return wanted
+}
+
 // unknownField turns the NotFound fault of a lookup into a fault of the field that named the resource. Other errors stay.
 func unknownField(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {

@@ -163,7 +163,7 @@ func TestServiceAccountStays(t *testing.T) {
 			_, err := x.UpdateUser(t.Context(), x.by, id, c)
 			storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		}
-		_, err = x.PutUser(t.Context(), x.by, id, "Service account", new("a@example.com"))
+		_, err = x.PutUser(t.Context(), x.by, id, access.UserChange{Email: new("a@example.com")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		_, err = x.SetMember(t.Context(), x.by, acme.ID, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")

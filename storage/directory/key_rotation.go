@@ -10,7 +10,7 @@ import (
 )
 
 // RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window, the expiry
-// and the metadata of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
+// and the metadata of the old key, and takes over its external id. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
 // The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. But a key of the
 // service account stays one; see ownerAfter. The new
@@ -47,8 +47,11 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 			return rotated, err
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
-		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata}
+		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata, ExternalID: old.ExternalID}
 		if wanted.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
+			return rotated, err
+		}
+		if err := freeExternalID(t, by.Organization.RowID, old.ExternalID); err != nil {
 			return rotated, err
 		}
 		row, err := insertKey(t, by, wanted, granted, predecessor{&old.RowID, &old.Window})

@@ -3,6 +3,7 @@ package directory
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -16,7 +17,7 @@ import (
 const (
 	apiKeyColumns = `
 	k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
-	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, before.public_id AS replaces, after.public_id AS rotated_to,
+	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, k.external_id, before.public_id AS replaces, after.public_id AS rotated_to,
 	u.name AS creator_name, u.service_of IS NOT NULL AS creator_is_service`
 	apiKeyJoins = `
 	CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN users u ON u.id = k.user_id
@@ -66,10 +67,32 @@ func (d *Directory) Key(ctx context.Context, organization int64, id string) (acc
 	return k, sqlite.Missing(err, "API key")
 }
 
+// KeyID returns the id of the active API key with an external id. Faults: NotFound.
+func (d *Directory) KeyID(ctx context.Context, organization int64, externalID string) (id string, err error) {
+	err = d.get(ctx, &id, activeKeyNamed, organization, externalID, time.Now().UnixMilli())
+	return id, sqlite.Missing(err, "API key")
+}
+
+// activeKeyNamed selects the active API key of an organization with an external id.
+const activeKeyNamed = `
+	SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id
+	WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)`
+
+// freeExternalID takes an external id from the API key that has it: one that has expired, or that a rotation ends.
+func freeExternalID(t *sqlite.Tx, organization int64, externalID *string) error {
+	if externalID == nil {
+		return nil
+	}
+	_, err := t.Exec(`
+		UPDATE api_keys SET external_id = NULL
+		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, externalID)
+	return err
+}
+
 // CreateKey creates an API key in the organization in which by acts. It belongs to by's user, to the service account or to the user
 // that k names; see ownerOf. Its scope is the requested scope, narrowed to the permissions of the owner's role there and of by's
 // credential. Faults: Forbidden if the plan lacks API keys, or if by may not name another user; Conflict if the owner is not a member
-// or not active, or the plan allows no more keys; Invalid if the scope names unknown permissions, or nothing of it can be granted,
+// or not active, if the plan allows no more keys, or if an active key has the external id; Invalid if the scope names unknown permissions, or nothing of it can be granted,
 // or the named user is not a member; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
 	return returning(ctx, d, workFor(by.Organization.RowID), func(t *sqlite.Tx) (made access.Key, err error) {
@@ -81,6 +104,9 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return made, err
 		}
+		if err := RefuseTaken(t, "API key", "external_id", activeKeyNamed, by.Organization.RowID, k.ExternalID, t.Now()); err != nil {
+			return made, err
+		}
 		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
@@ -88,6 +114,9 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 			return made, err
 		}
 		if k.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
+			return made, err
+		}
+		if err := freeExternalID(t, by.Organization.RowID, k.ExternalID); err != nil {
 			return made, err
 		}
 		row, err := insertKey(t, by, k, granted, predecessor{})
@@ -100,6 +129,9 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		details := map[string]any{
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
+		}
+		if made.ExternalID != nil {
+			details["external_id"] = *made.ExternalID
 		}
 		nameOwner(details, by, made)
 		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, details)
@@ -152,11 +184,11 @@ type predecessor struct{ row, window *int64 }
 func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from predecessor) (int64, error) {
 	digest := k.Credential.Digest()
 	return t.Insert(`
-		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces, metadata)
-		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11, ?12
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces, metadata, external_id)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11, ?12, ?13
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
 		publicid.New(access.KeyID), by.Organization.RowID, k.Owner, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
-		from.window, from.row, cmp.Or(k.Metadata, "{}"))
+		from.window, from.row, cmp.Or(k.Metadata, "{}"), k.ExternalID)
 }
 
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.

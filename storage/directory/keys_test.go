@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -298,5 +299,32 @@ func TestKeysOfOtherOrganizations(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.expectLog(t, owner.Home.RowID, told{access.KeyRevoked, "api_key " + key.ID, map[string]any{"name": "test"}})
+	})
+}
+
+// TestAKeyThatExpiresFreesItsExternalID creates a key with the external id of another before and after the end of the other.
+func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newPlatform(t)
+		end := time.Now().Add(time.Hour).UnixMilli()
+		create := func(expires *int64) (access.Key, error) {
+			return x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+				Credential: access.Mint("svc"), Name: "n", Scope: access.NewScope(access.EventsRead), ExpiresAt: expires, ExternalID: new("backend"),
+			})
+		}
+		old := must[access.Key](t)(create(&end))
+		_, err := create(nil)
+		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
+		time.Sleep(time.Hour)
+		_, err = x.KeyID(t.Context(), x.operator.Home.RowID, "backend")
+		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+		heir := must[access.Key](t)(create(nil))
+		if id := must[string](t)(x.KeyID(t.Context(), x.operator.Home.RowID, "backend")); id != heir.ID {
+			t.Errorf("the external id names %s, want %s", id, heir.ID)
+		}
+		if got := must[access.Key](t)(x.Key(t.Context(), x.operator.Home.RowID, old.ID)); got.ExternalID != nil {
+			t.Errorf("the key that has ended keeps %s", *got.ExternalID)
+		}
 	})
 }

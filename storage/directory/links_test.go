@@ -149,7 +149,7 @@ func TestPortalLinks(t *testing.T) {
 		if err := x.EndSession(t.Context(), p, actor); err != nil {
 			t.Fatal(err)
 		}
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actor: p.Session.ID, Limit: 10}))
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actors: []string{p.Session.ID}, Limit: 10}))
 		if len(page.Events) != 2 || page.Events[0].Name != "Portal (member)" || page.Events[1].IP != "192.0.2.9" {
 			t.Errorf("events of the session: %+v", page.Events)
 		}

@@ -80,29 +80,26 @@ func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.O
 	})
 }
 
-// PutOrganization gives the organization with an external id this name and plan, and creates the organization if there is none. It
-// changes an organization by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no organization;
-// Invalid if the plan is unknown.
-func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, name, plan string) (access.Put[access.Organization], error) {
+// PutOrganization changes the name and the plan of the organization with an external id, and creates the organization if there is
+// none. It changes an organization by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no
+// organization; Invalid if the plan is unknown, or if a creation lacks the name or the plan.
+func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
 		before, err := openOrganization(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
+			if err := needed(missing{"name", c.Name == nil}, missing{"plan", c.Plan == nil}); err != nil {
+				return put, err
+			}
 			put.Created = true
-			put.Is, err = d.createOrganization(t, by, access.Organization{Name: name, Plan: plan, ExternalID: &id})
+			put.Is, err = d.createOrganization(t, by, access.Organization{Name: *c.Name, Plan: *c.Plan, ExternalID: &id})
 			return put, err
 		}
 		put.Is = before
-		if err != nil || before.Name == name && before.Plan == plan {
+		c = access.OrganizationChange{Name: differing(c.Name, before.Name), Plan: differing(c.Plan, before.Plan)}
+		if err != nil || c == (access.OrganizationChange{}) {
 			return put, err
 		}
-		var change access.OrganizationChange
-		if name != before.Name {
-			change.Name = &name
-		}
-		if plan != before.Plan {
-			change.Plan = &plan
-		}
-		put.Is, err = d.updateOrganization(t, by, before, change)
+		put.Is, err = d.updateOrganization(t, by, before, c)
 		return put, err
 	})
 }

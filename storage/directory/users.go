@@ -71,33 +71,30 @@ func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (ma
 	return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, details)
 }
 
-// PutUser gives the user with an external id this name, and this e-mail address unless it is nil. It creates the user if there is
-// none. It changes a user by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no user; otherwise
-// those of CreateUser and UpdateUser.
-func (d *Directory) PutUser(ctx context.Context, by access.Actor, id, name string, email *string) (access.Put[access.User], error) {
+// PutUser changes the name and the e-mail address of the user with an external id. It creates the user if there is none. It changes a
+// user by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no user; Invalid if a creation lacks the
+// name; otherwise those of CreateUser and UpdateUser.
+func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.Put[access.User], error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
 		before, err := changeableUser(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
-			created := access.User{Name: name, ExternalID: &id, IsActive: true}
-			if email != nil {
-				created.Email = *email
+			if err := needed(missing{"name", c.Name == nil}); err != nil {
+				return put, err
+			}
+			created := access.User{Name: *c.Name, ExternalID: &id, IsActive: true}
+			if c.Email != nil {
+				created.Email = *c.Email
 			}
 			put.Created = true
 			put.Is, err = d.createUser(t, by, created)
 			return put, err
 		}
 		put.Is = before
-		var change access.UserChange
-		if name != before.Name {
-			change.Name = &name
-		}
-		if email != nil && *email != before.Email {
-			change.Email = email
-		}
-		if err != nil || change == (access.UserChange{}) {
+		c = access.UserChange{Name: differing(c.Name, before.Name), Email: differing(c.Email, before.Email)}
+		if err != nil || c == (access.UserChange{}) {
 			return put, err
 		}
-		put.Is, err = d.updateUser(t, by, before, change)
+		put.Is, err = d.updateUser(t, by, before, c)
 		return put, err
 	})
 }
@@ -121,7 +118,7 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 	if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
 		return changed, err
 	}
-	if c.Email != nil || c.ExternalID != nil && *c.ExternalID != "" {
+	if c.Email != nil && *c.Email != "" || c.ExternalID != nil && *c.ExternalID != "" {
 		if err := maySignIn(before); err != nil {
 			return changed, err
 		}
@@ -137,7 +134,7 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 		}
 	}
 	if err := t.ExecGet(&changed, `
-		UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
+		UPDATE users SET email = CASE WHEN ?1 IS NULL THEN email ELSE nullif(?1, '') END, name = coalesce(?2, name),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
 			is_active = coalesce(?4, is_active), updated_at = ?5
 		WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); err != nil {
@@ -166,7 +163,7 @@ func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i acces
 func changesOfUser(c access.UserChange) map[string]any {
 	details := map[string]any{}
 	if c.Email != nil {
-		details["email"] = *c.Email
+		details["email"] = nullIfEmpty(*c.Email)
 	}
 	if c.Name != nil {
 		details["name"] = *c.Name

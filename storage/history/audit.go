@@ -18,12 +18,12 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
 			o.public_id AS organization_public_id, o.name AS organization_name`,
 		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
-		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '[]' OR a.target_id IN (SELECT value FROM json_each(?9)))",
+		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '[]' OR a.actor_id IN (SELECT value FROM json_each(?6)) OR a.actor_type = 'system' AND 'system' IN (SELECT value FROM json_each(?6))) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '[]' OR a.target_id IN (SELECT value FROM json_each(?9)))",
 	}
 	page.Events, page.Next, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
-		Filtered: f.Type+f.Actor != "" || len(f.Targets) > 0 || f.Since != 0 || f.Until != 0,
-		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until), sqlite.TextList(f.Targets)},
+		Filtered: f.Type != "" || len(f.Actors)+len(f.Targets) > 0 || f.Since != 0 || f.Until != 0,
+		Args:     []any{f.Type, sqlite.TextList(f.Actors), f.Since, scan.UpperBound(f.Until), sqlite.TextList(f.Targets)},
 	})
 	for i, e := range page.Events {
 		page.Events[i].ID = h.ids.ID(access.AuditEventID, e.RowID, e.At)
@@ -31,21 +31,24 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 	return page, err
 }
 
-// AuditTargets returns what a text may name in the audit log of an organization: a public id or the name of a plan, a role or a
+// AuditNames returns what a text may name in the audit log of an organization: a public id or the name of a plan, a role or a
 // permission, or the public id of what has this external id. Everywhere says that the caller may read all organizations and users.
-// Several organizations may use the same external id for their subscriptions, so access.AllOrganizations finds no subscription.
-func (h *History) AuditTargets(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error) {
-	targets := []string{text}
+// Several organizations may use the same external id for their subscriptions and their API keys, so access.AllOrganizations finds
+// none of these.
+func (h *History) AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error) {
+	names := []string{text}
 	if access.LooksLikeID(text) {
-		return targets, nil
+		return names, nil
 	}
 	var found []string
 	err := h.reads.List(ctx, &found, `
 		SELECT public_id FROM organizations WHERE external_id = ?1 AND (?3 OR id = ?2)
 		UNION ALL SELECT public_id FROM users WHERE external_id = ?1 AND ?3
+		UNION ALL SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id
+		WHERE organization_id = ?2 AND external_id = ?1 AND external_id IS NOT NULL AND revoked_at IS NULL
 		UNION ALL SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
 		WHERE external_id = ?1 AND external_id IS NOT NULL AND organization_id = ?2`, text, organization, everywhere)
-	return append(targets, found...), err
+	return append(names, found...), err
 }
 
 // AuditEvent returns one line of the audit log of an organization. Faults: NotFound; Unavailable if too many reads of the

@@ -66,6 +66,10 @@ func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 	shard.known[d] = p
 }
 
+// PrincipalGeneration returns a number that grows with every write that may change a principal. A principal that was read after a
+// number is exact while the number stays the same, except for the time at which its credential expires.
+func (r *Reader) PrincipalGeneration() uint64 { return r.cache.generation.Load() }
+
 // OutdatePrincipals makes every entry of the cache invalid once the transaction is committed.
 func (r *Reader) OutdatePrincipals(t *sqlite.Tx) {
 	t.OnCommit(func() { r.cache.generation.Add(1) })

@@ -100,13 +100,14 @@ const FirstEmail = "admin@localhost"
 func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
 		Row        int64   `db:"id"`
+		ID         string  `db:"public_id"`
 		IsActive   bool    `db:"is_active"`
 		ExternalID *string `db:"external_id"`
 	}
-	if access.LooksLikeID(i.Subject) {
-		return 0, false, unknownUser(errors.New("its sub has the form of an id of Keyhook, so it cannot be an external_id"))
+	if !access.ValidExternalID(i.Subject) {
+		return 0, false, unknownUser(errors.New("its sub cannot be an external_id, which has 1 to 255 visible ASCII characters and not the form of an id of Keyhook"))
 	}
-	const columns = "SELECT id, is_active, external_id FROM users WHERE "
+	const columns = "SELECT id, public_id, is_active, external_id FROM users WHERE "
 	if err = r.reads.Get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, FirstEmail) {
 		err = r.reads.Get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
 	}
@@ -119,7 +120,7 @@ func (r *Reader) userOf(ctx context.Context, i access.Identity) (row int64, boun
 		return 0, false, fault.New(fault.Unauthenticated, "subject_mismatch",
 			"The user with this token's e-mail address has a different external_id than the token's sub.").Because(errors.New("the user with its email has another external_id than its sub"))
 	case !found.IsActive:
-		return 0, false, refusedIdentity.inactive()
+		return 0, false, refusedIdentity.inactive(found.ID, false)
 	}
 	return found.Row, found.ExternalID != nil, nil
 }

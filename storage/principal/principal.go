@@ -114,7 +114,7 @@ func (r *Reader) readPrincipal(ctx context.Context, statement string, refused re
 		return nil, err
 	}
 	state := row.state()
-	if err := refused.forCheck(state.FailedCheck(time.Now().UnixMilli())); err != nil {
+	if err := refused.forCheck(state.FailedCheck(time.Now().UnixMilli()), row.User); err != nil {
 		return nil, err
 	}
 	return &knownPrincipal{Principal: state.Principal}, nil

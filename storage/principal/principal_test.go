@@ -271,7 +271,8 @@ func TestChangesHoldAtOnce(t *testing.T) {
 				if p, err := x.PrincipalByKey(t.Context(), credential.Digest()); !change.before(p, err) {
 					t.Fatalf("not as expected before the change: %+v, %v", p, err)
 				}
-				late := underLoad(t, x, credential.Digest(), change.before, func() error { return change.do(t, s) })
+				ask := func() (access.Principal, error) { return x.PrincipalByKey(t.Context(), credential.Digest()) }
+				late := underLoad(t, x, ask, change.before, func() error { return change.do(t, s) })
 				if late > 0 {
 					t.Fatalf("%d requests that began after the change saw what was before", late)
 				}
@@ -287,7 +288,7 @@ func TestChangesHoldAtOnce(t *testing.T) {
 
 // underLoad makes a change while requests come in, and counts those that began after it had been answered and saw still
 // what was before.
-func underLoad(t *testing.T, x platform, d access.Digest, before func(access.Principal, error) bool, change func() error) int64 {
+func underLoad(t *testing.T, x platform, ask func() (access.Principal, error), before func(access.Principal, error) bool, change func() error) int64 {
 	t.Helper()
 	var seen, late, asked atomic.Int64
 	var done atomic.Bool
@@ -302,7 +303,7 @@ func underLoad(t *testing.T, x platform, d access.Digest, before func(access.Pri
 				default:
 				}
 				after := done.Load()
-				p, err := x.PrincipalByKey(t.Context(), d)
+				p, err := ask()
 				asked.Add(1)
 				switch {
 				case !before(p, err):

@@ -35,19 +35,24 @@ func (r refusals) expired() error {
 	return fault.New(fault.Unauthenticated, r.code+"_expired", "This %s has expired; use another.", r.name)
 }
 
-func (r refusals) inactive() error {
-	return fault.New(fault.Unauthenticated, r.holderCode, "%s is not active, or not a member of the organization any more.", r.holder)
+// inactive refuses the credential of a user who may not act. It names the user only by the id.
+func (r refusals) inactive(user string, isActive bool) error {
+	why := "no longer a member of the organization; an operator can add the user again"
+	if !isActive {
+		why = "not active; an operator can activate the user"
+	}
+	return fault.New(fault.Unauthenticated, r.holderCode, "%s, %s, is %s.", r.holder, user, why)
 }
 
 // forCheck returns the refusal for a failed check of the credential; nil for a check of something else.
-func (r refusals) forCheck(failed access.Check) error {
+func (r refusals) forCheck(failed access.Check, of access.User) error {
 	switch failed {
 	case access.CheckRevoked:
 		return r.revoked()
 	case access.CheckExpired:
 		return r.expired()
 	case access.CheckCreator:
-		return r.inactive()
+		return r.inactive(of.ID, of.IsActive)
 	}
 	return nil
 }

@@ -60,39 +60,36 @@ function takeLink() {
   return link;
 }
 
-// follow signs in with a one-time link. It asks first if somebody else is signed in: anybody can send a link of their own, and what
-// is done after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
+// follow signs in with a one-time link. If somebody else is signed in, the server refuses it, and the page asks first: anybody can send a
+// link of their own, and what is done after it belongs to the sender. If the link does not work, an earlier session goes on.
 async function follow(link) {
-  let alive = null;
   try {
-    alive = signedInBefore.get() && await api.get('/session/', asMyself);
+    await api.post('/session/', { link }, asMyself);
+    await load();
   } catch (refused) {
-    if (refused.status !== 401 && refused.status !== 404) return load(refused); // somebody may be signed in
+    if (refused.code === 'signed_in_as_other') await offer(link);
+    else await load(refused);
   }
-  if (!alive) return useLink(link);
+}
+
+// offer asks whether a link may end the session of somebody else.
+async function offer(link) {
   try {
     const who = await api.post('/session/', { link, dry_run: true }, asMyself);
-    if (isSame(who, alive)) return useLink(link);
-    await enter(alive);
+    await load();
     session.set({ offeredLink: { link, who } });
   } catch (refused) {
-    await enter(alive, refused);
+    await load(refused);
   }
 }
 
 const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;
 
-// signedInBefore remembers that somebody has signed in with this browser. A browser that stores nothing asks no question.
-const signedInBefore = {
-  get: () => { try { return localStorage.getItem('keyhook-signed-in'); } catch { return null; } },
-  set: () => { try { localStorage.setItem('keyhook-signed-in', 'yes'); } catch { /* it is not allowed to */ } },
-};
-
-// useLink exchanges a one-time link for a session. If it does not work, an earlier session goes on.
+// useLink exchanges a one-time link for a session, after the person has agreed.
 export async function useLink(link) {
   session.set({ offeredLink: null });
   try {
-    await api.post('/session/', { link }, asMyself);
+    await api.post('/session/', { link, replace: true }, asMyself);
     await load();
   } catch (refused) {
     await load(refused);
@@ -154,7 +151,6 @@ export async function resume() {
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
   const before = session.get().home;
-  signedInBefore.set();
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
   if (!before || !isSame(before, home)) session.set({ me: null });
   await act(place.get().org, true);

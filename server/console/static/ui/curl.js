@@ -13,7 +13,7 @@ export function Curl({ path, body, method, headers = [] }) {
   const { org } = place.get();
   const isInOrganization = org && !path.startsWith('/organizations/');
   const more = [isInOrganization && `X-Organization-Id: ${org}`, ...headers].filter(Boolean).map((header) => `  -H ${quoted(header)} \\\n`);
-  return html`<${Code} label="The same with curl" text=${`curl ${method ? `-X ${method} ` : ''}${location.origin}${settings.base}/api/v1${path} \\
+  return html`<${Code} label="The same with curl" text=${`curl ${method ? `-X ${method} ` : ''}${quoted(`${location.origin}${settings.base}/api/v1${path}`)} \\
   -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
 ${more.join('')}  -d ${quoted(body)}`} />`;
 }

@@ -3,6 +3,7 @@ import { html } from '../../ui/html.js';
 import { Facts, Section } from '../../ui/page.js';
 import { Secret } from '../../ui/secret.js';
 import { Code } from '../../ui/code.js';
+import { quoted } from '../../ui/curl.js';
 import { Bar } from '../../ui/state.js';
 import { Time } from '../../ui/time.js';
 import { href, navigate } from '../../router.js';
@@ -21,7 +22,7 @@ export function NewSecret({ made, old }) {
       ${old && html`<p>${old.status === 'active' ? html`The old key <code>${old.key_prefix}</code> works until <${Time} value=${old.expires_at} form="exact" />. Replace it before then.`
         : html`The old key <code>${old.key_prefix}</code> does not work any more. Replace it now.`}</p>`}
       <p>Try it. Every key may ask who it is:</p>
-      <${Code} label="curl with the key" text=${`curl ${location.origin}${settings.base}/api/v1/whoami/ \\\n  -H "Authorization: ApiKey ${made.key}"`} />
+      <${Code} label="curl with the key" text=${`curl ${quoted(`${location.origin}${settings.base}/api/v1/whoami/`)} \\\n  -H "Authorization: ApiKey ${made.key}"`} />
     <//>
     ${made.scope_not_granted && html`<${Bar} tone="warning" title="Not everything was granted">
       <p>Nobody can grant what they do not hold: <code><bdi>${made.scope_not_granted}</bdi></code></p><//>`}

@@ -1,0 +1,173 @@
+package principal_test
+
+import (
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// colleagues are two people who both belong to three organizations, with a role of their own in each. Each has a session that may
+// switch. Their keys in the caches differ in one part at a time.
+type colleagues struct {
+	platform
+	organizations []access.Organization
+	people        []access.User
+	sessions      []access.Credential
+}
+
+// Roles of the first and the second person in the three organizations.
+var rolesOfColleagues = [][]string{
+	{access.RoleOwner, access.RoleOwner, access.RoleMember},
+	{access.RoleMember, access.RoleMember, access.RoleOwner},
+}
+
+func newColleagues(t *testing.T) colleagues {
+	t.Helper()
+	x := colleagues{platform: newPlatform(t)}
+	ctx := t.Context()
+	for _, name := range []string{"first", "second", "third"} {
+		x.organizations = append(x.organizations,
+			must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new("ext-" + name)})))
+	}
+	for i, name := range []string{"ada", "bob"} {
+		user := must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Name: name, ExternalID: new(name), IsActive: true}))
+		for j, o := range x.organizations {
+			must[access.Member](t)(x.SetMember(ctx, x.by, o.ID, user.ID, rolesOfColleagues[i][j]))
+		}
+		x.people, x.sessions = append(x.people, user), append(x.sessions, access.MintSession())
+		identity := access.Identity{Subject: name}
+		p := must[access.Principal](t)(x.PrincipalToSignIn(ctx, identity))
+		must[access.Session](t)(x.CreateIdentitySession(ctx, p, identity, p.Actor("", ""), x.sessions[i]))
+	}
+	return x
+}
+
+// switched returns the principal of a session in an organization, as a request has it.
+func (x colleagues) switched(t *testing.T, session int, named string) (access.Principal, error) {
+	own, err := x.PrincipalBySession(t.Context(), x.sessions[session].Digest())
+	if err != nil {
+		return own, err
+	}
+	return x.SwitchOrganization(t.Context(), own, named)
+}
+
+// TestColleaguesAreNotConfused asks for each person in each organization, first read and then from the cache.
+func TestColleaguesAreNotConfused(t *testing.T) {
+	t.Parallel()
+	x := newColleagues(t)
+	expect := func(t *testing.T, p access.Principal, who, where int) {
+		t.Helper()
+		isOwner := rolesOfColleagues[who][where] == access.RoleOwner
+		if p.User.ID != x.people[who].ID || p.Organization.ID != x.organizations[where].ID || p.Home.ID != x.organizations[where].ID || p.Can(access.APIKeysWrite) != isOwner {
+			t.Errorf("%s in %s is %s in %s with %s", x.people[who].Name, x.organizations[where].Name, p.User.Name, p.Home.Name, p.Permissions)
+		}
+	}
+	for range 2 {
+		for who, user := range x.people {
+			for where, o := range x.organizations {
+				for _, named := range []string{o.ID, *o.ExternalID} {
+					expect(t, must[access.Principal](t)(x.switched(t, who, named)), who, where)
+					expect(t, must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name}, named)), who, where)
+					expect(t, must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name, Organization: named}, "")), who, where)
+				}
+			}
+		}
+	}
+}
+
+// TestTwoSessionsOfAPerson switches two sessions of one person to one organization.
+func TestTwoSessionsOfAPerson(t *testing.T) {
+	t.Parallel()
+	x := newColleagues(t)
+	me, again := access.Identity{Subject: "ada"}, access.MintSession()
+	p := must[access.Principal](t)(x.PrincipalToSignIn(t.Context(), me))
+	must[access.Session](t)(x.CreateIdentitySession(t.Context(), p, me, p.Actor("", ""), again))
+	x.sessions[1] = again
+	for range 2 {
+		for i, session := range x.sessions {
+			own := must[access.Principal](t)(x.PrincipalBySession(t.Context(), session.Digest()))
+			if there := must[access.Principal](t)(x.switched(t, i, "ext-third")); there.Session.ID != own.Session.ID || there.Home.Name != "third" {
+				t.Errorf("session %s acts as %s in %s", own.Session.ID, there.Session.ID, there.Home.Name)
+			}
+		}
+	}
+}
+
+// TestARemovedMemberDoesNotSwitch removes one of two people from an organization to which the sessions of both have switched.
+func TestARemovedMemberDoesNotSwitch(t *testing.T) {
+	t.Parallel()
+	x := newColleagues(t)
+	second := x.organizations[1]
+	where := func(session int) string {
+		return must[access.Principal](t)(x.switched(t, session, second.ID)).Home.Name
+	}
+	if where(0) != "second" || where(1) != "second" {
+		t.Fatal("the sessions do not switch")
+	}
+	if err := x.RemoveMember(t.Context(), x.by, second.ID, x.people[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if where(0) != "first" || where(1) != "second" {
+			t.Errorf("the removed one is in %s, the other in %s", where(0), where(1))
+		}
+	}
+	must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.people[1].ID, access.UserChange{IsActive: new(false)}))
+	if p, err := x.switched(t, 1, second.ID); err == nil {
+		t.Errorf("a deactivated user acts in %s", p.Home.Name)
+	}
+}
+
+// TestChangesHoldAtOnceForEveryCredential is TestChangesHoldAtOnce for the other caches.
+func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
+	t.Parallel()
+	me := access.Identity{Subject: "ada"}
+	hasKeys := func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }
+	downgrade := func(t *testing.T, x colleagues) error {
+		_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)})
+		return err
+	}
+	upgrade := func(t *testing.T, x colleagues) error {
+		_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(true)})
+		return err
+	}
+	for name, tt := range map[string]struct {
+		ask      func(t *testing.T, x colleagues) func() (access.Principal, error)
+		before   func(access.Principal, error) bool
+		do, undo func(*testing.T, colleagues) error
+	}{
+		"an access token": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
+			_, token := storagetest.Member(t, x.Store, x.organizations[0], "eve", access.RoleOwner)
+			return func() (access.Principal, error) { return x.PrincipalByToken(t.Context(), token.Digest()) }
+		}, hasKeys, downgrade, upgrade},
+		"an identity": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
+			return func() (access.Principal, error) { return x.PrincipalByIdentity(t.Context(), me, "ext-first") }
+		}, hasKeys, downgrade, upgrade},
+		"a session": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
+			return func() (access.Principal, error) { return x.PrincipalBySession(t.Context(), x.sessions[0].Digest()) }
+		}, hasKeys, downgrade, upgrade},
+		"a switched session of a user who is removed": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
+			return func() (access.Principal, error) { return x.switched(t, 0, "ext-second") }
+		}, func(p access.Principal, err error) bool { return err == nil && p.Home.Name == "second" }, func(t *testing.T, x colleagues) error {
+			return x.RemoveMember(t.Context(), x.by, "ext-second", x.people[0].ID)
+		}, func(t *testing.T, x colleagues) error {
+			_, err := x.SetMember(t.Context(), x.by, "ext-second", x.people[0].ID, access.RoleOwner)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newColleagues(t)
+			ask := tt.ask(t, x)
+			for range 8 {
+				if late := underLoad(t, x.platform, ask, tt.before, func() error { return tt.do(t, x) }); late > 0 {
+					t.Fatalf("%d requests that began after the change saw what was before", late)
+				}
+				if err := tt.undo(t, x); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
