@@ -105,7 +105,7 @@ var fences = map[string][]string{
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
 	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
-	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server makes JSON of openapi.yaml
+	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
 	"golang.org/x/oauth2":                 {"server/oidc"},
 	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
 }

@@ -45,7 +45,7 @@ type parameter struct {
 type response struct {
 	headers map[string]parameter
 	content map[string]*jsonschema.Schema // by media type
-	codes   map[string]bool               // of problems; nil if none are codeList
+	codes   map[string]bool               // of problems; nil if it is none
 }
 
 // description reads openapi.yaml once for all tests.
@@ -166,8 +166,11 @@ func (d *reading) paths() {
 				op.body = d.content(bodyAt, body)["application/json"]
 			}
 			for status, r := range object(op.node, "responses") {
-				op.responses[status] = d.response(at+"/"+key+"/responses/"+status, r.(map[string]any))
+				if status != "default" {
+					op.responses[status] = d.response(at+"/"+key+"/responses/"+status, r.(map[string]any), status)
+				}
 			}
+			d.problems(op, at+"/"+key+"/responses/default")
 			d.operations = append(d.operations, op)
 		}
 	}
@@ -187,17 +190,61 @@ func (d *reading) parameter(at string, node map[string]any) parameter {
 	return parameter{required, schema["type"] == "integer", d.schema(schemaAt)}
 }
 
-func (d *reading) response(at string, node map[string]any) response {
-	overriding, _ := node["description"].(string)
-	at, node = follow(d.doc, at, node)
-	text, _ := node["description"].(string)
-	if overriding != "" {
-		text = overriding
+// problems reads the default response of an operation once for each status in x-problems, with the codes of that status.
+func (d *reading) problems(op *operation, at string) {
+	own := maps.Clone(object(op.node, "x-problems"))
+	sets, _ := own["sets"].([]any)
+	delete(own, "sets")
+	lists := []map[string]any{own}
+	for _, name := range sets {
+		set := object(object(d.doc["components"], "x-problems"), name.(string))
+		if set == nil {
+			d.fail("%s: there is no set %q of problems", op.line(), name)
+		}
+		lists = append(lists, set)
 	}
-	r := response{headers: map[string]parameter{}, content: d.content(at, node), codes: codes(text)}
+	response := object(object(op.node, "responses"), "default")
+	for _, list := range lists {
+		for status, codes := range list {
+			r, found := op.responses[status]
+			switch {
+			case !found:
+				r = d.response(at, response, status)
+				r.codes = map[string]bool{}
+				op.responses[status] = r
+			case r.codes == nil:
+				d.fail("%s: %s has a response of its own, so it cannot be in x-problems", op.line(), status)
+				continue
+			}
+			for _, code := range codes.([]any) {
+				r.codes[code.(string)] = true
+			}
+		}
+	}
+}
+
+// fail keeps the first error.
+func (d *reading) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(format, args...)
+	}
+}
+
+// response reads a response for one status. Some headers come with some statuses only: x-statuses has these, and whether the header
+// is required or optional.
+func (d *reading) response(at string, node map[string]any, status string) response {
+	at, node = follow(d.doc, at, node)
+	r := response{headers: map[string]parameter{}, content: d.content(at, node)}
 	for name, header := range object(node, "headers") {
 		at, header := follow(d.doc, at+"/headers/"+name, header.(map[string]any))
-		r.headers[http.CanonicalHeaderKey(name)] = d.parameter(at, header)
+		p := d.parameter(at, header)
+		if statuses := object(header, "x-statuses"); statuses != nil {
+			if statuses[status] == nil {
+				continue
+			}
+			p.required = statuses[status] == "required"
+		}
+		r.headers[http.CanonicalHeaderKey(name)] = p
 	}
 	return r
 }
@@ -212,8 +259,8 @@ func (d *reading) content(at string, node map[string]any) map[string]*jsonschema
 
 func (d *reading) schema(at string) *jsonschema.Schema {
 	schema, err := d.compiler.Compile(resource + "#" + strings.NewReplacer("{", "%7B", "}", "%7D").Replace(at))
-	if err != nil && d.err == nil {
-		d.err = err
+	if err != nil {
+		d.fail("%w", err)
 	}
 	return schema
 }

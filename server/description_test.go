@@ -137,19 +137,67 @@ func TestDescription(t *testing.T) {
 					if problem && !want[status] && status != "409" {
 						t.Errorf("%s is described, which this route cannot meet", status)
 					}
-					if problem && len(response.codes) == 0 {
-						t.Errorf("%s lists no codes", status)
+					if problem != (len(response.codes) > 0) {
+						t.Errorf("%s lists %d codes, and is a problem: %v", status, len(response.codes), problem)
 					}
 					if response.headers["X-Request-Id"].schema == nil {
 						t.Errorf("%s has no X-Request-Id", status)
 					}
-					if _, limited := response.headers["Ratelimit"]; !limited && !r.Open && !forSessions(r) {
-						t.Errorf("%s has no rate headers", status)
+					// Operations of all kinds share the problem, with the rate headers.
+					if _, limited := response.headers["Ratelimit"]; !problem && limited == (r.Open || forSessions(r)) {
+						t.Errorf("%s has rate headers: %v", status, limited)
 					}
 				}
 			})
 		})
 	}
+}
+
+func TestDescribedProblems(t *testing.T) {
+	t.Parallel()
+	d := written(t)
+	explained, used, sets := map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}
+	for _, op := range d.operations {
+		at, response := follow(d.doc, "", member(op.node, "responses", "default").(map[string]any))
+		if explained[at] == nil {
+			explained[at], used[at] = explainedCodes(response), map[string]bool{}
+		}
+		for status, r := range op.responses {
+			for code := range r.codes {
+				if used[at][status+" "+code] = true; !explained[at][status+" "+code] {
+					t.Errorf("%s can have %s %s, which %s does not explain", op.line(), status, code, at)
+				}
+			}
+		}
+		list, _ := member(op.node, "x-problems", "sets").([]any)
+		for _, name := range list {
+			sets[name.(string)] = true
+		}
+	}
+	for at, codes := range explained {
+		for code := range codes {
+			if !used[at][code] {
+				t.Errorf("%s explains %s, which no operation can have", at, code)
+			}
+		}
+	}
+	for name := range object(d.doc["components"], "x-problems") {
+		if !sets[name] {
+			t.Errorf("no operation has the set %s", name)
+		}
+	}
+}
+
+// explainedCodes returns the codes that the description of a problem explains, as "status code". Each status has a paragraph.
+func explainedCodes(response map[string]any) map[string]bool {
+	explained := map[string]bool{}
+	text, _ := response["description"].(string)
+	for _, part := range strings.Split(text, "\n**")[1:] {
+		for code := range codes(part) {
+			explained[part[:3]+" "+code] = true
+		}
+	}
+	return explained
 }
 
 func (op *operation) line() string { return op.method + " " + op.path }
@@ -222,10 +270,21 @@ func TestServedDescription(t *testing.T) {
 			}
 		})
 	}
-	t.Run("is openapi.yaml itself", func(t *testing.T) {
+	t.Run("is openapi.yaml with the headers that follow from credentials", func(t *testing.T) {
 		t.Parallel()
-		if got := start(t).do(t, call{"GET /openapi.yaml", "", "", nil}); got.body != string(onDisk) {
-			t.Error("it is another text")
+		got := start(t).do(t, call{"GET /openapi.yaml", "", "", nil})
+		if diff := gocmp.Diff(withoutAdded(decoded(t, string(onDisk))), withoutAdded(decoded(t, got.body))); diff != "" {
+			t.Errorf("it says something else (-file +served):\n%s", diff)
+		}
+		for _, name := range added {
+			if n := strings.Count(string(onDisk), `/headers/`+name+`"`); n != 1 {
+				t.Errorf("the file names %s %d times; name it once, the server adds the others", name, n)
+			}
+		}
+		for _, text := range []string{"# Words.\n", "tags: [Operations]", "description: |\n"} {
+			if in, want := strings.Count(got.body, text), strings.Count(string(onDisk), text); in != want || in == 0 {
+				t.Errorf("%q is %d times in it, and %d times in the file", text, in, want)
+			}
 		}
 	})
 	for base, want := range map[string]string{
@@ -246,6 +305,31 @@ func TestServedDescription(t *testing.T) {
 		})
 	}
 }
+
+// withoutAdded returns a description without the headers that a server adds to openapi.yaml.
+func withoutAdded(node any) any {
+	if list, ok := node.([]any); ok {
+		for _, child := range list {
+			withoutAdded(child)
+		}
+	}
+	object, _ := node.(map[string]any)
+	for name, child := range object {
+		withoutAdded(child)
+		if headers, ok := child.(map[string]any); ok && name == "headers" {
+			maps.DeleteFunc(headers, func(name string, header any) bool {
+				return slices.Contains(added, name) && member(header, "$ref") == "#/components/headers/"+name
+			})
+			if len(headers) == 0 {
+				delete(object, name)
+			}
+		}
+	}
+	return node
+}
+
+// added are the headers that a server adds to openapi.yaml.
+var added = append([]string{"X-Request-Id"}, windowHeaders...)
 
 // decoded reads YAML or JSON.
 func decoded(t *testing.T, text string) (content any) {

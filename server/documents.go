@@ -1,17 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/keyhook/keyhook/server/docs"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -59,17 +54,6 @@ func (h documents) show(x *exchange.Exchange, name string) error {
 	return nil
 }
 
-// openAPI is the description of the API, in OpenAPI 3.1.
-//
-//go:embed openapi.yaml
-var openAPI []byte
-
-// description are the endpoints that serve the description of the API.
-type description struct {
-	yaml document
-	json func() (document, error) // built at the first request for it
-}
-
 // document is a response that is the same for all callers.
 type document struct {
 	mediaType string
@@ -80,45 +64,6 @@ type document struct {
 func newDocument(mediaType string, body []byte) document {
 	sum := sha256.Sum256(body)
 	return document{mediaType, body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
-}
-
-// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
-// description.
-func newDescription(base string) description {
-	text := withServerURL(openAPI, base)
-	return description{
-		yaml: newDocument("application/yaml", text), // RFC 9512
-		json: sync.OnceValues(func() (document, error) {
-			body, err := jsonFromYAML(text)
-			return newDocument("application/json", body), err
-		}),
-	}
-}
-
-// withServerURL replaces the address of the server in the text by base. A JSON string is also a YAML string.
-func withServerURL(text []byte, base string) []byte {
-	if base == "" {
-		return text
-	}
-	address, err := json.Marshal(strings.TrimSuffix(base, "/"))
-	if err != nil {
-		return text // unreachable: every string has a JSON form
-	}
-	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
-}
-
-func (h description) asYAML(x *exchange.Exchange) error {
-	h.yaml.serve(x)
-	return nil
-}
-
-func (h description) asJSON(x *exchange.Exchange) error {
-	d, err := h.json()
-	if err != nil {
-		return fmt.Errorf("description as JSON: %w", err)
-	}
-	d.serve(x)
-	return nil
 }
 
 // serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
@@ -144,13 +89,4 @@ func matchesETag(lists []string, tag string) bool {
 		}
 	}
 	return false
-}
-
-// jsonFromYAML returns a YAML document as JSON, with the keys of each object sorted.
-func jsonFromYAML(text []byte) ([]byte, error) {
-	var content any
-	if err := yaml.Unmarshal(text, &content); err != nil {
-		return nil, err
-	}
-	return json.Marshal(content)
 }

@@ -2,8 +2,11 @@ package server
 
 // What black-box tests cannot reach.
 
-// Description returns openapi.yaml as the JSON that is served.
-func Description() ([]byte, error) { return jsonFromYAML(openAPI) }
+// Description returns the JSON that is served for openapi.yaml.
+func Description() ([]byte, error) {
+	d, err := newDescription("").json()
+	return d.body, err
+}
 
 // FailedAddresses is how many addresses have failed authentications that count.
 func (s *Server) FailedAddresses() int { return s.auth.checker.FailedAddresses() }

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/keyhook/keyhook/server/exchange"
+)
+
+// openAPI is the description of the API, in OpenAPI 3.1, without what complete adds.
+//
+//go:embed openapi.yaml
+var openAPI []byte
+
+// description are the endpoints that serve the description of the API. Each document is made at the first request for it.
+type description struct{ yaml, json func() (document, error) }
+
+// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
+// description.
+func newDescription(base string) description {
+	text := sync.OnceValues(func() ([]byte, error) { return complete(openAPI, base) })
+	return description{
+		yaml: sync.OnceValues(func() (document, error) {
+			body, err := text()
+			return newDocument("application/yaml", body), err // RFC 9512
+		}),
+		json: sync.OnceValues(func() (document, error) {
+			body, err := text()
+			if err == nil {
+				body, err = jsonFromYAML(body)
+			}
+			return newDocument("application/json", body), err
+		}),
+	}
+}
+
+func (h description) asYAML(x *exchange.Exchange) error { return serveDescription(x, h.yaml) }
+
+func (h description) asJSON(x *exchange.Exchange) error { return serveDescription(x, h.json) }
+
+func serveDescription(x *exchange.Exchange, made func() (document, error)) error {
+	d, err := made()
+	if err != nil {
+		return fmt.Errorf("description of the API: %w", err)
+	}
+	d.serve(x)
+	return nil
+}
+
+// The headers that openapi.yaml leaves out, because they follow from the credentials of an operation.
+var (
+	everyResponse  = []string{"X-Request-Id"}
+	responsesToKey = []string{"X-Request-Id", "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+)
+
+// complete adds to openapi.yaml the address of the server, and the headers that follow from the credentials of each operation. So
+// clients get a whole description, and the file says each thing once.
+func complete(text []byte, base string) ([]byte, error) {
+	var file yaml.Node
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	root := file.Content[0]
+	if base != "" {
+		member(member(root, "servers").Content[0], "url").SetString(strings.TrimSuffix(base, "/"))
+	}
+	for _, path := range members(member(root, "paths")) {
+		for _, operation := range members(path) {
+			if responses := member(operation, "responses"); responses != nil {
+				addHeaders(root, operation, members(responses))
+			}
+		}
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	err := encoder.Encode(&file)
+	return out.Bytes(), err
+}
+
+// addHeaders adds the missing headers to the responses of an operation.
+func addHeaders(root, operation *yaml.Node, responses []*yaml.Node) {
+	security := cmp.Or(member(operation, "security"), member(root, "security"))
+	headers := everyResponse
+	if slices.ContainsFunc(security.Content, func(n *yaml.Node) bool { return member(n, "apiKey") != nil }) {
+		headers = responsesToKey
+	}
+	for _, response := range responses {
+		if to := member(response, "$ref"); to != nil {
+			response = member(root, strings.Split(to.Value, "/")[1:]...)
+		}
+		has := member(response, "headers")
+		if has == nil {
+			has = &yaml.Node{Kind: yaml.MappingNode}
+			response.Content = append(response.Content, scalar("headers"), has)
+			response.Style = 0 // several lines
+		}
+		for _, name := range headers {
+			if member(has, name) == nil {
+				to := scalar("#/components/headers/" + name)
+				to.Style = yaml.DoubleQuotedStyle // as in the file
+				reference := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{scalar("$ref"), to}}
+				has.Content = append(has.Content, scalar(name), reference)
+			}
+		}
+	}
+}
+
+// member returns the node under nested names; nil if there is none.
+func member(node *yaml.Node, names ...string) *yaml.Node {
+	for _, name := range names {
+		at := -1
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == name {
+				at = i + 1
+			}
+		}
+		if at < 0 {
+			return nil
+		}
+		node = node.Content[at]
+	}
+	return node
+}
+
+// members returns the nodes of a mapping without their names.
+func members(node *yaml.Node) (list []*yaml.Node) {
+	for i := 1; i < len(node.Content); i += 2 {
+		list = append(list, node.Content[i])
+	}
+	return list
+}
+
+func scalar(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value} }
+
+// jsonFromYAML returns a YAML document as JSON, with the keys of each object sorted.
+func jsonFromYAML(text []byte) ([]byte, error) {
+	var content any
+	if err := yaml.Unmarshal(text, &content); err != nil {
+		return nil, err
+	}
+	return json.Marshal(content)
+}
