@@ -100,7 +100,6 @@ var fences = map[string][]string{
 	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
-	"github.com/nicholas-fedor/shoutrrr":  {"dispatch/alert"},
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},

@@ -1,5 +1,5 @@
 // Package alert owns the messages to the operator: what needs a person, when to say it, and through which channel. It does not
-// know SQL, HTTP routes or how deliveries are sent. It is the only importer of shoutrrr, which knows the services.
+// know SQL, HTTP routes or how deliveries are sent.
 //
 // One goroutine looks at the store and at the conditions of the server every few seconds. It never waits for a channel: each
 // channel has a goroutine of its own. The store, not a queue in memory, knows which subscriptions the operator must still hear about.

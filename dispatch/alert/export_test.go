@@ -2,27 +2,40 @@ package alert
 
 import (
 	"context"
-	"net"
+	"errors"
+	"net/http"
 )
+
+// ErrHangs makes an intercepted send wait until its context ends.
+var ErrHangs = errors.New("the service does not answer")
 
 // Intercept makes all channels call send in place of their services. channel is the name, such as "ntfy 1".
 func (a *Alerter) Intercept(send func(channel, title, body string) error) {
 	for _, w := range a.workers {
-		w.sendNow = func(title, body string) error { return send(w.String(), title, body) }
+		w.sendNow = func(ctx context.Context, title, body string) error {
+			err := send(w.String(), title, body)
+			if errors.Is(err, ErrHangs) {
+				<-ctx.Done()
+				err = context.Cause(ctx)
+			}
+			return err
+		}
 	}
 }
 
-// Send sends a message and returns the error of the library, and the text that people see of it.
-func (c Channel) Send(title, body string) (text string, err error) {
-	if err = c.send(title, body); err != nil {
+// Send sends a message and returns the error of the service, and the text that people see of it.
+func (c Channel) Send(ctx context.Context, title, body string) (text string, err error) {
+	if err = c.send(ctx, title, body); err != nil {
 		text = c.scrub(err)
 	}
 	return text, err
 }
 
-// DialWith makes all services that share the transport connect with dial. Nothing may be sent at the same time.
-func DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	verified.inner.DialContext = dial
+// Through makes all HTTP services send through rt until restore is called. Nothing else may be sent meanwhile.
+func Through(rt http.RoundTripper) (restore func()) {
+	was := client.Transport
+	client.Transport = rt
+	return func() { client.Transport = was }
 }
 
 // Limits of a message and of a channel.

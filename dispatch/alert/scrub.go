@@ -13,7 +13,7 @@ import (
 
 const (
 	hidden    = "…"
-	maxReason = 200 // characters of an error of the library
+	maxReason = 200 // characters of an error of a service
 	leastPart = 3   // characters of a part of a URL that is removed
 	leastRun  = 4   // letters and digits in a row, in a part of a URL
 )
@@ -25,7 +25,7 @@ var (
 	repeated   = regexp.MustCompile(hidden + `[^\s:]*` + hidden)
 )
 
-// scrub returns the text of an error without any part of the URL that may be a secret. The errors of the library contain URLs,
+// scrub returns the text of an error without any part of the URL that may be a secret. The errors of net/http and net/smtp contain URLs,
 // tokens and addresses. So scrub removes everything in quotes, everything like a URL, and each part of this URL.
 func (c Channel) scrub(err error) string {
 	text := strings.Map(func(r rune) rune {

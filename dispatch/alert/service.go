@@ -1,161 +1,278 @@
 package alert
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
+	"mime"
 	"net/http"
 	"net/url"
-	"slices"
+	"regexp"
 	"strings"
-
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/discord"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/slack"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/teams"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/telegram"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/email/smtp"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/gotify"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
-	"github.com/nicholas-fedor/shoutrrr/pkg/services/specialized/generic"
-	"github.com/nicholas-fedor/shoutrrr/pkg/types"
-
-	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/redact"
+	"time"
 )
 
-// services makes a service by the scheme of its URL. The library has more, which would make the binary larger.
-var services = map[string]func() types.Service{
-	discord.Scheme:  func() types.Service { return &discord.Service{} },
-	generic.Scheme:  func() types.Service { return &generic.Service{} },
-	gotify.Scheme:   func() types.Service { return &gotify.Service{} },
-	ntfy.Scheme:     func() types.Service { return &ntfy.Service{} },
-	slack.Scheme:    func() types.Service { return &slack.Service{} },
-	smtp.Scheme:     func() types.Service { return &smtp.Service{} },
-	teams.Scheme:    func() types.Service { return &teams.Service{} },
-	telegram.Scheme: func() types.Service { return &telegram.Service{} },
+// service is a kind of channel.
+type service struct {
+	// parse returns how the channel of a URL sends a message. It takes the options that it knows.
+	parse func(u *url.URL, o *options) (func(ctx context.Context, title, body string) error, error)
+	// custom means that the URL may be the service's own, such as teams+https://….
+	custom bool
 }
 
-// Channel is one of alerts.urls.
-type Channel struct {
-	number  int // place in the list, from 1
-	service string
-	url     redact.Text
+// services are the kinds of channels, by the scheme of their URLs.
+var services = map[string]service{
+	"discord":  {parse: byHTTP(discord)},
+	"generic":  {parse: byHTTP(generic), custom: true},
+	"gotify":   {parse: byHTTP(gotify)},
+	"ntfy":     {parse: byHTTP(ntfy)},
+	"slack":    {parse: byHTTP(slack)},
+	"smtp":     {parse: mail},
+	"teams":    {parse: byHTTP(teams), custom: true},
+	"telegram": {parse: byHTTP(telegram)},
 }
 
-// String names the channel without its URL, such as "ntfy 2".
-func (c Channel) String() string { return fmt.Sprintf("%s %d", c.service, c.number) }
+// post is how a message becomes a POST request.
+type post struct {
+	url    string
+	header http.Header                             // further header fields; nil if there are none
+	text   func(title, body string) string         // the whole body; nil if it is JSON
+	object func(title, body string) map[string]any // the whole body as JSON
+	titled string                                  // the name of a header field with the title; empty if there is none
+}
 
-// Channels checks service URLs. The error joins one advice for each wrong URL. It shows no part of a URL.
-func Channels(urls []redact.Text) ([]Channel, error) {
-	var channels []Channel
-	var wrong []error
-	for i, raw := range urls {
-		c := Channel{number: i + 1, url: raw}
-		err := c.check()
-		channels, wrong = append(channels, c), append(wrong, err)
+// byHTTP makes a service of a function that reads its URL.
+func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (func(context.Context, string, string) error, error) {
+	return func(u *url.URL, o *options) (func(context.Context, string, string) error, error) {
+		p, err := read(u, o)
+		return p.send, err
 	}
-	return channels, errors.Join(wrong...)
 }
 
-// ownForms are hosts whose webhook takes only messages in its own form, and how to write its URL.
-var ownForms = map[string]string{
-	"hooks.slack.com":  "slack://hook:A-B-C@webhook for https://hooks.slack.com/services/A/B/C",
-	"discord.com":      "discord://TOKEN@ID for https://discord.com/api/webhooks/ID/TOKEN",
-	"api.telegram.org": "telegram://TOKEN@telegram?chats=@CHANNEL",
+// client sends the messages of all HTTP services. Like deliveries, alerts ignore the proxies of the environment and follow no
+// redirect, which would lose the message. Unlike deliveries, they may go to private addresses, because the operator chose the URLs.
+var client = &http.Client{
+	Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2: true, MaxIdleConns: 8, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+	},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-const formsMend = "write the URL as in the section about alerts of the document \"operating\""
+const (
+	requestTimeout = 20 * time.Second // of one request, from the DNS lookup to the end of the response
+	maxResponse    = 4 << 10          // bytes that are read, so that the connection can be used again
+)
 
-// check sets the service, or returns an advice.
-func (c *Channel) check() error {
-	advise := func(what, mend string) error {
-		return &fault.Advice{What: fmt.Sprintf("URL %d: %s", c.number, what), Mend: mend}
+// send sends a message.
+func (p post) send(ctx context.Context, title, body string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errSlow)
+	defer cancel()
+	content, contentType := []byte(nil), "application/json"
+	if p.text != nil {
+		content, contentType = []byte(p.text(title, body)), "text/plain; charset=utf-8"
+	} else {
+		var err error
+		if content, err = json.Marshal(p.object(title, body)); err != nil {
+			return fmt.Errorf("encode message: %w", err)
+		}
 	}
-	u, custom, err := c.parse()
-	switch _, known := services[c.service]; {
-	case err != nil || u.Scheme == "":
-		return advise("the text is not a URL", formsMend)
-	case !known:
-		return advise("the service is unknown", "begin the URL with one of: https://, "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
-	case u.Host == "":
-		return advise("the URL of "+c.service+" has no host after ://", formsMend)
-	case c.service == generic.Scheme && ownForms[u.Hostname()] != "":
-		return advise("this service takes messages in its own form only", "write "+ownForms[u.Hostname()])
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(content))
+	if err != nil {
+		return err
 	}
-	if _, err := c.make(u, custom); err != nil {
-		return advise("the URL of "+c.service+" is wrong: "+c.scrub(err), formsMend)
+	r.Header.Set("Content-Type", contentType)
+	for name, values := range p.header {
+		r.Header[name] = values
+	}
+	if p.titled != "" {
+		r.Header.Set(p.titled, mime.QEncoding.Encode("utf-8", title))
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return errors.Join(ended(ctx), err)
+	}
+	defer response.Body.Close()
+	if _, err := io.CopyN(io.Discard, response.Body, maxResponse); err != nil && !errors.Is(err, io.EOF) {
+		return errors.Join(ended(ctx), err)
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("the service answered %d", response.StatusCode)
 	}
 	return nil
 }
 
-// parse parses the URL and sets the service. custom says that the URL is the service's own URL, such as generic+https://…
-// A plain https:// URL is one of the service generic.
-func (c *Channel) parse() (u *url.URL, custom bool, err error) {
-	u, err = url.Parse(c.url.Reveal())
-	if err != nil {
-		return nil, false, err
+// ended returns why a context ended, or nil.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
 	}
-	if u.Scheme == "https" || u.Scheme == "http" {
-		u.Scheme = generic.Scheme + "+" + u.Scheme
-	}
-	c.service, _, custom = strings.Cut(u.Scheme, "+")
-	return u, custom, nil
+	return context.Cause(ctx)
 }
 
-var errNotCustom = errors.New("the service takes no + after its name")
-
-// make makes the service. It connects to nothing.
-func (c *Channel) make(u *url.URL, custom bool) (service types.Service, err error) {
-	service = services[c.service]()
-	if custom {
-		converter, can := service.(types.CustomURLService)
-		if !can {
-			return nil, errNotCustom
-		}
-		if u, err = converter.GetConfigURLFromCustom(u); err != nil {
-			return nil, err
-		}
+// discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
+func discord(u *url.URL, _ *options) (post, error) {
+	if u.User.Username() == "" {
+		return post{}, errors.New("the token before @ is missing")
 	}
-	return service, service.Initialize(u, nil)
+	return post{
+		url: "https://discord.com/api/webhooks/" + url.PathEscape(u.Host) + "/" + url.PathEscape(u.User.Username()),
+		object: func(title, body string) map[string]any {
+			return map[string]any{
+				"embeds":           []any{map[string]any{"title": title, "description": body}},
+				"allowed_mentions": map[string]any{"parse": []string{}},
+			}
+		},
+	}, nil
 }
 
-// send sends one message. It makes the service anew, because some services change their settings when they send. The
-// library takes no context. Requests end after requestTimeout, but a mail server can hold send for longer.
-func (c Channel) send(title, body string) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the library failed: %v", r)
-		}
-	}()
-	u, custom, err := c.parse()
-	if err != nil {
-		return err
+// slack is the form slack://hook:A-B-C@webhook (api.slack.com/messaging/webhooks).
+func slack(u *url.URL, _ *options) (post, error) {
+	token, _ := u.User.Password()
+	parts := slackToken.FindStringSubmatch(token)
+	if u.User.Username() != "hook" || parts == nil {
+		return post{}, errors.New("the form is hook:A-B-C@webhook")
 	}
-	service, err := c.make(u, custom)
-	if err != nil {
-		return err
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	return post{
+		url:    "https://hooks.slack.com/services/" + strings.Join(parts[1:], "/"),
+		object: func(_, body string) map[string]any { return map[string]any{"text": escape.Replace(body)} },
+	}, nil
+}
+
+var slackToken = regexp.MustCompile(`^([0-9A-Za-z]+)-([0-9A-Za-z]+)-([0-9A-Za-z]+)$`)
+
+// teams is teams+ and the URL of a webhook. The message is an adaptive card
+// (learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors).
+func teams(u *url.URL, o *options) (post, error) {
+	if u.Scheme != "https" {
+		return post{}, errors.New("the form is teams+ and the https:// URL of the webhook")
 	}
-	params := types.Params{types.TitleKey: title}
-	var result *watch
-	switch s := service.(type) {
-	case *discord.Service:
-		if !strings.Contains(strings.ToLower(u.RawQuery), "splitlines=") {
-			params["splitLines"] = "No" // else each line is an item of its own
-		}
-	case *generic.Service:
-		at := s.Config.WebhookURL()
-		result = verified.watch(at.Host, at.Path)
-	case *gotify.Service:
-		defer s.GetHTTPClient().CloseIdleConnections()
-	case *ntfy.Service:
-		client := &http.Client{Transport: verified}
-		if s.Config.DisableTLSVerification {
-			client.Transport = unverified
-		}
-		s.SetHTTPClient(client)
-	case *telegram.Service:
-		result = verified.watch("api.telegram.org", "/bot"+s.Config.Token+"/sendMessage")
+	o.values = nil // they belong to the webhook
+	return post{url: u.String(), object: func(_, body string) map[string]any {
+		text := strings.ReplaceAll(body, "\n", "\n\n") // one is no new line in a card
+		return map[string]any{"type": "message", "attachments": []any{map[string]any{
+			"contentType": "application/vnd.microsoft.card.adaptive",
+			"content": map[string]any{
+				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+				"body": []any{map[string]any{"type": "TextBlock", "text": text, "wrap": true}},
+			},
+		}}}
+	}}, nil
+}
+
+// telegram is the form telegram://TOKEN@telegram?chats=@CHANNEL (core.telegram.org/bots/api#sendmessage).
+func telegram(u *url.URL, o *options) (post, error) {
+	token, chat := u.User.String(), o.take("chats", "")
+	if !telegramToken.MatchString(token) {
+		return post{}, errors.New("the token before @ is not one of a bot, such as 123456:ABC")
 	}
-	err = service.Send(body, &params)
-	return errors.Join(err, result.end(err))
+	if chat == "" || strings.Contains(chat, ",") {
+		return post{}, errors.New("chats must name one channel or chat; for another one, add another URL")
+	}
+	return post{url: "https://api.telegram.org/bot" + token + "/sendMessage", object: func(_, body string) map[string]any {
+		return map[string]any{"chat_id": chat, "text": body, "link_preview_options": map[string]any{"is_disabled": true}}
+	}}, nil
+}
+
+var telegramToken = regexp.MustCompile(`^[0-9]+:[0-9A-Za-z_-]{20,}$`)
+
+// ntfy is the form ntfy://USER:PASSWORD@HOST/TOPIC (docs.ntfy.sh/publish).
+func ntfy(u *url.URL, o *options) (post, error) {
+	if strings.Trim(u.Path, "/") == "" {
+		return post{}, errors.New("the topic after the host is missing")
+	}
+	p := post{titled: "Title", text: bodyOnly, header: http.Header{}}
+	if priority := o.take("priority", ""); priority != "" {
+		p.header.Set("Priority", mime.QEncoding.Encode("utf-8", priority))
+	}
+	var err error
+	p.url, err = webURL(u, o.take("scheme", "https"), u.EscapedPath())
+	setUser(p.header, u)
+	return p, err
+}
+
+// gotify is the form gotify://HOST/TOKEN (gotify.net/docs/pushmsg).
+func gotify(u *url.URL, o *options) (post, error) {
+	base, token, _ := cutLast(strings.TrimSuffix(u.Path, "/"), "/")
+	if token == "" {
+		return post{}, errors.New("the token after the host is missing")
+	}
+	p := post{header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(title, body string) map[string]any {
+		return map[string]any{"title": title, "message": body, "priority": 5}
+	}}
+	var err error
+	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"/message")
+	return p, err
+}
+
+// generic is the URL of a program. With template=json the message is an object, otherwise the body alone.
+func generic(u *url.URL, o *options) (post, error) {
+	scheme := u.Scheme
+	if scheme == "generic" {
+		scheme = schemeOf(o)
+	}
+	p := post{text: bodyOnly, header: http.Header{}}
+	switch o.take("template", "") {
+	case "":
+	case "json":
+		p.text, p.object = nil, func(title, body string) map[string]any { return map[string]any{"title": title, "message": body} }
+	default:
+		return p, errors.New("template must be json, or be left out")
+	}
+	for name, values := range o.values {
+		if field, is := strings.CutPrefix(name, "@"); is {
+			p.header[http.CanonicalHeaderKey(field)] = values
+			delete(o.values, name)
+		}
+	}
+	setUser(p.header, u)
+	address, err := webURL(u, scheme, u.EscapedPath())
+	if query := o.values.Encode(); query != "" { // it belongs to the program
+		address += "?" + query
+	}
+	o.values = nil
+	p.url = address
+	return p, err
+}
+
+func bodyOnly(_, body string) string { return body }
+
+// webURL returns the URL of a service with another scheme and path.
+func webURL(u *url.URL, scheme, escapedPath string) (string, error) {
+	if scheme != "http" && scheme != "https" {
+		return "", errors.New("the scheme must be http or https")
+	}
+	return scheme + "://" + u.Host + escapedPath, nil
+}
+
+// schemeOf returns the scheme of a service that speaks TLS unless its URL says otherwise.
+func schemeOf(o *options) string {
+	if o.take("disabletls", "no") == "yes" {
+		return "http"
+	}
+	return "https"
+}
+
+// setUser sets the name and the password of a URL.
+func setUser(header http.Header, u *url.URL) {
+	if u.User == nil {
+		return
+	}
+	password, _ := u.User.Password()
+	r := http.Request{Header: header}
+	r.SetBasicAuth(u.User.Username(), password)
+}
+
+// cutLast cuts a text at the last separator. If there is none, the whole text is the second part.
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return "", text, false
+	}
+	return text[:i], text[i+len(separator):], true
 }

@@ -4,32 +4,26 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 )
 
 // The limits of one channel.
 const (
-	sendLimit  = time.Minute     // wait for the library
+	sendLimit  = time.Minute     // of one try
 	retryFirst = 5 * time.Second // delay before the second try; each delay is twice the one before it
 	retryFor   = 5 * time.Minute // then the message is given up, and the next interval has a newer one
 	maxQueued  = 14              // messages that wait for one channel: two of each kind
-	maxHanging = 2               // sends that do not return; more would fill the memory
 	stopGrace  = 2 * time.Second // wait for a send when the server stops
 )
 
-var (
-	errSlow    = errors.New("no answer in time")
-	errHanging = errors.New("earlier messages still wait for an answer")
-)
+var errSlow = errors.New("no answer in time")
 
 // worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
 type worker struct {
 	Channel
 	queue   chan message
-	sendNow func(title, body string) error
+	sendNow func(ctx context.Context, title, body string) error
 	log     *slog.Logger
-	hanging atomic.Int32
 	failing bool // the last message was not sent
 }
 
@@ -101,33 +95,15 @@ func (w *worker) deliver(ctx context.Context, m message) error {
 	}
 }
 
-// try sends a message once. The library cannot be stopped, so try leaves a send alone that takes longer than sendLimit.
+// try sends a message once. When the server stops, the send has stopGrace to end.
 func (w *worker) try(ctx context.Context, title, body string) error {
-	if w.hanging.Load() >= maxHanging {
-		return errHanging
-	}
-	ended := make(chan error, 1)
-	w.hanging.Add(1)
-	go func() {
-		defer w.hanging.Add(-1)
-		ended <- w.sendNow(title, body)
-	}()
-	limit := time.NewTimer(sendLimit)
-	defer limit.Stop()
-	select {
-	case err := <-ended:
-		return err
-	case <-limit.C:
-		return errSlow
-	case <-ctx.Done():
-	}
-	limit.Reset(stopGrace)
-	select {
-	case err := <-ended:
-		return err
-	case <-limit.C:
-		return errSlow
-	}
+	sending, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendLimit, errSlow)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		defer time.AfterFunc(stopGrace, cancel).Stop()
+		<-sending.Done()
+	})()
+	return w.sendNow(sending, title, body)
 }
 
 const testBody = "This is a test. Keyhook tells you here what needs a person."

@@ -1,0 +1,105 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+// Channel is one of alerts.urls.
+type Channel struct {
+	number  int // place in the list, from 1
+	service string
+	url     redact.Text
+	send    func(ctx context.Context, title, body string) error // nil if the URL is wrong
+}
+
+// String names the channel without its URL, such as "ntfy 2".
+func (c Channel) String() string { return fmt.Sprintf("%s %d", c.service, c.number) }
+
+// Channels checks service URLs. The error joins one advice for each wrong URL. It shows no part of a URL. Channels connects to
+// nothing.
+func Channels(urls []redact.Text) ([]Channel, error) {
+	var channels []Channel
+	var wrong []error
+	for i, raw := range urls {
+		c := Channel{number: i + 1, url: raw}
+		err := c.parse()
+		channels, wrong = append(channels, c), append(wrong, err)
+	}
+	return channels, errors.Join(wrong...)
+}
+
+// ownForms are hosts whose webhook takes only messages in its own form, and how to write its URL.
+var ownForms = map[string]string{
+	"hooks.slack.com":  "slack://hook:A-B-C@webhook for https://hooks.slack.com/services/A/B/C",
+	"discord.com":      "discord://TOKEN@ID for https://discord.com/api/webhooks/ID/TOKEN",
+	"api.telegram.org": "telegram://TOKEN@telegram?chats=@CHANNEL",
+}
+
+const formsMend = "write the URL as in the section about alerts of the document \"operating\""
+
+// parse sets the service and how it sends, or returns an advice.
+func (c *Channel) parse() error {
+	advise := func(what, mend string) error {
+		return &fault.Advice{What: fmt.Sprintf("URL %d: %s", c.number, what), Mend: mend}
+	}
+	u, err := url.Parse(c.url.Reveal())
+	if err != nil || u.Scheme == "" {
+		return advise("the text is not a URL", formsMend)
+	}
+	if u.Scheme == "https" || u.Scheme == "http" { // the URL of a program
+		u.Scheme = "generic+" + u.Scheme
+	}
+	service, inner, custom := strings.Cut(u.Scheme, "+")
+	c.service = service
+	form, known := services[service]
+	switch {
+	case !known:
+		return advise("the service is unknown", "begin the URL with one of: https://, "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
+	case u.Host == "":
+		return advise("the URL of "+service+" has no host after ://", formsMend)
+	case service == "generic" && ownForms[u.Hostname()] != "":
+		return advise("this service takes messages in its own form only", "write "+ownForms[u.Hostname()])
+	case custom && !form.custom:
+		return advise("the URL of "+service+" is wrong: the service takes no + after its name", formsMend)
+	case custom:
+		u.Scheme = inner
+	}
+	o := options{values: u.Query()}
+	if c.send, err = form.parse(u, &o); err == nil {
+		err = o.unknown()
+	}
+	if err != nil {
+		c.send = nil
+		return advise("the URL of "+service+" is wrong: "+c.scrub(err), formsMend)
+	}
+	return nil
+}
+
+// options are the query parameters of a service URL. Those that nothing has taken are unknown.
+type options struct{ values url.Values }
+
+// take returns an option, or the default value.
+func (o *options) take(name, otherwise string) string {
+	defer o.values.Del(name)
+	if !o.values.Has(name) {
+		return otherwise
+	}
+	return o.values.Get(name)
+}
+
+// unknown refuses the options that nothing has taken. It does not repeat them, because they may be parts of a secret.
+func (o *options) unknown() error {
+	if len(o.values) == 0 {
+		return nil
+	}
+	return errors.New("an option after ? is unknown")
+}

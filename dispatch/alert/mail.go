@@ -1,0 +1,140 @@
+package alert
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	netmail "net/mail"
+	"net/smtp"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// mailer sends mail through one server (RFC 5321).
+type mailer struct {
+	host, port     string
+	user, password string // empty if the server needs none
+	from           string
+	to             []string
+	tls            string // when to encrypt: see encryptions
+}
+
+// encryptions are the values of the option encryption.
+const (
+	encryptAuto  = "auto"     // TLS from the beginning at port 465; otherwise STARTTLS if the server offers it
+	encryptStart = "starttls" // never without STARTTLS
+	encryptFirst = "implicit" // TLS from the beginning
+	encryptNever = "none"
+)
+
+// mail is the form smtp://USER:PASSWORD@HOST:587/?from=FROM&to=TO,TO.
+func mail(u *url.URL, o *options) (func(ctx context.Context, title, body string) error, error) {
+	m := mailer{host: u.Hostname(), port: u.Port(), tls: o.take("encryption", encryptAuto)}
+	m.user = u.User.Username()
+	m.password, _ = u.User.Password()
+	if m.port == "" {
+		m.port = "587"
+	}
+	if m.tls == encryptAuto && m.port == "465" {
+		m.tls = encryptFirst
+	}
+	switch m.tls {
+	case encryptAuto, encryptStart, encryptFirst, encryptNever:
+	default:
+		return nil, errors.New("encryption must be auto, starttls, implicit or none")
+	}
+	from, err := addresses(o.take("from", ""))
+	if err != nil || len(from) != 1 {
+		return nil, errors.New("from must be one address")
+	}
+	if m.to, err = addresses(o.take("to", "")); err != nil {
+		return nil, errors.New("to must be one or more addresses, with commas")
+	}
+	m.from = from[0]
+	return m.send, nil
+}
+
+// addresses parses addresses with commas. They have no names.
+func addresses(list string) (found []string, err error) {
+	parsed, err := netmail.ParseAddressList(list)
+	for _, a := range parsed {
+		found = append(found, a.Address)
+	}
+	return found, err
+}
+
+// send sends a mail to all recipients.
+func (m mailer) send(ctx context.Context, title, body string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sendLimit, errSlow)
+	defer cancel()
+	conn, err := (&net.Dialer{Timeout: requestTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(m.host, m.port))
+	if err != nil {
+		return errors.Join(ended(ctx), err)
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // net/smtp takes no context
+	if err := m.talk(conn, mailText(m.from, m.to, title, body, time.Now())); err != nil {
+		return errors.Join(ended(ctx), err)
+	}
+	return nil
+}
+
+// talk sends a message over a new connection, and closes it.
+func (m mailer) talk(conn net.Conn, text []byte) error {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: m.host}
+	if m.tls == encryptFirst {
+		conn = tls.Client(conn, secure)
+	}
+	c, err := smtp.NewClient(conn, m.host)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	defer c.Close()
+	if offered, _ := c.Extension("STARTTLS"); m.tls == encryptStart || m.tls == encryptAuto && offered {
+		if err := c.StartTLS(secure); err != nil {
+			return err
+		}
+	}
+	if m.user != "" {
+		if err := c.Auth(smtp.PlainAuth("", m.user, m.password, m.host)); err != nil { // refuses a server without TLS
+			return err
+		}
+	}
+	if err := c.Mail(m.from); err != nil {
+		return err
+	}
+	for _, to := range m.to {
+		if err := c.Rcpt(to); err != nil {
+			return err
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	_ = c.Quit() // the server has the mail
+	return nil
+}
+
+// mailText returns the text of a mail (RFC 5322).
+func mailText(from string, to []string, title, body string, at time.Time) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "From: <%s>\r\nTo: <%s>\r\nSubject: %s\r\nDate: %s\r\n", from, strings.Join(to, ">, <"),
+		mime.QEncoding.Encode("utf-8", title), at.Format(time.RFC1123Z))
+	b.WriteString("MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n")
+	w := quotedprintable.NewWriter(&b)
+	_, _ = w.Write([]byte(body)) // a buffer does not fail
+	_ = w.Close()
+	return b.Bytes()
+}
