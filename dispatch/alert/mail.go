@@ -94,7 +94,7 @@ func (m mailer) talk(conn net.Conn, text []byte) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // after Quit it is closed already
 	if offered, _ := c.Extension("STARTTLS"); m.tls == encryptStart || m.tls == encryptAuto && offered {
 		if err := c.StartTLS(secure); err != nil {
 			return err
