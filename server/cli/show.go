@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -222,7 +221,7 @@ const (
 // listFlags gives cmd the flags of a list.
 func listFlags(cmd *cobra.Command) {
 	limit := defaultItems
-	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
+	output.IntFlag(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
 	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)

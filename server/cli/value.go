@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -230,7 +230,7 @@ var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) 
 
 // readFile parses the content of a file, or of the standard input for "-". The value may be a secret, and ps shows flags.
 func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
-	text, err := flag.ReadFile(cmd.InOrStdin(), path)
+	text, err := output.ReadFile(cmd.InOrStdin(), path)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
 }
 
 // importedSecret is a signing secret in a file.
-var importedSecret = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return flag.Secret(text) }}
+var importedSecret = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseSecret(text) }}
 
 // requestHeaders are request headers in a file, one on each line.
-var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return flag.Headers(text) }}
+var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseHeaders(text) }}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -56,10 +56,10 @@ end, it removes the directory.`,
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
-	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
-	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
-	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
+	output.IntFlag(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
+	output.IntFlag(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
+	output.IntFlag(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
+	output.IntFlag(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

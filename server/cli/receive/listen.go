@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
@@ -68,7 +68,7 @@ The command listens only on the loopback address. To send there, the server must
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
+	output.IntFlag(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
 	o.secret.define(flags)
 	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")

@@ -1,4 +1,4 @@
-package flag
+package output
 
 import (
 	"errors"
@@ -42,8 +42,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// Secret returns the signing secret in the text of a file.
-func Secret(text string) (string, error) {
+// ParseSecret returns the signing secret in the text of a file.
+func ParseSecret(text string) (string, error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 	if len(text) < webhook.MinSecret || len(text) > webhook.MaxSecret || !webhook.ValidSecret(text) {
 		return "", fmt.Errorf("the file must have %d to %d visible ASCII characters; behind %s, they must be padded base64",
@@ -52,8 +52,8 @@ func Secret(text string) (string, error) {
 	return text, nil
 }
 
-// Headers returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
-func Headers(text string) (map[string]any, error) {
+// ParseHeaders returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
+func ParseHeaders(text string) (map[string]any, error) {
 	headers := map[string]any{}
 	n := 0
 	for line := range strings.Lines(text) {
