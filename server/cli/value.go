@@ -230,7 +230,7 @@ var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) 
 
 // readFile parses the content of a file, or of the standard input for "-". The value may be a secret, and ps shows flags.
 func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
-	text, err := output.ReadFile(cmd.InOrStdin(), path)
+	text, err := output.ReadFile(cmd.InOrStdin(), path, output.MaxFlagFile)
 	if err != nil {
 		return nil, err
 	}

@@ -325,7 +325,7 @@ func readIn(directory, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = directory + string(filepath.Separator) + name
 	}
-	return output.ReadFile(nil, name)
+	return output.ReadFile(nil, name, output.MaxFlagFile)
 }
 
 // messageOf returns the public text of an error of a reader.

@@ -8,29 +8,30 @@ import (
 	"os"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxFile is the most bytes of a file with the value of a flag: more than ten headers of the longest values.
-const maxFile = 64 << 10
+// MaxFlagFile is the most bytes of a file with the value of a flag: more than ten headers of the longest values.
+const MaxFlagFile = 64 << 10
 
-// ReadFile returns the content of a small file, or of in for "-". The value may be a secret. Errors show neither the value nor the
-// path, because people sometimes write the secret itself there.
-func ReadFile(in io.Reader, path string) (string, error) {
+// ReadFile returns the content of a file of at most these bytes, or of in for "-". The content may be a secret. Errors show neither
+// the content nor the path, because people sometimes write the secret itself there.
+func ReadFile(in io.Reader, path string, most int64) (string, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
+			return "", fault.Advise(fmt.Errorf("cannot read the file: %w", withoutPath(err)), "check the path and its permissions")
 		}
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
-	case len(text) > maxFile:
-		return "", fmt.Errorf("the file must not be larger than %d KiB", maxFile>>10)
+	case int64(len(text)) > most:
+		return "", fmt.Errorf("the file must not be larger than %d KiB", most>>10)
 	}
 	return string(text), nil
 }

@@ -5,8 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/output"
@@ -17,65 +18,45 @@ const (
 	maxResponse    = 1 << 20          // bytes of a response that go back
 )
 
-// forwarding is the client for --forward. It uses no proxy, and returns redirects as they are.
-var forwarding = &http.Client{
-	Transport:     &http.Transport{},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
+// forwarding connects for --forward. It uses no proxy.
+var forwarding = &http.Transport{}
 
-// connectionHeaders belong to one connection, and are not passed on.
-var connectionHeaders = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"Content-Length", // net/http sets it
-}
+// proxyHeaders are headers that httputil.ReverseProxy removes. The program must get the same headers as the receiver.
+var proxyHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it responds with 502, as a proxy does.
-func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) reply {
+// Without a response, it responds with 502. It returns the status, and a note about the response.
+func forward(w http.ResponseWriter, r *http.Request, to *url.URL, body []byte) (status int, note string) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
-	resp, err := send(ctx, r, to, body)
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return reply{http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)}
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	proxy := httputil.ReverseProxy{
+		Transport: forwarding,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = to, to.Host
+			for _, name := range proxyHeaders {
+				if values, present := p.In.Header[name]; present {
+					p.Out.Header[name] = values
+				}
+			}
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			defer resp.Body.Close()
+			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+			resp.Header.Del("Content-Length") // the text may be cut; net/http counts it again
+			status, note = resp.StatusCode, "from "+to.String()
+			if text := output.Shorten(string(bytes.TrimSpace(text)), 200); text != "" {
+				note += ": " + text
+			}
+			return err
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			status, note = http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
+			w.WriteHeader(status)
+		},
 	}
-	maps.Copy(w.Header(), resp.header)
-	w.WriteHeader(resp.status)
-	_, _ = w.Write(resp.body) // an error means that the sender is gone
-	note := "from " + to
-	if text := output.Shorten(string(bytes.TrimSpace(resp.body)), 200); text != "" {
-		note += ": " + text
-	}
-	return reply{resp.status, note}
-}
-
-// response is the response of the program.
-type response struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-// send sends a delivery on and reads the response.
-func send(ctx context.Context, r *http.Request, to string, body []byte) (response, error) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
-	if err != nil {
-		return response{}, err
-	}
-	req.Header = withoutConnection(r.Header)
-	resp, err := forwarding.Do(req)
-	if err != nil {
-		return response{}, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-	return response{resp.StatusCode, withoutConnection(resp.Header), text}, err
-}
-
-func withoutConnection(h http.Header) http.Header {
-	h = h.Clone()
-	for _, name := range connectionHeaders {
-		h.Del(name)
-	}
-	return h
+	proxy.ServeHTTP(w, r)
+	return status, note
 }

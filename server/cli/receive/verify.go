@@ -72,7 +72,7 @@ The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`
 
 // delivery reads the delivery and the settings.
 func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Delivery, err error) {
-	secret, err := o.secret.read()
+	secret, err := o.secret.read(in)
 	switch {
 	case err != nil:
 		return d, err
@@ -85,7 +85,7 @@ func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Deliv
 		return d, err
 	}
 	d = diagnosis.Delivery{Secret: secret.Reveal(), Previous: o.previous, HeaderPrefix: o.prefix, Tolerance: o.tolerance}
-	if d.Header, d.Body, err = o.read(in); err != nil {
+	if err := o.read(in, &d); err != nil {
 		return d, err
 	}
 	d.Now, err = o.clock(d, now)
@@ -119,7 +119,8 @@ func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
 	results := checkSignatures(d)
 	r := report{Valid: isRight(results), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: results}
 	if o.computed != "" {
-		r.Computed = explain(d, o.computed)
+		scheme, mistakes, isExplained := d.Explain(o.computed)
+		r.Computed = &computed{isExplained, scheme, append([]diagnosis.Mistake{}, mistakes...)} // an array in JSON
 	}
 	if o.asJSON {
 		if err := output.WriteJSON(out, r); err != nil {
@@ -135,13 +136,4 @@ func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
 		return errors.New("the delivery is right, but the computed signature is wrong")
 	}
 	return nil
-}
-
-// explain explains a signature that a program computed.
-func explain(d diagnosis.Delivery, signature string) *computed {
-	scheme, mistakes, ok := d.Explain(signature)
-	if mistakes == nil {
-		mistakes = []diagnosis.Mistake{} // an array in JSON
-	}
-	return &computed{Explained: ok, Scheme: string(scheme), Mistakes: mistakes}
 }
