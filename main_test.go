@@ -57,8 +57,8 @@ var mayImport = map[string][]string{
 	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/output", "server/config", "server/form"}, // reads fields as the server does
 	"server/cli/child":             {},
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
-	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "dispatch/signature"},
+	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive"},
 	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
