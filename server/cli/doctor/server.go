@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,11 +35,10 @@ type readiness struct {
 }
 
 // failures lists the checks that fail. It is empty if the server is ready.
-func (r readiness) failures() []string {
+func (r readiness) failures() (list []string) {
 	if r.Status == "ready" {
 		return nil
 	}
-	var list []string
 	for _, name := range slices.Sorted(maps.Keys(r.Checks)) {
 		if c := r.Checks[name]; !c.OK {
 			list = append(list, name+": "+c.Problem)
@@ -58,70 +56,56 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %s", readyTimeout))
 	defer cancel()
 	if path, err := socket.Path(c.Storage.Path); err == nil {
-		r, err := askAt(ctx, "http://local", func(ctx context.Context) (net.Conn, error) { return socket.Dial(ctx, path) })
-		if err == nil {
+		overSocket := func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
+		if r, err := askAt(ctx, "http://local", overSocket); err == nil {
 			r.where = path
 			return r, nil
 		}
 	}
-	base, address, err := listenURL(c.Server)
-	if err != nil {
+	host, port, err := net.SplitHostPort(c.Server.Listen)
+	switch {
+	case err != nil:
 		return readiness{}, err
+	case port == "0":
+		return readiness{}, fault.Advise(fmt.Errorf("server.listen is %s, so the port is unknown", c.Server.Listen), "set a port")
+	case host == "" || host == "0.0.0.0":
+		host = "127.0.0.1"
+	case host == "::":
+		host = "::1"
 	}
-	r, err := askAt(ctx, base, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", address)
-	})
+	scheme, address := "http://", net.JoinHostPort(host, port)
+	if c.Server.TLSCertFile != "" {
+		scheme = "https://"
+	}
+	r, err := askAt(ctx, scheme+address, nil)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return r, fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", address), "start it with \"keyhook serve\"")
 	}
 	return r, err
 }
 
-// listenURL returns the URL and the address at which this machine reaches the server.
-func listenURL(s config.Server) (base, address string, err error) {
-	host, port, err := net.SplitHostPort(s.Listen)
-	if err != nil {
-		return "", "", err
-	}
-	if port == "0" {
-		return "", "", fault.Advise(fmt.Errorf("server.listen is %s, so the port is unknown", s.Listen), "set a port")
-	}
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	scheme := "http"
-	if s.TLSCertFile != "" {
-		scheme = "https"
-	}
-	address = net.JoinHostPort(host, port)
-	return scheme + "://" + address, address, nil
-}
-
-// askAt asks at one address. That is always this machine. The certificate may name another host.
-func askAt(ctx context.Context, base string, dial func(context.Context) (net.Conn, error)) (readiness, error) {
+// askAt asks at one address, which is always this machine. The certificate may name another host. A nil dial connects to the host
+// of base.
+func askAt(ctx context.Context, base string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (readiness, error) {
 	r := readiness{where: base}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
 		return r, err
 	}
-	client := &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
-		DisableKeepAlives: true,
-	}}
-	resp, err := client.Do(req)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return r, fmt.Errorf("cannot ask %s: %w", base, err)
+	transport := &http.Transport{
+		DialContext: dial, DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
+	var text []byte
+	resp, err := transport.RoundTrip(req)
+	if err == nil {
+		defer resp.Body.Close()
+		text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	}
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause != nil:
+		return r, fmt.Errorf("cannot ask %s: %w", base, cause)
+	case err != nil:
 		return r, fmt.Errorf("cannot ask %s: %w", base, err)
 	}
 	r.header = resp.Header
@@ -133,47 +117,43 @@ func askAt(ctx context.Context, base string, dial func(context.Context) (net.Con
 
 // checkServer asks the running server whether it is ready, and with which settings it runs. It returns these settings.
 func (r *report) checkServer(ctx context.Context, c config.Config) config.Config {
-	const check = "server"
 	ready, err := askReady(ctx, c)
 	if err != nil {
-		r.problem(check, "run doctor with the same settings as the server, and look at the log of the server",
+		r.problem("server", "run doctor with the same settings as the server, and look at the log of the server",
 			"A server owns the database, but does not respond: %v", err)
 		return c
 	}
 	failures := ready.failures()
 	for _, failure := range failures {
-		r.problem(check, "look at the log of the server", "%s", failure)
+		r.problem("server", "look at the log of the server", "%s", failure)
 	}
 	if len(failures) == 0 {
-		r.ok(check, "%s is ready.", ready.where)
+		r.ok("server", "%s is ready.", ready.where)
 	}
-	r.checkSkew("the server", ready.header, time.Now())
+	r.checkClock("the server", ready.header)
 	return r.settingsOf(ready, c)
 }
 
 // settingsOf returns the settings of the running server, and says how they differ from those that this command has found.
 func (r *report) settingsOf(ready readiness, found config.Config) config.Config {
-	const check = "settings"
 	if ready.Settings == nil {
-		r.warning(check, "run doctor as the user of the server", "Doctor cannot ask the server for its settings over its socket, so it judges the settings that it found.")
+		r.warning("settings", "run doctor as the user of the server", "Doctor cannot ask the server for its settings over its socket, so it judges the settings that it found.")
 		return found
 	}
 	judged, err := found.WithTexts(ready.Settings)
 	if err != nil {
-		r.warning(check, "run the doctor of the same version as the server", "Doctor does not understand the settings of the server, so it judges the settings that it found: %v", err)
+		r.warning("settings", "run the doctor of the same version as the server", "Doctor does not understand the settings of the server, so it judges the settings that it found: %v", err)
 		return found
 	}
 	r.serverHasAlerts = ready.Settings["alerts.urls"] != ""
-	own := found.Texts()
-	var differ []string
+	text, own := "", found.Texts()
 	for _, name := range config.Differences(own, ready.Settings) {
-		differ = append(differ, fmt.Sprintf("%s is %q there and %q here", name, ready.Settings[name], own[name]))
+		text += fmt.Sprintf("\n%s is %q there and %q here", name, ready.Settings[name], own[name])
 	}
-	if len(differ) == 0 {
-		r.ok(check, "The server runs with the same settings.")
-		return judged
+	if text == "" {
+		r.ok("settings", "The server runs with the same settings.")
+	} else {
+		r.ok("settings", "The server runs with other settings than doctor found, such as from its flags or from before a change. Doctor judges the settings of the server.%s", text)
 	}
-	r.ok(check, "The server runs with other settings than doctor found, such as from its flags or from before a change. Doctor judges the settings of the server.\n%s",
-		strings.Join(differ, "\n"))
 	return judged
 }
