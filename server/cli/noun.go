@@ -22,42 +22,48 @@ type noun struct {
 
 // action is one command: its words, its request, and how to print the response.
 type action struct {
-	use     string // the verb and its arguments, for the help: "rotate ID"
+	verb    string
 	short   string
 	long    string // more than short says; may be empty
 	example string // without "keyhook" and the noun; one command per line
 
-	method      string
-	path        string // arguments without a member replace each {}, in order
-	arguments   []argument
-	query       []field
-	body        []field
-	fixedBody   map[string]any // members of the body that are always the same
-	question    string         // the user must answer yes before the request is sent; empty asks nothing
-	preview     string         // the path of a dry run before the request; its members replace {member} in the question
-	previewBody map[string]any // the body of that dry run; nil is the body of the request
-	atTerminal  bool           // the question is asked at a terminal only
+	request endpoint
+	query   []field
+	body    []field
 
-	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
-	// organization, unless that is empty.
-	note func(found object, args []string, organization string) string
+	question question
+	dryRun   endpoint // a request before the request, which changes nothing: a preview for question and note
+	subject  endpoint // the thing that the request changes; note may compare it
 
-	// summary says in words what the response means. before is the thing at the path subject, as it was; nil if it could not be read.
-	summary func(response, before object, isDryRun bool) string
-	subject string
+	// note returns a remark after the response, or after an item of a list; empty for none.
+	note func(c *call, found object) string
+	show view // nil is a thing
+}
 
-	columns   string // the response is a list, with these columns
-	notes     string // members of each item, as lines below the table: a text and a command
-	listsAll  bool   // the list takes --organization all
-	table     string // "member: columns": this member of the response is a table of its own
-	nested    string // these members of the response are objects; each of their members gets a line
-	id        string // the member that --quiet prints; empty means "id"
-	secret    string // the member with a secret, which is shown only once
-	done      string // what to print for an empty response; each %s is an argument
-	condition string // "member=value": without this member in the response, the command fails after printing
-	failure   string // the error in that case
+// endpoint is a request of the API without the values of flags. Its zero value is no request.
+type endpoint struct {
+	method    string
+	path      string         // arguments without a member replace each {}, in order
+	arguments []argument     // of the command line
+	members   map[string]any // members of the body that are always the same
+}
 
-	organization string // what --organization says; set by run
+func get(path string, a ...argument) endpoint   { return endpoint{"GET", path, a, nil} }
+func post(path string, a ...argument) endpoint  { return endpoint{"POST", path, a, nil} }
+func put(path string, a ...argument) endpoint   { return endpoint{"PUT", path, a, nil} }
+func patch(path string, a ...argument) endpoint { return endpoint{"PATCH", path, a, nil} }
+func del(path string, a ...argument) endpoint   { return endpoint{"DELETE", path, a, nil} }
+
+// with returns the endpoint with a member of the body.
+func (e endpoint) with(member string, value any) endpoint {
+	e.members = map[string]any{member: value}
+	return e
+}
+
+// question must be answered with yes before the request is sent. An empty text asks nothing.
+type question struct {
+	text       string // {member} is a member of the preview
+	atTerminal bool   // it is asked at a terminal only
 }
 
 // argument is one word of the command line after the verb.
@@ -65,7 +71,19 @@ type argument struct {
 	name     string // "ID"
 	member   string // the member of the body, or the parameter of the query of a GET; empty puts the argument into the path
 	value    valueType
-	fallback string // the value if the argument is left out; empty sends nothing
+	optional bool
+	fallback string // the value if an optional argument is left out; empty sends nothing
+}
+
+// use returns the argument as the help shows it.
+func (a argument) use() string {
+	switch {
+	case a.optional && a.value.fromStdin:
+		return "[" + a.name + "|-]"
+	case a.optional:
+		return "[" + a.name + "]"
+	}
+	return a.name
 }
 
 // field is a flag for a member of the body, or for a parameter of the query.
@@ -132,9 +150,18 @@ func (n noun) command() *cobra.Command {
 	return cmd
 }
 
+// use returns the verb with its arguments: "rotate ID".
+func (a action) use() string {
+	use := a.verb
+	for _, argument := range a.request.arguments {
+		use += " " + argument.use()
+	}
+	return use
+}
+
 func (a action) command(parent string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               a.use,
+		Use:               a.use(),
 		Short:             a.short,
 		Example:           "  " + parent + " " + strings.ReplaceAll(a.example, "\n", "\n  "+parent+" "),
 		ValidArgsFunction: a.complete,
@@ -161,10 +188,10 @@ func (a action) command(parent string) *cobra.Command {
 			cmd.MarkFlagsMutuallyExclusive(names...)
 		}
 	}
-	if a.columns != "" {
+	if _, isList := a.show.(list); isList {
 		listFlags(cmd)
 	}
-	if a.question != "" {
+	if a.question.text != "" {
 		output.YesFlag(cmd)
 	}
 	return cmd
@@ -183,7 +210,7 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for i, text := range args {
-		wanted := a.arguments[i]
+		wanted := a.request.arguments[i]
 		if wanted.value.fromStdin && text == "-" {
 			continue
 		}
@@ -212,7 +239,7 @@ func (a action) checkFlags(cmd *cobra.Command) error {
 		return fmt.Errorf("%s is missing; write: %s", missing[0], usageLine(cmd))
 	case len(missing) > 1:
 		return fmt.Errorf("%s are missing; write: %s", strings.Join(missing, " and "), usageLine(cmd))
-	case a.method == "PATCH" && a.fixedBody == nil && !hasChange:
+	case a.request.method == "PATCH" && a.request.members == nil && !hasChange:
 		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil

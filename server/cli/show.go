@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,133 +17,207 @@ import (
 // maxCellWidth is the number of characters that a cell of a list may have.
 const maxCellWidth = 60
 
-// show prints the response to an action about one thing.
-func (a action) show(out output.Printer, body []byte) error {
-	if out.JSON {
-		return out.WriteBody(body)
+// view prints the response to an action.
+type view interface {
+	print(c *call, path string, body []byte) error
+}
+
+func (c *call) view() view {
+	if c.show == nil {
+		return thing{}
 	}
-	o, err := parseObject(body)
+	return c.show
+}
+
+// done is the view of an empty response: a sentence, in which each %s is an argument.
+type done string
+
+func (d done) print(c *call, path string, body []byte) error {
+	if _, err := c.client.Do(c.cmd.Context(), c.request.method, path, body); err != nil {
+		return err
+	}
+	sentence := string(d)
+	for _, argument := range c.args {
+		sentence = strings.Replace(sentence, "%s", output.Escape(argument), 1)
+	}
+	return c.out.Say(sentence)
+}
+
+// thing is the view of a response about one thing: a line for each member.
+type thing struct {
+	quiet     string    // the member that --quiet prints; empty means "id"
+	secret    string    // the member with a secret, which is shown only once
+	flat      []string  // these members are objects; each of their members gets a line
+	table     string    // this member is a list, which is printed as a table
+	columns   []string  // of table
+	condition condition // the command fails after printing, unless the response meets it
+}
+
+// condition is what a response must have for the exit code 0. The zero value is no condition.
+type condition struct {
+	member, value string
+	failure       string // the error without it
+}
+
+func (t thing) print(c *call, path string, body []byte) error {
+	response, err := c.client.Do(c.cmd.Context(), c.request.method, path, body)
 	if err != nil {
 		return err
 	}
-	if out.Quiet {
-		return out.Write(o.text(cmp.Or(a.secret, a.id, "id")) + "\n")
+	if c.out.JSON {
+		if err := c.out.WriteBody(response); err != nil || t.condition.member == "" {
+			return err // the body may have any form
+		}
 	}
-	member, columns, _ := strings.Cut(a.table, ": ")
-	text := details(out.Palette, o.flat(strings.Fields(a.nested)), member)
-	if list := o.objects(member); len(list) > 0 {
-		rows, err := cells(list, strings.Fields(columns))
+	o, err := parseObject(response)
+	switch {
+	case err != nil || c.out.JSON:
+	case c.out.Quiet:
+		err = c.out.Write(o.text(cmp.Or(t.secret, t.quiet, "id")) + "\n")
+	default:
+		err = t.write(c, o)
+	}
+	if err != nil {
+		return err
+	}
+	return t.condition.check(o)
+}
+
+// check returns an error unless a response meets the condition.
+func (wanted condition) check(o object) error {
+	if wanted.member == "" || o.text(wanted.member) == wanted.value {
+		return nil
+	}
+	reason := o.text("code")
+	if reason == absent {
+		reason = o.text("error")
+	}
+	return fmt.Errorf("%s: %s", wanted.failure, reason)
+}
+
+func (t thing) write(c *call, o object) error {
+	text := details(c.out.Palette, o.flat(t.flat), t.table)
+	if list := o.objects(t.table); len(list) > 0 {
+		rows, err := cells(list, t.columns)
 		if err != nil {
 			return err
 		}
-		text += "\n" + table(out.Palette, strings.Fields(columns), rows, 0)
+		text += "\n" + table(c.out.Palette, t.columns, rows, 0)
 	}
-	if err := out.Write(text); err != nil {
+	if err := c.out.Write(text); err != nil {
 		return err
 	}
-	if note := a.noteOn(o); note != "" {
-		out.Note("\n%s", note)
+	if note := c.noteOn(o); note != "" {
+		c.out.Note("\n%s", note)
 	}
-	if a.secret != "" {
-		out.Note("\nStore the %s now. It is not shown again.", a.secret)
+	if t.secret != "" {
+		c.out.Note("\nStore the %s now. It is not shown again.", t.secret)
 	}
 	return nil
 }
 
-// noteOn returns the remark about a response, or about an item of a list. An action with a preview has a remark about that.
-func (a action) noteOn(o object) string {
-	if a.note == nil || a.preview != "" && a.summary == nil {
+// noteOn returns the remark about a response, or about an item of a list.
+func (c *call) noteOn(o object) string {
+	if c.note == nil {
 		return ""
 	}
-	organization := a.organization
-	if organization == all {
-		organization = o.text("organization_id")
-	}
-	return a.note(o, nil, organization)
+	return c.note(c, o)
 }
 
 // maxNotes is how many items of a list get a remark.
 const maxNotes = 5
 
-// noteItems prints the remarks about the first items of a list that need one.
-func (a action) noteItems(out output.Printer, list []json.RawMessage) error {
+// list is the view of a list: a table with a row for each item.
+type list struct {
+	quiet   string // the member that --quiet prints; empty means "id"
+	columns []string
+	detail  string // the member of each item with a sentence that stands below the table; empty for none
+	command string // the member with a command below the sentence; null for none
+	ofAll   bool   // the list takes --organization all
+}
+
+func (l list) print(c *call, path string, _ []byte) error {
+	found, err := readPages(c.cmd, c.client, path)
+	switch {
+	case err != nil:
+		return err
+	case c.out.JSON:
+		return output.WriteJSONLine(c.out.Out, found)
+	case c.out.Quiet:
+		return l.writeQuiet(c, found.Data)
+	case len(found.Data) == 0 && l.ofAll && c.organization == "":
+		c.out.Note("The list is empty. It shows one organization only. Operators see all organizations with --%s %s.", client.FlagOrganization, all)
+		return nil
+	case len(found.Data) == 0:
+		c.out.Note("The list is empty.")
+		return nil
+	}
+	if err := l.write(c, found.Data); err != nil {
+		return err
+	}
+	if found.HasMore && found.NextCursor != nil {
+		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
+	}
+	return nil
+}
+
+func (l list) writeQuiet(c *call, items []json.RawMessage) error {
+	rows, err := cells(items, []string{cmp.Or(l.quiet, "id")})
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		b.WriteString(row[0] + "\n")
+	}
+	return c.out.Write(b.String())
+}
+
+// write prints the items, and the remarks about the first of them that need one.
+func (l list) write(c *call, items []json.RawMessage) error {
+	columns := l.columns
+	if c.asksForAll() {
+		columns = append(slices.Clip(columns), "organization_id")
+	}
+	rows, err := cells(items, columns)
+	if err != nil {
+		return err
+	}
+	details, err := l.details(items)
+	if err != nil {
+		return err
+	}
+	if err := c.out.Write(table(c.out.Palette, columns, rows, maxCellWidth) + details); err != nil {
+		return err
+	}
 	noted := 0
-	for _, item := range list {
+	for _, item := range items {
 		o, err := parseObject(item)
 		if err != nil {
 			return err
 		}
-		note := a.noteOn(o)
+		note := c.noteOn(o)
 		switch {
 		case note == "":
 			continue
 		case noted == 0:
-			out.Note("")
+			c.out.Note("")
 		case noted == maxNotes:
-			out.Note("Other items need the same.")
+			c.out.Note("Other items need the same.")
 			return nil
 		}
 		noted++
-		out.Note("%s", note)
+		c.out.Note("%s", note)
 	}
 	return nil
 }
 
-// showList prints a list.
-func (a action) showList(out output.Printer, found client.Page) error {
-	if out.JSON {
-		return output.WriteJSONLine(out.Out, found)
-	}
-	columns := strings.Fields(a.columns)
-	if out.Quiet {
-		columns = []string{cmp.Or(a.id, "id")}
-	}
-	rows, err := cells(found.Data, columns)
-	switch {
-	case err != nil:
-		return err
-	case out.Quiet:
-		var b strings.Builder
-		for _, row := range rows {
-			b.WriteString(row[0] + "\n")
-		}
-		return out.Write(b.String())
-	case len(rows) == 0:
-		out.Note("The list is empty.%s", a.otherOrganizations())
-		return nil
-	}
-	notes, err := a.notesOf(found.Data)
-	if err != nil {
-		return err
-	}
-	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth) + notes); err != nil {
-		return err
-	}
-	if err := a.noteItems(out, found.Data); err != nil {
-		return err
-	}
-	if found.HasMore && found.NextCursor != nil {
-		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
-	}
-	return nil
-}
-
-// otherOrganizations says that an empty list may have items in other organizations, unless the command names an organization.
-func (a action) otherOrganizations() string {
-	if !a.listsAll || a.organization != "" {
-		return ""
-	}
-	return " It shows one organization only. Operators see all organizations with --" + client.FlagOrganization + " " + all + "."
-}
-
-// notesOf returns the notes of a list: for each item, the first column with a text, and below it a command, if there is one.
-func (a action) notesOf(list []json.RawMessage) (string, error) {
-	text, command, _ := strings.Cut(a.notes, " ")
-	if text == "" {
+// details returns the lines below the table: for each item, the first column, the sentence, and the command.
+func (l list) details(items []json.RawMessage) (string, error) {
+	if l.detail == "" {
 		return "", nil
 	}
-	first, _, _ := strings.Cut(a.columns, " ")
-	rows, err := cells(list, []string{first, text, command})
+	rows, err := cells(items, []string{l.columns[0], l.detail, l.command})
 	var b strings.Builder
 	for _, row := range rows {
 		b.WriteString("\n" + row[0] + ": " + row[1] + "\n")
@@ -227,18 +303,14 @@ func listFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 }
 
-// showPages reads as much of a list as the user asked for, and shows it.
-func (a action) showPages(cmd *cobra.Command, c client.Client, path string, out output.Printer) error {
+// readPages reads as much of a list as the user asked for.
+func readPages(cmd *cobra.Command, c client.Client, path string) (client.Page, error) {
 	items := maxItems
 	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
 		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
 		if err != nil {
-			return err
+			return client.Page{}, err
 		}
 	}
-	found, err := c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
-	if err != nil {
-		return err
-	}
-	return a.showList(out, found)
+	return c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }
