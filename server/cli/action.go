@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,7 @@ func (c *call) perform() error {
 	if c.subject.method != "" {
 		c.before, _ = c.ask(c.subject, nil) // nobody needs the permission to read it
 	}
-	return c.view().print(c, path, body)
+	return c.show.print(c, path, body)
 }
 
 // all is the value of --organization for a list of the items of all organizations.
@@ -233,23 +234,22 @@ func (c *call) adviseIfMissing(err error) error {
 	if !client.IsNotFound(err) {
 		return err
 	}
-	for _, path := range inOrganization {
-		switch {
-		case !strings.HasPrefix(c.request.path, path):
-		case c.organization == "":
-			return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
-		case len(c.args) == 0: // only the organization can be missing
-			return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
-		default:
-			return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)
-		}
+	path := c.request.path
+	isBelow := func(list string) bool { return strings.HasPrefix(path, list) }
+	switch isInOrganization := slices.ContainsFunc(inOrganization, isBelow); {
+	case isInOrganization && c.organization == "":
+		return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
+	case isInOrganization && len(c.args) == 0: // only the organization can be missing
+		return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
+	case isInOrganization:
+		return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)
 	}
-	for path, noun := range ofServer {
-		if c.organization == "" && strings.HasPrefix(c.request.path, path) && strings.Count(c.request.path, "{}") == 1 {
+	for list, noun := range ofServer {
+		if c.organization == "" && isBelow(list) && strings.Count(path, "{}") == 1 {
 			return fault.AdviseMissing(err, `choose one from "keyhook %s list"`, noun)
 		}
 	}
-	if strings.HasPrefix(c.request.path, pathOrganizations) && len(c.args) == 2 {
+	if isBelow(pathOrganizations) && len(c.args) == 2 {
 		return fault.AdviseMissing(err, `write ids or external ids; "keyhook organizations list" and "keyhook users list" show them`)
 	}
 	return err

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,13 +19,6 @@ const maxCellWidth = 60
 // view prints the response to an action.
 type view interface {
 	print(c *call, path string, body []byte) error
-}
-
-func (c *call) view() view {
-	if c.show == nil {
-		return thing{}
-	}
-	return c.show
 }
 
 // done is the view of an empty response: a sentence, in which each %s is an argument.
@@ -96,36 +88,27 @@ func (wanted condition) check(o object) error {
 }
 
 func (t thing) write(c *call, o object) error {
+	rows, err := o.objects(t.table)
+	if err != nil {
+		return err
+	}
 	text := details(c.out.Palette, o.flat(t.flat), t.table)
-	if list := o.objects(t.table); len(list) > 0 {
-		rows, err := cells(list, t.columns)
-		if err != nil {
-			return err
-		}
+	if len(rows) > 0 {
 		text += "\n" + table(c.out.Palette, t.columns, rows, 0)
 	}
 	if err := c.out.Write(text); err != nil {
 		return err
 	}
-	if note := c.noteOn(o); note != "" {
-		c.out.Note("\n%s", note)
+	if c.note != nil {
+		if note := c.note(c, o); note != "" {
+			c.out.Note("\n%s", note)
+		}
 	}
 	if t.secret != "" {
 		c.out.Note("\nStore the %s now. It is not shown again.", t.secret)
 	}
 	return nil
 }
-
-// noteOn returns the remark about a response, or about an item of a list.
-func (c *call) noteOn(o object) string {
-	if c.note == nil {
-		return ""
-	}
-	return c.note(c, o)
-}
-
-// maxNotes is how many items of a list get a remark.
-const maxNotes = 5
 
 // list is the view of a list: a table with a row for each item.
 type list struct {
@@ -138,109 +121,82 @@ type list struct {
 
 func (l list) print(c *call, path string, _ []byte) error {
 	found, err := readPages(c.cmd, c.client, path)
+	if err != nil {
+		return err
+	}
+	if c.out.JSON {
+		return output.WriteJSONLine(c.out.Out, found)
+	}
+	items, err := parseObjects(found.Data)
 	switch {
 	case err != nil:
 		return err
-	case c.out.JSON:
-		return output.WriteJSONLine(c.out.Out, found)
-	case c.out.Quiet:
-		return l.writeQuiet(c, found.Data)
-	case len(found.Data) == 0 && l.ofAll && c.organization == "":
+	case len(items) == 0 && l.ofAll && c.organization == "":
 		c.out.Note("The list is empty. It shows one organization only. Operators see all organizations with --%s %s.", client.FlagOrganization, all)
 		return nil
-	case len(found.Data) == 0:
+	case len(items) == 0:
 		c.out.Note("The list is empty.")
 		return nil
 	}
-	if err := l.write(c, found.Data); err != nil {
+	if err := c.out.Write(l.text(c, items)); err != nil {
 		return err
 	}
+	c.noteItems(items)
 	if found.HasMore && found.NextCursor != nil {
 		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
 }
 
-func (l list) writeQuiet(c *call, items []json.RawMessage) error {
-	rows, err := cells(items, []string{cmp.Or(l.quiet, "id")})
-	if err != nil {
-		return err
-	}
+// text returns the table, and below it the details: for each item, the first column, the sentence, and the command.
+func (l list) text(c *call, items []object) string {
 	var b strings.Builder
-	for _, row := range rows {
-		b.WriteString(row[0] + "\n")
+	if c.out.Quiet {
+		for _, o := range items {
+			b.WriteString(o.text(cmp.Or(l.quiet, "id")) + "\n")
+		}
+		return b.String()
 	}
-	return c.out.Write(b.String())
-}
-
-// write prints the items, and the remarks about the first of them that need one.
-func (l list) write(c *call, items []json.RawMessage) error {
 	columns := l.columns
 	if c.asksForAll() {
 		columns = append(slices.Clip(columns), "organization_id")
 	}
-	rows, err := cells(items, columns)
-	if err != nil {
-		return err
+	b.WriteString(table(c.out.Palette, columns, items, maxCellWidth))
+	if l.detail == "" {
+		return b.String()
 	}
-	details, err := l.details(items)
-	if err != nil {
-		return err
-	}
-	if err := c.out.Write(table(c.out.Palette, columns, rows, maxCellWidth) + details); err != nil {
-		return err
-	}
-	noted := 0
-	for _, item := range items {
-		o, err := parseObject(item)
-		if err != nil {
-			return err
+	for _, o := range items {
+		b.WriteString("\n" + o.text(columns[0]) + ": " + o.text(l.detail) + "\n")
+		if command := o.text(l.command); command != absent {
+			b.WriteString("    " + command + "\n")
 		}
-		note := c.noteOn(o)
+	}
+	return b.String()
+}
+
+// maxNotes is how many items of a list get a remark.
+const maxNotes = 5
+
+// noteItems prints the remarks about the first items of a list that need one.
+func (c *call) noteItems(items []object) {
+	if c.note == nil {
+		return
+	}
+	var notes []string
+	for _, o := range items {
+		note := c.note(c, o)
 		switch {
 		case note == "":
 			continue
-		case noted == 0:
-			c.out.Note("")
-		case noted == maxNotes:
-			c.out.Note("Other items need the same.")
-			return nil
+		case len(notes) == maxNotes:
+			c.out.Note("\n%s\nOther items need the same.", strings.Join(notes, "\n"))
+			return
 		}
-		noted++
-		c.out.Note("%s", note)
+		notes = append(notes, note)
 	}
-	return nil
-}
-
-// details returns the lines below the table: for each item, the first column, the sentence, and the command.
-func (l list) details(items []json.RawMessage) (string, error) {
-	if l.detail == "" {
-		return "", nil
+	if len(notes) > 0 {
+		c.out.Note("\n%s", strings.Join(notes, "\n"))
 	}
-	rows, err := cells(items, []string{l.columns[0], l.detail, l.command})
-	var b strings.Builder
-	for _, row := range rows {
-		b.WriteString("\n" + row[0] + ": " + row[1] + "\n")
-		if row[2] != absent {
-			b.WriteString("    " + row[2] + "\n")
-		}
-	}
-	return b.String(), err
-}
-
-// cells reads the columns of each item.
-func cells(list []json.RawMessage, columns []string) ([][]string, error) {
-	rows := make([][]string, len(list))
-	for i, item := range list {
-		o, err := parseObject(item)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range columns {
-			rows[i] = append(rows[i], o.text(name))
-		}
-	}
-	return rows, nil
 }
 
 // isState reports whether the values of a member are states, which have colours.
@@ -249,7 +205,7 @@ func isState(name string) bool {
 }
 
 // table returns rows below the names of their columns. A widest of 0 shortens no cell.
-func table(p output.Palette, columns []string, rows [][]string, widest int) string {
+func table(p output.Palette, columns []string, rows []object, widest int) string {
 	t := output.Table{Widest: widest, Palette: p, Style: func(row []string, i int) output.Style {
 		if isState(columns[i]) {
 			return output.StateStyle(row[i])
@@ -259,8 +215,12 @@ func table(p output.Palette, columns []string, rows [][]string, widest int) stri
 	for _, name := range columns {
 		t.Heads = append(t.Heads, strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(name)))
 	}
-	for _, row := range rows {
-		t.Add(row...)
+	for _, o := range rows {
+		var cells []string
+		for _, name := range columns {
+			cells = append(cells, o.text(name))
+		}
+		t.Add(cells...)
 	}
 	return t.String()
 }
