@@ -49,58 +49,38 @@ server on another machine, give --url and --token.`,
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
-	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-	}
+	root.AddGroup(&cobra.Group{ID: GroupServer, Title: "Run a server:"}, &cobra.Group{ID: groupClients, Title: "Talk to a server:"},
+		&cobra.Group{ID: groupOther, Title: "Try and test:"})
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newApply())
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
 	files := database.Options{Schema: o.Schema, UntilSignal: UntilSignal}
-	root.AddCommand(database.NewBackup(files), database.NewRestore(files), database.NewRekey(files), newAlert())
-	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
+	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
+		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
+	add(groupClients, newApply(), newAPI(), newToken())
+	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
 	for _, n := range nouns {
-		root.AddCommand(n.command())
+		add(groupClients, n.command())
 	}
 	return root
 }
 
 // The groups of the help.
 const (
-	groupServer  = "server"
+	GroupServer  = "server" // run a server
 	groupClients = "clients"
 	groupOther   = "other"
 )
-
-var groups = []struct {
-	id, title string
-	commands  []string // without the nouns
-}{
-	{groupServer, "Run a server:", []string{"serve", "config", "alert", "backup", "restore", "rekey", "healthcheck", "doctor"}},
-	{groupClients, "Talk to a server:", []string{"apply", "api", "token"}},
-	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
-}
-
-// groupCommands puts all commands into their groups, including the commands of main. The help lists other commands below the groups.
-func groupCommands(root *cobra.Command) {
-	of := map[string]string{}
-	for _, g := range groups {
-		for _, name := range g.commands {
-			of[name] = g.id
-		}
-	}
-	for _, n := range nouns {
-		of[n.name] = groupClients
-	}
-	for _, cmd := range root.Commands() {
-		cmd.GroupID = of[cmd.Name()]
-	}
-}
 
 // Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
 // without Args takes the arguments in its Use. A command that only groups others prints its help. Call Run once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	started := false
-	groupCommands(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
 	prepare(root, &started)
 	root.SetArgs(args)

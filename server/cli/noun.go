@@ -16,6 +16,7 @@ import (
 // them into commands, and action.go runs the commands.
 type noun struct {
 	name   string // "keys"
+	id     string // the member that --quiet prints; empty means "id"
 	short  string
 	verbs  []action
 	noVerb *action // the command without a verb; nil prints the help
@@ -26,7 +27,7 @@ type action struct {
 	verb    string
 	short   string
 	long    string // more than short says; may be empty
-	example string // without "keyhook" and the noun; one command per line
+	example string // the arguments and flags; one command per line
 
 	request endpoint
 	query   []field
@@ -38,7 +39,8 @@ type action struct {
 
 	// note returns a remark after the response, or after an item of a list; empty for none.
 	note func(c *call, found object) string
-	show view // nil is a thing
+	show view   // nil is a thing
+	id   string // of the noun
 }
 
 // endpoint is a request of the API without the values of flags. Its zero value is no request.
@@ -141,11 +143,14 @@ func valueOf(cmd *cobra.Command, f field) *flagValue {
 func (n noun) command() *cobra.Command {
 	cmd := &cobra.Command{Use: n.name, Short: n.short}
 	if n.noVerb != nil {
-		cmd = n.noVerb.command("keyhook")
+		a := *n.noVerb
+		a.id = n.id
+		cmd = a.command("keyhook")
 	}
 	client.Flags(cmd)
 	output.Flags(cmd)
 	for _, a := range n.verbs {
+		a.id = n.id
 		cmd.AddCommand(a.command("keyhook " + n.name))
 	}
 	return cmd
@@ -167,7 +172,7 @@ func (a action) command(parent string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               a.use(),
 		Short:             a.short,
-		Example:           "  " + parent + " " + strings.ReplaceAll(a.example, "\n", "\n  "+parent+" "),
+		Example:           examples(parent+" "+a.verb, a.example),
 		ValidArgsFunction: a.complete,
 		Args:              a.check,
 		RunE:              a.run,
@@ -199,6 +204,15 @@ func (a action) command(parent string) *cobra.Command {
 		output.YesFlag(cmd)
 	}
 	return cmd
+}
+
+// examples returns the lines of examples with a command before each.
+func examples(command, arguments string) string {
+	lines := strings.Split(arguments, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("  "+command+" "+line, " ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // must is for errors that only a mistake in this program can cause.

@@ -19,7 +19,7 @@ var dryRunField = []field{{member: memberDryRun, usage: "show the numbers, and c
 
 var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts and servers of customers", verbs: []action{
 	{
-		verb: "list", short: "List the API keys of an organization", example: "list --status all\nlist --organization all --prefix svc_AbCdEf",
+		verb: "list", short: "List the API keys of an organization", example: "--status all\n--organization all --prefix svc_AbCdEf",
 		request: get(pathKeys), query: []field{
 			{member: "status", usage: "only keys with this status (default active, with --prefix all)", value: oneOf("active", "revoked", "expired", "all")},
 			{member: "prefix", usage: "only keys with this key_prefix", value: keyPrefix},
@@ -27,7 +27,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		show: list{columns: []string{"id", "name", "status", "key_prefix", "scope", "created_at", "expires_at", "last_used_at"}, ofAll: true},
 	},
 	{
-		verb: "get", short: "Show an API key", example: "get key_01h455vb4pex5vsknk084sn02q",
+		verb: "get", short: "Show an API key", example: "key_01h455vb4pex5vsknk084sn02q",
 		request: get(pathKeys+"{}/", keyArgument), show: thing{flat: []string{"creator"}},
 	},
 	{
@@ -35,7 +35,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		long: "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.\n\n" +
 			"With --organization, a key in the organization of a customer belongs to the service account of the organization. So it\n" +
 			"does not end when a person leaves. With --user, it belongs to that member.",
-		example: "create --name backend --scope events:write\ncreate --name backend --scope events:write --organization acme-17\ncreate --name acme-1 --scope orders:read --metadata '{\"customer\": 17}'\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
+		example: "--name backend --scope events:write\n--name backend --scope events:write --organization acme-17\n--name acme-1 --scope orders:read --metadata '{\"customer\": 17}'\n--name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
 		request: post(pathKeys), body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
@@ -47,20 +47,20 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	},
 	{
 		verb: "rotate", short: "Replace an API key with a new key of the same scope, and show the new key once",
-		example: "rotate key_01h455vb4pex5vsknk084sn02q --grace 1h",
+		example: "key_01h455vb4pex5vsknk084sn02q --grace 1h",
 		request: post(pathKeys+"{}/rotate/", keyArgument),
 		body:    []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 7d (default 0s)", value: durationUpTo(maxOverlap)}},
 		show:    thing{secret: "key", flat: []string{"creator"}},
 	},
 	{
-		verb: "delete", short: "Revoke an API key at once", example: "delete key_01h455vb4pex5vsknk084sn02q",
+		verb: "delete", short: "Revoke an API key at once", example: "key_01h455vb4pex5vsknk084sn02q",
 		request: del(pathKeys+"{}/", keyArgument), show: done("Revoked API key %s."),
 	},
 	{
 		verb: "verify", short: "Check whether an API key is valid, and whether it has a permission",
 		long: "If KEY is -, the command reads the key from the standard input. This is safer, because ps shows arguments. The check\n" +
 			"counts as one request of the key. The exit code is 1 if the key is refused.",
-		example: "verify - <key.txt\nverify svc_… --permission events:write",
+		example: "- <key.txt\nsvc_… --permission events:write",
 		request: post("/api/v1/auth/verify/", argument{name: "KEY", member: "key", value: apiKey}),
 		body:    []field{{member: "permission", usage: "the permission that the key must have", value: permission}},
 		show:    thing{quiet: "code", condition: condition{"valid", "true", "the key is refused"}},
@@ -70,7 +70,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		long: "The command shows the result of each check. It does not count as a request of the key. If KEY is -, the command reads\n" +
 			"the key from the standard input. PREFIX is the key_prefix that lists show. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
 			"code is 1 if the request would be refused.",
-		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nexplain key_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
+		example: "key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nkey_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		request: post("/api/v1/auth/explain/", argument{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID}, argument{name: "METHOD", member: "method", value: method}, argument{name: "PATH", member: "path", value: anyPath}),
 		body:    []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
 		show:    thing{quiet: "code", table: "checks", columns: []string{"check", "verdict", "value", "detail"}, condition: condition{"allowed", "true", "the request would be refused"}},
@@ -79,17 +79,17 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 
 var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
-		verb: "list", short: "List the organizations", example: "list --all\nlist --search acme",
+		verb: "list", short: "List the organizations", example: "--all\n--search acme",
 		request: get(pathOrganizations),
 		query:   []field{{member: "search", usage: "only organizations whose name or external id begins with this text", value: someText}},
 		show:    list{columns: []string{"id", "name", "plan", "external_id", "closed_at"}},
 	},
 	{
-		verb: "get", short: "Show an organization", example: "get org_01h455vb4pex5vsknk084sn02q",
+		verb: "get", short: "Show an organization", example: "org_01h455vb4pex5vsknk084sn02q",
 		request: get(pathOrganizations+"{}/", organizationArgument),
 	},
 	{
-		verb: "create", short: "Create an organization", example: "create --name Acme --plan growth",
+		verb: "create", short: "Create an organization", example: "--name Acme --plan growth",
 		request: post(pathOrganizations), body: []field{
 			{member: "name", usage: "the name of the organization", value: someText, required: true},
 			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
@@ -99,7 +99,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	{
 		verb: "put", short: "Create the organization with an external id, or change it",
 		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new organization needs both.",
-		example: "put acme-17 --name Acme --plan growth\nput acme-17 --name ACME",
+		example: "acme-17 --name Acme --plan growth\nacme-17 --name ACME",
 		request: put(pathOrganizations+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID(organizationID)}),
 		body: []field{
 			{member: "name", usage: "the name of the organization", value: someText},
@@ -109,7 +109,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	{
 		verb: "update", short: "Change an organization",
 		long:    "A new plan applies from the next request.",
-		example: "update org_01h455vb4pex5vsknk084sn02q --plan business",
+		example: "org_01h455vb4pex5vsknk084sn02q --plan business",
 		request: patch(pathOrganizations+"{}/", organizationArgument), body: []field{
 			{member: "name", usage: "the name of the organization", value: someText},
 			{member: "plan", usage: "the plan of the organization", value: planName},
@@ -117,14 +117,14 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		},
 	},
 	{
-		verb: "delete", short: "Delete an empty organization", example: "delete org_01h455vb4pex5vsknk084sn02q",
+		verb: "delete", short: "Delete an empty organization", example: "org_01h455vb4pex5vsknk084sn02q",
 		request: del(pathOrganizations+"{}/", organizationArgument), show: done("Deleted organization %s."),
 	},
 	{
 		verb: "close", short: "Close an organization that leaves: end its credentials, and remove its data",
 		long: "From the answer on, nothing is sent for the organization, and it takes nothing new. The server then removes its data.\n" +
 			"Repeat the command with the id to see whether that is complete. Its users stay: first erase those who leave with it.",
-		example: "close org_01h455vb4pex5vsknk084sn02q --dry-run\nclose org_01h455vb4pex5vsknk084sn02q --yes",
+		example: "org_01h455vb4pex5vsknk084sn02q --dry-run\norg_01h455vb4pex5vsknk084sn02q --yes",
 		request: post(pathOrganizations+"{}/close/", organizationArgument), body: dryRunField,
 		question: question{text: "Close this organization for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {members} memberships, " +
 			"{subscriptions} subscriptions, {pending_deliveries} pending deliveries. Its events are deleted."},
@@ -134,7 +134,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		verb: "portal-link", short: "Create a link that signs a customer in to the console of an organization, once",
 		long: "The customer sees only this organization, and can do what the role allows. Your own back end can create such links for a\n" +
 			"button of your product.",
-		example: "portal-link acme-17\nportal-link acme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
+		example: "acme-17\nacme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
 		request: post(pathOrganizations+"{}/portal-links/", organizationArgument), body: []field{
 			{member: "role", usage: "what the customer can do: owner, member, or your own role (default owner)", value: roleName},
 			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationBetween(access.MinPortalLife, access.MaxPortalLife)},
@@ -143,20 +143,20 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		note: noteLink, show: thing{quiet: "url"},
 	},
 	{
-		verb: "members", short: "List the members of an organization", example: "members org_01h455vb4pex5vsknk084sn02q",
+		verb: "members", short: "List the members of an organization", example: "org_01h455vb4pex5vsknk084sn02q",
 		request: get(pathOrganizations+"{}/members/", organizationArgument),
 		show:    list{quiet: "user_id", columns: []string{"user_id", "kind", "email", "name", "role"}},
 	},
 	{
 		verb: "add-member", short: "Add a user to an organization, or change the role of a member",
-		example: "add-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
+		example: "org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
 		request: put(pathOrganizations+"{}/members/{}/", organizationArgument, userArgument),
 		body:    []field{{member: "role", usage: "the role of the member: owner, member, operator, or your own role", value: roleName, required: true}},
 		show:    thing{quiet: "user_id"},
 	},
 	{
 		verb: "remove-member", short: "Remove a user from an organization, and revoke the user's credentials there",
-		example:  "remove-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q",
+		example:  "org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q",
 		request:  del(pathOrganizations+"{}/members/{}/", organizationArgument, userArgument),
 		question: question{text: "Remove this member? The user's API keys and access tokens in this organization end for good.", atTerminal: true},
 		show:     done("Changed organization %s: removed user %s."),
@@ -165,17 +165,14 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 
 var userNoun = noun{name: "users", short: "Users: people and machines that are members of organizations", verbs: []action{
 	{
-		verb: "list", short: "List the users", example: "list --all\nlist --search ada@example.com",
+		verb: "list", short: "List the users", example: "--all\n--search ada@example.com",
 		request: get(pathUsers),
 		query:   []field{{member: "search", usage: "only users whose name, e-mail address or external id begins with this text", value: someText}},
 		show:    list{columns: []string{"id", "kind", "email", "name", "external_id", "is_active", "erased_at"}},
 	},
+	{verb: "get", short: "Show a user", example: "usr_01h455vb4pex5vsknk084sn02q", request: get(pathUsers+"{}/", userArgument)},
 	{
-		verb: "get", short: "Show a user", example: "get usr_01h455vb4pex5vsknk084sn02q",
-		request: get(pathUsers+"{}/", userArgument),
-	},
-	{
-		verb: "create", short: "Create a user", example: "create --email dev@acme.example --name Dev",
+		verb: "create", short: "Create a user", example: "--email dev@acme.example --name Dev",
 		request: post(pathUsers), body: []field{
 			{member: "email", usage: "the e-mail address of the user", value: someText, required: true},
 			{member: "name", usage: "the name of the user (default: the e-mail address)", value: someText},
@@ -186,7 +183,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		verb: "put", short: "Create the user with an external id, or change it",
 		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new user needs a name.",
-		example: "put ada-9 --name Ada --email ada@acme.example",
+		example: "ada-9 --name Ada --email ada@acme.example",
 		request: put(pathUsers+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID(userID)}), body: []field{
 			{member: "name", usage: "the name of the user", value: someText},
 			{member: "email", usage: "the e-mail address of the user; \"\" removes it", value: textOrNull},
@@ -195,7 +192,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		verb: "update", short: "Change a user",
 		long:    "If you make a user inactive, the server refuses the next request of that user.",
-		example: "update usr_01h455vb4pex5vsknk084sn02q --is-active=false",
+		example: "usr_01h455vb4pex5vsknk084sn02q --is-active=false",
 		request: patch(pathUsers+"{}/", userArgument), body: []field{
 			{member: "email", usage: "the e-mail address of the user", value: someText},
 			{member: "name", usage: "the name of the user", value: someText},
@@ -204,7 +201,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		},
 	},
 	{
-		verb: "delete", short: "Delete a user who never had a membership or a credential", example: "delete usr_01h455vb4pex5vsknk084sn02q",
+		verb: "delete", short: "Delete a user who never had a membership or a credential", example: "usr_01h455vb4pex5vsknk084sn02q",
 		request: del(pathUsers+"{}/", userArgument), show: done("Deleted user %s."),
 	},
 	{
@@ -212,7 +209,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		long: "The user's credentials and memberships end. API keys that belong to the user end, too; those of service accounts go on.\n" +
 			"The audit log keeps the id. The server then removes the copies of the data. Repeat the command with the id to see\n" +
 			"whether that is complete.",
-		example: "erase usr_01h455vb4pex5vsknk084sn02q --dry-run\nerase usr_01h455vb4pex5vsknk084sn02q --yes",
+		example: "usr_01h455vb4pex5vsknk084sn02q --dry-run\nusr_01h455vb4pex5vsknk084sn02q --yes",
 		request: post(pathUsers+"{}/erase/", userArgument), body: dryRunField,
 		question: question{text: "Erase this user for good? What ends: {api_keys} API keys, {access_tokens} access tokens, {memberships} memberships."},
 		dryRun:   post(pathUsers + "{}/erase/"),
@@ -220,13 +217,13 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 	{
 		verb: "tokens", short: "List the access tokens of a user",
 		long:    "To create an access token, use \"keyhook token create\".",
-		example: "tokens usr_01h455vb4pex5vsknk084sn02q",
+		example: "usr_01h455vb4pex5vsknk084sn02q",
 		request: get(pathUsers+"{}/access-tokens/", userArgument),
 		show:    list{columns: []string{"id", "name", "status", "token_prefix", "organization_id", "created_at", "expires_at", "last_used_at"}},
 	},
 	{
 		verb: "revoke-token", short: "Revoke an access token at once",
-		example: "revoke-token usr_01h455vb4pex5vsknk084sn02q tok_01h455vb4pex5vsknk084sn02q",
+		example: "usr_01h455vb4pex5vsknk084sn02q tok_01h455vb4pex5vsknk084sn02q",
 		request: del(pathUsers+"{}/access-tokens/{}/", userArgument, argument{name: "TOKEN", value: idOf(tokenID)}),
 		show:    done("Changed user %s: revoked access token %s."),
 	},

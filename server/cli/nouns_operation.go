@@ -2,7 +2,7 @@ package cli
 
 var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs: []action{{
 	verb: "list", short: "List the audit log of an organization, newest first",
-	example: "list --type api_key_created --since 24h\nlist --organization all --target customer-42",
+	example: "--type api_key_created --since 24h\n--organization all --target customer-42",
 	request: get(pathAudit), query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
 		{member: "actor", usage: "only changes by this actor: the id or the external id of a user or an API key, the id of a portal session, or system", value: someText},
@@ -18,43 +18,41 @@ func queueView(quiet string) thing {
 
 var queueNoun = noun{name: "queue", short: "Queue: all pending deliveries, and how to stop sending them", verbs: []action{
 	{
-		verb: "show", short: "Show the pending deliveries by subscription, and whether the queue is held", example: "show",
+		verb: "show", short: "Show the pending deliveries by subscription, and whether the queue is held",
 		request: get(pathQueue), show: queueView("held"),
 	},
 	{
 		verb: "hold", short: "Stop sending to all receivers until you release or discard the queue",
 		long:    "The server finishes the attempts in progress, and still accepts events. The hold survives restarts.",
-		example: "hold --reason \"the new version sends wrong events\"",
+		example: "--reason \"the new version sends wrong events\"",
 		request: post(pathQueue + "hold/"), body: []field{{member: "reason", usage: "note for other operators", value: anyText}},
 		show: queueView("held"),
 	},
 	{
 		verb: "release", short: "End the hold and send all pending deliveries",
 		long:    "To drop the deliveries that were pending when the hold began, use \"keyhook queue discard\" instead.",
-		example: "release",
 		request: post(pathQueue + "release/"), show: queueView("released"),
 	},
 	{
 		verb: "discard", short: "End the hold and drop the deliveries that were pending when the hold began",
 		long: "The command drops these deliveries in every organization. It sends the events that were published during the hold.\n" +
 			"The dropped deliveries are never sent. To drop nothing, use \"keyhook queue release\" instead.",
-		example:  "discard --yes",
+		example:  "--yes",
 		request:  post(pathQueue + "discard/"),
 		question: question{text: "Drop all deliveries that were pending when the hold began?"}, show: queueView("dropped"),
 	},
 }}
 
 var clockNoun = noun{
-	name: "clock", short: "The clock of the server, and whether it is trusted",
+	name: "clock", id: "trusted", short: "The clock of the server, and whether it is trusted",
 	noVerb: &action{
 		verb: "clock", short: "Show the clock of the server, and whether it is trusted",
 		long: "If the clock jumps by more than an hour, the server does not trust it. This includes a jump while the server was stopped.\n" +
 			"Until you accept the clock, the server does not delete old data.",
-		example: "clock",
-		request: get(pathClock), show: thing{quiet: "trusted"},
+		request: get(pathClock),
 	},
 	verbs: []action{{
-		verb: "accept", short: "Confirm that the clock of the server is right, so that the server deletes old data again", example: "accept",
-		request: post(pathClock + "accept/"), show: thing{quiet: "trusted"},
+		verb: "accept", short: "Confirm that the clock of the server is right, so that the server deletes old data again",
+		request: post(pathClock + "accept/"),
 	}},
 }

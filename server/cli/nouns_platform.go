@@ -6,64 +6,61 @@ var (
 	planArgument       = argument{name: "NAME", value: planName}
 )
 
-var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: []action{
+var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may do", verbs: []action{
 	{
-		verb: "list", short: "List the roles", example: "list",
-		request: get(pathRoles), show: list{quiet: "name", columns: []string{"name", "built_in", "permissions"}},
+		verb: "list", short: "List the roles",
+		request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}},
 	},
 	{
-		verb: "get", short: "Show a role", example: "get owner",
-		request: get(pathRoles+"{}/", roleArgument), show: thing{quiet: "name"},
+		verb: "get", short: "Show a role", example: "owner",
+		request: get(pathRoles+"{}/", roleArgument),
 	},
 	{
-		verb: "create", short: "Create a role", example: "create --name clerk --permissions orders:read,orders:write",
+		verb: "create", short: "Create a role", example: "--name clerk --permissions orders:read,orders:write",
 		request: post(pathRoles), body: []field{
 			{member: "name", usage: "the name of the role", value: roleName, required: true},
 			{member: "permissions", usage: "the permissions of the role", value: permissionList, required: true},
 		},
-		show: thing{quiet: "name"},
 	},
 	{
-		verb: "update", short: "Replace the permissions of a role at once", example: "update clerk --permissions orders:read",
+		verb: "update", short: "Replace the permissions of a role at once", example: "clerk --permissions orders:read",
 		request: patch(pathRoles+"{}/", roleArgument),
 		body:    []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
-		show:    thing{quiet: "name"},
 	},
 	{
-		verb: "delete", short: "Delete a role that no member has", example: "delete clerk",
+		verb: "delete", short: "Delete a role that no member has", example: "clerk",
 		request: del(pathRoles+"{}/", roleArgument), show: done("Deleted role %s."),
 	},
 }}
 
-var permissionNoun = noun{name: "permissions", short: "Permissions: what a role or an API key may do", verbs: []action{
+var permissionNoun = noun{name: "permissions", id: "key", short: "Permissions: what a role or an API key may do", verbs: []action{
 	{
-		verb: "list", short: "List the permissions", example: "list --all",
+		verb: "list", short: "List the permissions", example: "--all",
 		request: get(pathPermissions),
-		show:    list{quiet: "key", columns: []string{"key", "built_in", "internal", "roles", "description"}},
+		show:    list{columns: []string{"key", "built_in", "internal", "roles", "description"}},
 	},
 	{
-		verb: "get", short: "Show a permission", example: "get events:write",
-		request: get(pathPermissions+"{}/", permissionArgument), show: thing{quiet: "key"},
+		verb: "get", short: "Show a permission", example: "events:write",
+		request: get(pathPermissions+"{}/", permissionArgument),
 	},
 	{
 		verb: "create", short: "Create a permission for your own product",
 		long: "The roles operator and owner get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
 			"With --internal, only operator gets it, and you can give it to roles of your own.",
-		example: "create --key orders:read --description \"Read orders\"\ncreate --key refunds:write --internal",
+		example: "--key orders:read --description \"Read orders\"\n--key refunds:write --internal",
 		request: post(pathPermissions), body: []field{
 			{member: "key", usage: "words with colons between them, such as orders:read", value: permission, required: true},
 			{member: "description", usage: "what the permission allows", value: anyText},
 			{member: "internal", usage: "whether the permission is for your own staff only", value: boolean},
 		},
-		show: thing{quiet: "key"},
 	},
 	{
-		verb: "update", short: "Change the description of a permission", example: "update orders:read --description \"Read all orders\"",
+		verb: "update", short: "Change the description of a permission", example: "orders:read --description \"Read all orders\"",
 		request: patch(pathPermissions+"{}/", permissionArgument),
-		body:    []field{{member: "description", usage: "what the permission allows", value: anyText}}, show: thing{quiet: "key"},
+		body:    []field{{member: "description", usage: "what the permission allows", value: anyText}},
 	},
 	{
-		verb: "delete", short: "Delete a permission that no role and no API key has", example: "delete orders:read",
+		verb: "delete", short: "Delete a permission that no role and no API key has", example: "orders:read",
 		request: del(pathPermissions+"{}/", permissionArgument), show: done("Deleted permission %s."),
 	},
 }}
@@ -80,29 +77,28 @@ func planFields(isNew bool) []field {
 	}
 }
 
-var planNoun = noun{name: "plans", short: "Plans: the features and limits of organizations", verbs: []action{
+var planNoun = noun{name: "plans", id: "name", short: "Plans: the features and limits of organizations", verbs: []action{
 	{
-		verb: "list", short: "List the plans", example: "list",
+		verb: "list", short: "List the plans",
 		request: get(pathPlans),
-		show:    list{quiet: "name", columns: []string{"name", "api_keys", "webhooks", "api_rate_limit_per_minute", "max_subscriptions", "max_api_keys", "max_stored_bytes_per_day"}},
+		show:    list{columns: []string{"name", "api_keys", "webhooks", "api_rate_limit_per_minute", "max_subscriptions", "max_api_keys", "max_stored_bytes_per_day"}},
 	},
 	{
-		verb: "get", short: "Show a plan", example: "get growth",
-		request: get(pathPlans+"{}/", planArgument), show: thing{quiet: "name"},
+		verb: "get", short: "Show a plan", example: "growth",
+		request: get(pathPlans+"{}/", planArgument),
 	},
 	{
-		verb: "create", short: "Create a plan", example: "create --name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
+		verb: "create", short: "Create a plan", example: "--name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
 		request: post(pathPlans),
 		body:    append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
-		show:    thing{quiet: "name"},
 	},
 	{
 		verb: "update", short: "Change a plan for all its organizations at once",
-		example: "update growth --api-rate-limit-per-minute 1200\nupdate free --webhooks=false",
-		request: patch(pathPlans+"{}/", planArgument), body: planFields(false), show: thing{quiet: "name"},
+		example: "growth --api-rate-limit-per-minute 1200\nfree --webhooks=false",
+		request: patch(pathPlans+"{}/", planArgument), body: planFields(false),
 	},
 	{
-		verb: "delete", short: "Delete a plan that no organization has", example: "delete pro",
+		verb: "delete", short: "Delete a plan that no organization has", example: "pro",
 		request: del(pathPlans+"{}/", planArgument), show: done("Deleted plan %s."),
 	},
 }}

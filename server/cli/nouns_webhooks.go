@@ -96,7 +96,7 @@ const filesAreSafer = "The secret and the headers come from files, because ps sh
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
 		verb: "list", short: "List the webhook subscriptions of an organization",
-		example: "list --status failing\nlist --organization all --status failing,disabled",
+		example: "--status failing\n--organization all --status failing,disabled",
 		request: get(pathSubscriptions),
 		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
 			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean}},
@@ -104,24 +104,24 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
 	},
 	{
-		verb: "get", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
+		verb: "get", short: "Show a subscription", example: "sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathSubscriptions+"{}/", subscriptionArgument), note: noteBlocked,
 	},
 	{
 		verb: "create", short: "Create a subscription and show its signing secret once",
 		long: filesAreSafer + "\n\n" + urlIsReceiver,
-		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types 'order.*,user.created'\n" +
-			"create --url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
+		example: "--url https://example.com/hook\n--url https://example.com/hook --event-types 'order.*,user.created'\n" +
+			"--url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
 		request: post(pathSubscriptions), body: append(subscriptionFields(true), secretField), show: thing{secret: "secret"},
 	},
 	{
 		verb: "update", short: "Change a subscription",
 		long:    "The headers come from a file, because ps shows flags.\n\n" + urlIsReceiver,
-		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
+		example: "sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
 		request: patch(pathSubscriptions+"{}/", subscriptionArgument), body: subscriptionFields(false),
 	},
 	{
-		verb: "delete", short: "Delete a subscription and stop sending to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
+		verb: "delete", short: "Delete a subscription and stop sending to it", example: "sub_01h455vb4pex5vsknk084sn02q",
 		request:  del(pathSubscriptions+"{}/", subscriptionArgument),
 		question: question{text: "Delete this subscription for good? Its secret ends, and its pending deliveries are never sent.", atTerminal: true},
 		show:     done("Deleted subscription %s."),
@@ -130,7 +130,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		verb: "rotate-secret", short: "Replace the signing secret and show the new secret once",
 		long: "After a rotation, the old secret signs too until the overlap ends. Another rotation is refused until then. To rotate\n" +
 			"anyway, use --force.",
-		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
+		example: "sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		request: post(pathSubscriptions+"{}/rotate-secret/", subscriptionArgument), body: []field{
 			secretField,
 			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
@@ -141,7 +141,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		verb: "test", short: "Send a test event now",
 		long:    "The exit code is 1 if the receiver does not accept the event.",
-		example: "test sub_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q",
 		request: post(pathSubscriptions+"{}/test/", subscriptionArgument),
 		show:    thing{condition: condition{"outcome", "succeeded", "the receiver did not accept the test event"}},
 	},
@@ -150,7 +150,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		long: "These are failed deliveries and missed events. A delivery has failed after its last attempt. An event was missed if the\n" +
 			"plan had no webhooks, or if the subscription did not want the type yet. Deliveries that wait for a disabled\n" +
 			"subscription are not missed: \"reactivate\" sends them. The operation is idempotent.",
-		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
+		example: "sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
 		request: post(pathSubscriptions+"{}/replay/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
@@ -165,7 +165,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		long: "The command activates the subscription, so pending deliveries are sent. It also sends the events again whose last\n" +
 			"attempt failed since the outage began. If a person has paused the subscription, the command needs --activate. The\n" +
 			"operation is idempotent. At a terminal, the command shows the numbers first and asks.",
-		example: "recover sub_01h455vb4pex5vsknk084sn02q --dry-run\nrecover sub_01h455vb4pex5vsknk084sn02q --since 24h",
+		example: "sub_01h455vb4pex5vsknk084sn02q --dry-run\nsub_01h455vb4pex5vsknk084sn02q --since 24h",
 		request: post(pathSubscriptions+"{}/recover/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},
 			{member: "activate", usage: "also recover and activate a subscription that a person has paused", value: boolean},
@@ -178,7 +178,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		verb: "discard", short: "Drop the pending deliveries of a subscription, so that they are never sent",
 		long:    "The events stay. The operation is idempotent.",
-		example: "discard sub_01h455vb4pex5vsknk084sn02q --yes\ndiscard sub_01h455vb4pex5vsknk084sn02q --before 24h --yes",
+		example: "sub_01h455vb4pex5vsknk084sn02q --yes\nsub_01h455vb4pex5vsknk084sn02q --before 24h --yes",
 		request: post(pathSubscriptions+"{}/discard/", subscriptionArgument), body: []field{
 			{member: "before", usage: "only deliveries of events from before this time; 24h means 24 hours ago", value: timeOrAgo},
 		},
@@ -188,7 +188,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		verb: "reactivate", short: "Resume sending to a disabled or paused subscription, pending deliveries first",
 		long:    "To also send the events again whose last attempt failed in an outage, use \"keyhook subscriptions recover\" instead.",
-		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q",
 		request: patch(pathSubscriptions+"{}/", subscriptionArgument).with("is_active", true),
 		dryRun:  post(pathSubscriptions+"{}/recover/").with("activate", true), note: noteReactivated,
 	},
@@ -196,7 +196,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		verb: "pause", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
 		long: "Events that are published meanwhile wait, too. What is older than storage.retention_events is deleted. To delete all that\n" +
 			"waits, use \"keyhook subscriptions discard\".",
-		example: "pause sub_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q",
 		request: patch(pathSubscriptions+"{}/", subscriptionArgument).with("is_active", false),
 	},
 }}
@@ -204,7 +204,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was sent, and how receivers responded", verbs: []action{
 	{
 		verb: "list", short: "List the delivery attempts of a subscription, newest first",
-		example: "list sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
+		example: "sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
 		request: get(pathSubscriptions+"{}/deliveries/", subscriptionArgument), query: append([]field{
 			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed", "sending", "interrupted")},
 			{member: "event_type", usage: "only events of this type", value: someText},
@@ -215,13 +215,13 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 	{
 		verb: "get", short: "Show a delivery attempt with its request and the response",
 		long:    "Signatures are masked. The command shows the body of the request only if you may read the event.",
-		example: "get sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
 		request: get(pathSubscriptions+"{}/deliveries/{}/", subscriptionArgument, attemptArgument),
 		show:    thing{flat: []string{"request", "request.headers"}},
 	},
 	{
 		verb: "redeliver", short: "Send the event of an attempt again",
-		example: "redeliver sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
 		request: post(pathSubscriptions+"{}/deliveries/{}/redeliver/", subscriptionArgument, attemptArgument),
 		show:    thing{quiet: "deliveries"},
 	},
@@ -231,7 +231,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 	{
 		verb: "list", short: "List the events of an organization, newest first",
 		long:    "Audit events are left out, unless you ask for them with --audit, or for a type with --type.",
-		example: "list --limit 10\nlist --audit\nlist --organization all --type 'order.*' --since 24h",
+		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h",
 		request: get(pathEvents), query: append([]field{
 			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
@@ -240,7 +240,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		show: list{columns: []string{"id", "timestamp", "type", "deliveries"}, ofAll: true},
 	},
 	{
-		verb: "get", short: "Show an event and the state of its deliveries", example: "get evt_01h455vb4pex5vsknk084sn02q",
+		verb: "get", short: "Show an event and the state of its deliveries", example: "evt_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents+"{}/", eventArgument),
 		show:    thing{table: "deliveries", columns: []string{"subscription_id", "state", "attempts", "next_attempt_at"}},
 	},
@@ -248,14 +248,14 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		verb: "explain", short: "Explain why an event did or did not arrive, for each subscription",
 		long: "Below the table, each subscription has a sentence that says what happened. If a command mends it, the command follows.\n" +
 			"With --quiet, the command prints only the verdicts.",
-		example: "explain evt_01h455vb4pex5vsknk084sn02q\nexplain evt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
+		example: "evt_01h455vb4pex5vsknk084sn02q\nevt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents+"{}/explain/", eventArgument, argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
 		show:    list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"}, detail: "detail", command: "advice"},
 	},
 	{
 		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
-		example: "publish order.created '{\"number\": 1001}' --idempotency-key order-1001",
+		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
 		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText}, argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
 		body:    []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},

@@ -37,7 +37,7 @@ func (d done) print(c *call, path string, body []byte) error {
 
 // thing is the view of a response about one thing: a line for each member.
 type thing struct {
-	quiet     string    // the member that --quiet prints; empty means "id"
+	quiet     string    // the member that --quiet prints; empty means that of the noun
 	secret    string    // the member with a secret, which is shown only once
 	flat      []string  // these members are objects; each of their members gets a line
 	table     string    // this member is a list, which is printed as a table
@@ -65,7 +65,7 @@ func (t thing) print(c *call, path string, body []byte) error {
 	switch {
 	case err != nil || c.out.JSON:
 	case c.out.Quiet:
-		err = c.out.Write(o.text(cmp.Or(t.secret, t.quiet, "id")) + "\n")
+		err = c.out.Write(o.text(cmp.Or(t.secret, t.quiet, c.id, "id")) + "\n")
 	default:
 		err = t.write(c, o)
 	}
@@ -112,7 +112,7 @@ func (t thing) write(c *call, o object) error {
 
 // list is the view of a list: a table with a row for each item.
 type list struct {
-	quiet   string // the member that --quiet prints; empty means "id"
+	quiet   string // the member that --quiet prints; empty means that of the noun
 	columns []string
 	detail  string // the member of each item with a sentence that stands below the table; empty for none
 	command string // the member with a command below the sentence; null for none
@@ -153,7 +153,7 @@ func (l list) text(c *call, items []object) string {
 	var b strings.Builder
 	if c.out.Quiet {
 		for _, o := range items {
-			b.WriteString(o.text(cmp.Or(l.quiet, "id")) + "\n")
+			b.WriteString(o.text(cmp.Or(l.quiet, c.id, "id")) + "\n")
 		}
 		return b.String()
 	}

@@ -31,7 +31,7 @@ var tokenCreate = action{
 	long: "Without --user, the token is for the first operator. So you can replace a lost token of the operator.\n\n" +
 		"A token is valid in one organization. Without --organization, it is the organization of your own credential. Over the\n" +
 		"local socket, it is the first organization.",
-	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
+	example: "\n--user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
 	body:    append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
 	show:    thing{secret: "token"},
 }

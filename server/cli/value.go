@@ -121,7 +121,9 @@ func limit(least, most int64) valueType {
 }
 
 // words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
-var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) {
+var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) { return splitWords(text) }}
+
+func splitWords(text string) ([]string, error) {
 	list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if list == nil {
 		list = []string{}
@@ -130,7 +132,7 @@ var words = valueType{name: "list", repeatable: true, parse: func(text string) (
 		return nil, errors.New("must not contain a control character")
 	}
 	return list, nil
-}}
+}
 
 // oneOf is one of a few words.
 func oneOf(choices ...string) valueType {
@@ -145,11 +147,10 @@ func oneOf(choices ...string) valueType {
 // anyOf is one or more of a few words, separated as in words. The API gets them separated by commas.
 func anyOf(choices ...string) valueType {
 	return valueType{name: "list", repeatable: true, choices: choices, parse: func(text string) (any, error) {
-		list, err := words.parse(text)
+		chosen, err := splitWords(text)
 		if err != nil {
 			return nil, err
 		}
-		chosen := list.([]string)
 		isUnknown := func(word string) bool { return !slices.Contains(choices, word) }
 		if len(chosen) == 0 || slices.ContainsFunc(chosen, isUnknown) {
 			return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(choices, ", "))
