@@ -21,13 +21,13 @@ import (
 // Client calls the API of one server with one credential. Connect makes one from the flags of a command. A literal with
 // Base and Authorization is ready for use.
 type Client struct {
-	Base          string // the URL of the server, without a slash at the end
-	Authorization string // the header; empty sends none
-	Organization  string // the id or external id of the organization to act in; empty means the organization of the credential
-	Applying      bool   // the server remembers what the requests create, for `apply --prune`
+	Base          string            // the URL of the server, without a slash at the end
+	Authorization string            // the header; empty sends none
+	Organization  string            // the id or external id of the organization to act in; empty means the organization of the credential
+	Applying      bool              // the server remembers what the requests create, for `apply --prune`
+	Transport     http.RoundTripper // nil means one that all clients share
 
-	transport http.RoundTripper // nil means the common one
-	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
+	explain func(error) error // says what to do if the server does not respond; nil leaves the error as it is
 }
 
 // transport connects to a server that the operator named. It uses no proxy, and needs no guard against inner networks.
@@ -61,8 +61,8 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 		return Response{}, err
 	}
 	var over http.RoundTripper = transport
-	if c.transport != nil {
-		over = c.transport
+	if c.Transport != nil {
+		over = c.Transport
 	}
 	resp, err := over.RoundTrip(req)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -88,29 +88,20 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 // of base.
 func askAt(ctx context.Context, base string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (readiness, error) {
 	r := readiness{where: base}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-	if err != nil {
-		return r, err
-	}
-	transport := &http.Transport{
+	server := client.Client{Base: base, Transport: &http.Transport{
 		DialContext: dial, DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
-	}
-	var text []byte
-	resp, err := transport.RoundTrip(req)
-	if err == nil {
-		defer resp.Body.Close()
-		text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	}
+	}}
+	response, err := server.Send(ctx, http.MethodGet, "/readyz", nil)
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause != nil:
 		return r, fmt.Errorf("cannot ask %s: %w", base, cause)
 	case err != nil:
 		return r, fmt.Errorf("cannot ask %s: %w", base, err)
 	}
-	r.header = resp.Header
-	if err := json.Unmarshal(text, &r); err != nil || r.Status == "" {
-		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, resp.StatusCode), "check server.listen")
+	r.header = response.Header
+	if err := json.Unmarshal(response.Body, &r); err != nil || r.Status == "" {
+		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, response.Status), "check server.listen")
 	}
 	return r, nil
 }
