@@ -18,8 +18,8 @@ import (
 // maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
 const maxSaved = 16 << 20
 
-// checkSources reports a delivery that is incomplete.
-func (o *verifyOptions) checkSources() error {
+// readDelivery reads the headers and the body. --header overrides --headers-file, and both override --request.
+func (o *verifyOptions) readDelivery(in io.Reader) error {
 	switch {
 	case o.request == "" && o.body == "":
 		return errors.New("there is no delivery; give --request, or --body with --header or --headers-file")
@@ -28,12 +28,7 @@ func (o *verifyOptions) checkSources() error {
 	case o.request == "-" && o.body == "-":
 		return errors.New("--request and --body cannot both read the standard input; give a file for one of them")
 	}
-	return nil
-}
-
-// read reads the headers and the body of the delivery. --header overrides --headers-file, and both override --request.
-func (o *verifyOptions) read(in io.Reader, d *diagnosis.Delivery) error {
-	d.Header = http.Header{}
+	o.Header = http.Header{}
 	for _, source := range []struct {
 		flag, path string
 		parse      func(d *diagnosis.Delivery, text string) error
@@ -43,13 +38,13 @@ func (o *verifyOptions) read(in io.Reader, d *diagnosis.Delivery) error {
 		}
 		text, err := output.ReadFile(in, source.path, maxSaved)
 		if err == nil {
-			err = source.parse(d, text)
+			err = source.parse(&o.Delivery, text)
 		}
 		if err != nil {
 			return fmt.Errorf("--%s: %w", source.flag, err)
 		}
 	}
-	if err := addHeaders(d, strings.Join(o.headers, "\n")); err != nil {
+	if err := addHeaders(&o.Delivery, strings.Join(o.headers, "\n")); err != nil {
 		return fmt.Errorf("--header: %w", err)
 	}
 	return nil
