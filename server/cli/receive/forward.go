@@ -5,9 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/output"
@@ -18,45 +17,52 @@ const (
 	maxResponse    = 1 << 20          // bytes of a response that go back
 )
 
-// forwarding connects for --forward. It uses no proxy.
+// forwarding connects for --forward. It uses no proxy, and follows no redirect.
 var forwarding = &http.Transport{}
 
-// proxyHeaders are headers that httputil.ReverseProxy removes. The program must get the same headers as the receiver.
-var proxyHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
-
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it responds with 502. It returns the status, and a note about the response.
-func forward(w http.ResponseWriter, r *http.Request, to *url.URL, body []byte) (status int, note string) {
+// Without a response, it responds with 502, as a proxy does. It returns the status, and a note about the response.
+func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) (status int, note string) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
-	r = r.WithContext(ctx)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	proxy := httputil.ReverseProxy{
-		Transport: forwarding,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL, p.Out.Host = to, to.Host
-			for _, name := range proxyHeaders {
-				if values, present := p.In.Header[name]; present {
-					p.Out.Header[name] = values
-				}
-			}
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			defer resp.Body.Close()
-			text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-			resp.Body = io.NopCloser(bytes.NewReader(text))
-			resp.Header.Del("Content-Length") // the text may be cut; net/http counts it again
-			status, note = resp.StatusCode, "from "+to.String()
-			if text := output.Shorten(string(bytes.TrimSpace(text)), 200); text != "" {
-				note += ": " + text
-			}
-			return err
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			status, note = http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
-			w.WriteHeader(status)
-		},
+	resp, text, err := send(ctx, r, to, body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
 	}
-	proxy.ServeHTTP(w, r)
-	return status, note
+	maps.Copy(w.Header(), withoutConnection(resp.Header))
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(text) // an error means that the sender is gone
+	note = "from " + to
+	if text := output.Shorten(string(bytes.TrimSpace(text)), 200); text != "" {
+		note += ": " + text
+	}
+	return resp.StatusCode, note
+}
+
+// send sends a delivery on and reads the response.
+func send(ctx context.Context, r *http.Request, to string, body []byte) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header = withoutConnection(r.Header)
+	resp, err := forwarding.RoundTrip(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	return resp, text, err
+}
+
+// withoutConnection returns headers without those that belong to one connection. net/http sets Content-Length.
+func withoutConnection(h http.Header) http.Header {
+	h = h.Clone()
+	for _, name := range []string{
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
+	} {
+		h.Del(name)
+	}
+	return h
 }

@@ -30,15 +30,14 @@ import (
 
 // listenOptions are the flags of listen.
 type listenOptions struct {
-	port      int
-	secret    secretFlags
-	prefix    string
-	forward   string
-	forwardTo *url.URL // of forward; nil for none
-	fail      failure
-	delay     time.Duration
-	save      string
-	asJSON    bool
+	port    int
+	secret  secretFlags
+	prefix  string
+	forward string
+	fail    failure
+	delay   time.Duration
+	save    string
+	asJSON  bool
 }
 
 // NewListen returns the command listen.
@@ -83,15 +82,12 @@ The command listens only on the loopback address. To send there, the server must
 }
 
 // check finds mistakes in the options.
-func (o *listenOptions) check() (err error) {
+func (o *listenOptions) check() error {
 	if o.delay < 0 {
 		return errors.New("--delay must be 0s or more")
 	}
-	if o.forward == "" {
-		return nil
-	}
-	o.forwardTo, err = url.Parse(o.forward)
-	if err != nil || o.forwardTo.Host == "" || o.forwardTo.Scheme != "http" && o.forwardTo.Scheme != "https" {
+	to, err := url.Parse(o.forward)
+	if o.forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
 		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 	}
 	return nil

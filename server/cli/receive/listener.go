@@ -112,8 +112,8 @@ func (l *listener) reply(w http.ResponseWriter, r *http.Request, body []byte, d 
 	switch {
 	case l.fail.next():
 		status, note = l.fail.status, "because of --fail"
-	case l.forwardTo != nil:
-		return forward(w, r, l.forwardTo, body)
+	case l.forward != "":
+		return forward(w, r, l.forward, body)
 	case !isRight(d.Signatures):
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
 		return http.StatusUnauthorized, ""
