@@ -17,8 +17,11 @@ const (
 	maxResponse    = 1 << 20          // bytes of a response that go back
 )
 
-// forwarding connects for --forward. It uses no proxy, and follows no redirect.
-var forwarding = &http.Transport{}
+// forwarding is the client for --forward. It uses no proxy, and returns redirects as they are.
+var forwarding = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
 // Without a response, it responds with 502, as a proxy does. It returns the status, and a note about the response.
@@ -47,7 +50,7 @@ func send(ctx context.Context, r *http.Request, to string, body []byte) (*http.R
 		return nil, nil, err
 	}
 	req.Header = withoutConnection(r.Header)
-	resp, err := forwarding.RoundTrip(req)
+	resp, err := forwarding.Do(req)
 	if err != nil {
 		return nil, nil, err
 	}
