@@ -12,8 +12,8 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns*.go. This file turns
-// them into commands, and action.go runs the commands.
+// noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns_*.go: a new command is a new
+// action there. This file turns them into commands, action.go runs the commands, and show.go prints the responses.
 type noun struct {
 	name   string // "keys"
 	id     string // the member that --quiet prints; empty means "id"

@@ -71,9 +71,11 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 			"the key from the standard input. PREFIX is the key_prefix that lists show. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
 			"code is 1 if the request would be refused.",
 		example: "key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nkey_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
-		request: post("/api/v1/auth/explain/", argument{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID}, argument{name: "METHOD", member: "method", value: method}, argument{name: "PATH", member: "path", value: anyPath}),
-		body:    []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
-		show:    thing{quiet: "code", table: "checks", columns: []string{"check", "verdict", "value", "detail"}, condition: condition{"allowed", "true", "the request would be refused"}},
+		request: post("/api/v1/auth/explain/", argument{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID},
+			argument{name: "METHOD", member: "method", value: method}, argument{name: "PATH", member: "path", value: anyPath}),
+		body: []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
+		show: thing{quiet: "code", table: "checks", columns: []string{"check", "verdict", "value", "detail"},
+			condition: condition{"allowed", "true", "the request would be refused"}},
 	},
 }}
 

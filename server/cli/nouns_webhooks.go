@@ -249,14 +249,17 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		long: "Below the table, each subscription has a sentence that says what happened. If a command mends it, the command follows.\n" +
 			"With --quiet, the command prints only the verdicts.",
 		example: "evt_01h455vb4pex5vsknk084sn02q\nevt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
-		request: get(pathEvents+"{}/explain/", eventArgument, argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
-		show:    list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"}, detail: "detail", command: "advice"},
+		request: get(pathEvents+"{}/explain/", eventArgument,
+			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
+		show: list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"},
+			detail: "detail", command: "advice"},
 	},
 	{
 		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
-		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText}, argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
-		body:    []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
+		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
+			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
+		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
 }}
