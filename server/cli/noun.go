@@ -158,11 +158,11 @@ func (n noun) command() *cobra.Command {
 
 // use returns the verb with its arguments: "rotate ID".
 func (a action) use() string {
-	use := a.verb
+	words := []string{a.verb}
 	for _, argument := range a.request.arguments {
-		use += " " + argument.use()
+		words = append(words, argument.use())
 	}
-	return use
+	return strings.Join(words, " ")
 }
 
 func (a action) command(parent string) *cobra.Command {

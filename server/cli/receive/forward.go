@@ -28,35 +28,42 @@ var forwarding = &http.Client{
 func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) (status int, note string) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
-	resp, text, err := send(ctx, r, to, body)
+	resp, err := send(ctx, r, to, body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
 	}
-	maps.Copy(w.Header(), withoutConnection(resp.Header))
-	w.WriteHeader(resp.StatusCode)
-	_, _ = w.Write(text) // an error means that the sender is gone
+	maps.Copy(w.Header(), resp.header)
+	w.WriteHeader(resp.status)
+	_, _ = w.Write(resp.body) // an error means that the sender is gone
 	note = "from " + to
-	if text := output.Shorten(string(bytes.TrimSpace(text)), 200); text != "" {
+	if text := output.Shorten(string(bytes.TrimSpace(resp.body)), 200); text != "" {
 		note += ": " + text
 	}
-	return resp.StatusCode, note
+	return resp.status, note
+}
+
+// response is the response of the program.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
 }
 
 // send sends a delivery on and reads the response.
-func send(ctx context.Context, r *http.Request, to string, body []byte) (*http.Response, []byte, error) {
+func send(ctx context.Context, r *http.Request, to string, body []byte) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return response{}, err
 	}
 	req.Header = withoutConnection(r.Header)
 	resp, err := forwarding.Do(req)
 	if err != nil {
-		return nil, nil, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-	return resp, text, err
+	return response{resp.StatusCode, withoutConnection(resp.Header), text}, err
 }
 
 // withoutConnection returns headers without those that belong to one connection. net/http sets Content-Length.
