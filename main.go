@@ -48,8 +48,9 @@ func main() {
 
 func newServe() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the server: the API and the delivery of webhooks",
+		GroupID: cli.GroupServer,
+		Use:     "serve",
+		Short:   "Run the server: the API and the delivery of webhooks",
 		Long: `Run the server: the API and the delivery of webhooks.
 
 The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an

@@ -54,16 +54,15 @@ var mayImport = map[string][]string{
 	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
-	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/flag", "server/cli/output", "server/config", "server/form"}, // reads fields as the server does
-	"server/cli/flag":              {},
+	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/output", "server/config", "server/form"}, // reads fields as the server does
 	"server/cli/child":             {},
-	"server/cli/database":          {"server/cli/flag", "server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
-	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output"},
-	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
-	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
+	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "dispatch/signature"},
+	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive"},
+	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
+	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/form", "storage", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/sender"},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {},

@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,80 +16,69 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
+// call is a command in progress.
+type call struct {
+	action
+	cmd          *cobra.Command
+	args         []string
+	organization string // what --organization says
+	client       client.Client
+	out          output.Printer
+	preview      object // the response of the dry run; nil for none
+	before       object // the subject before the request; nil if the user may not read it
+}
+
+func newCall(a action, cmd *cobra.Command, args []string) *call {
+	return &call{action: a, cmd: cmd, args: args, organization: cmd.Flags().Lookup(client.FlagOrganization).Value.String()}
+}
+
 // run runs an action, and says where to look for a thing that the server does not find.
 func (a action) run(cmd *cobra.Command, args []string) error {
-	a.organization = cmd.Flags().Lookup(client.FlagOrganization).Value.String()
-	return a.adviseIfMissing(a.perform(cmd, args), args)
+	c := newCall(a, cmd, args)
+	return c.adviseIfMissing(c.perform())
 }
 
 // perform makes the request of an action and prints the response.
-func (a action) perform(cmd *cobra.Command, args []string) error {
-	path, body, err := a.request(cmd, args)
+func (c *call) perform() error {
+	path, body, err := c.build()
 	if err != nil {
 		return output.UsageError{Err: err}
 	}
-	out, err := output.New(cmd)
-	if err != nil {
+	if err := c.connect(); err != nil {
 		return err
 	}
-	c, err := a.connect(cmd)
-	if err != nil {
+	if err := c.makePreview(body); err != nil {
 		return err
 	}
-	found, err := a.makePreview(cmd, c, args, body)
-	if err != nil {
+	if err := c.confirm(); err != nil {
 		return err
 	}
-	if err := a.confirm(cmd, found); err != nil {
-		return err
+	if c.subject.method != "" {
+		c.before, _ = c.ask(c.subject, nil) // nobody needs the permission to read it
 	}
-	if a.asksForAll(cmd) {
-		a.columns += " organization_id"
-	}
-	if a.columns != "" {
-		return a.showPages(cmd, c, path, out)
-	}
-	if a.summary != nil {
-		before, isDryRun := a.readSubject(cmd.Context(), c, args), a.isDryRun(cmd)
-		a.note = func(response object, _ []string, _ string) string { return a.summary(response, before, isDryRun) }
-	}
-	if err := a.send(cmd.Context(), c, path, body, args, out); err != nil {
-		return err
-	}
-	if a.summary == nil && found != nil && a.note != nil {
-		out.Note("\n%s", a.note(found, args, a.organization))
-	}
-	return nil
-}
-
-// readSubject reads the thing that an action is about; nil if the caller may not read it.
-func (a action) readSubject(ctx context.Context, c client.Client, args []string) object {
-	response, err := c.Do(ctx, "GET", strings.Replace(a.subject, "{}", url.PathEscape(args[0]), 1), nil)
-	if err != nil {
-		return nil
-	}
-	o, err := parseObject(response)
-	if err != nil {
-		return nil
-	}
-	return o
+	return c.show.print(c, path, body)
 }
 
 // all is the value of --organization for a list of the items of all organizations.
 const all = "all"
 
-func (a action) asksForAll(cmd *cobra.Command) bool {
-	return a.listsAll && cmd.Flags().Lookup(client.FlagOrganization).Value.String() == all
+func (c *call) asksForAll() bool {
+	l, isList := c.show.(list)
+	return isList && l.ofAll && c.organization == all
 }
 
-// connect returns the client that the flags ask for.
-func (a action) connect(cmd *cobra.Command) (client.Client, error) {
-	if !a.asksForAll(cmd) {
-		return connect(cmd)
+// connect gets the client and the printer that the flags ask for.
+func (c *call) connect() (err error) {
+	if c.out, err = output.New(c.cmd); err != nil {
+		return err
 	}
-	c, err := client.Connect(cmd)
-	c.Organization = "" // the query asks for all
-	return c, err
+	if !c.asksForAll() {
+		c.client, err = connect(c.cmd)
+		return err
+	}
+	c.client, err = client.Connect(c.cmd)
+	c.client.Organization = "" // the query asks for all
+	return err
 }
 
 // connect returns the client that the flags ask for. It first checks --organization.
@@ -107,70 +96,50 @@ func connect(cmd *cobra.Command) (client.Client, error) {
 	return client.Connect(cmd)
 }
 
-// send sends one request and prints its response.
-func (a action) send(ctx context.Context, c client.Client, path string, body []byte, args []string, out output.Printer) error {
-	got, err := c.Do(ctx, a.method, path, body)
-	if err != nil {
-		return err
-	}
-	if len(got) == 0 {
-		escaped := make([]any, strings.Count(a.done, "%s"))
-		for i := range escaped {
-			escaped[i] = output.Escape(args[i])
-		}
-		return out.Say(fmt.Sprintf(a.done, escaped...))
-	}
-	if err := a.show(out, got); err != nil {
-		return err
-	}
-	return a.checkCondition(got)
-}
-
-// request returns the path with its query, and the body, of a command line that was checked. A nil body sends none.
-func (a action) request(cmd *cobra.Command, args []string) (path string, body []byte, err error) {
+// build returns the path with its query, and the body, of a command line that was checked. A nil body sends none.
+func (c *call) build() (path string, body []byte, err error) {
 	members, query := map[string]any{}, url.Values{}
-	maps.Copy(members, a.fixedBody)
-	path = a.path
-	for i, wanted := range a.arguments {
+	maps.Copy(members, c.request.members)
+	path = c.request.path
+	for i, wanted := range c.request.arguments {
 		text := wanted.fallback
 		switch {
-		case i < len(args):
-			text = args[i]
+		case i < len(c.args):
+			text = c.args[i]
 		case text == "":
 			continue
 		}
-		value, err := wanted.value.read(cmd, text)
+		value, err := wanted.value.read(c.cmd, text)
 		switch {
 		case err != nil:
 			return "", nil, wanted.value.wrong(wanted.name, text, err)
-		case wanted.member != "" && a.method == "GET":
+		case wanted.member != "" && c.request.method == "GET":
 			query.Set(wanted.member, fmt.Sprint(value))
 		case wanted.member != "":
 			members[wanted.member] = value
 		default:
-			before, after, _ := strings.Cut(path, "{}")
-			path = before + url.PathEscape(value.(string)) + after
+			path = fill(path, value.(string))
 		}
 	}
-	for _, f := range a.body {
-		v := valueOf(cmd, f)
+	for _, f := range c.body {
+		v := valueOf(c.cmd, f)
 		if !v.isSet {
 			continue
 		}
 		if members[f.member] = v.value; v.inFile {
-			if members[f.member], err = v.readFile(cmd, v.text); err != nil {
+			if members[f.member], err = v.readFile(c.cmd, v.text); err != nil {
 				return "", nil, fmt.Errorf("--%s: %w", f.name(), err)
 			}
 		}
 	}
-	if a.asksForAll(cmd) {
+	if c.asksForAll() {
 		query.Set("organization", all)
 	}
-	for _, f := range a.query {
-		switch v := valueOf(cmd, f); {
+	for _, f := range c.query {
+		switch v := valueOf(c.cmd, f); {
 		case v.isSet:
 			query.Set(f.member, fmt.Sprint(v.value))
-		case f.fallback != "" && !cmd.Flags().Changed(f.beside):
+		case f.fallback != "" && !c.cmd.Flags().Changed(f.beside):
 			query.Set(f.member, f.fallback)
 		}
 	}
@@ -184,24 +153,72 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 	return path, body, err
 }
 
-// checkCondition returns an error if the response does not meet the condition of the action.
-func (a action) checkCondition(body []byte) error {
-	if a.condition == "" {
-		return nil
+// fill puts an argument into a path.
+func fill(path, argument string) string {
+	return strings.Replace(path, "{}", url.PathEscape(argument), 1)
+}
+
+// ask makes another request about the thing of the first argument.
+func (c *call) ask(e endpoint, members map[string]any) (object, error) {
+	var body []byte
+	if members != nil {
+		var err error
+		if body, err = json.Marshal(members); err != nil {
+			return nil, err
+		}
 	}
-	member, wanted, _ := strings.Cut(a.condition, "=")
-	response, err := parseObject(body)
+	response, err := c.client.Do(c.cmd.Context(), e.method, fill(e.path, c.args[0]), body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if response.text(member) == wanted {
+	return parseObject(response)
+}
+
+// memberDryRun is the member of a body that asks for a dry run.
+const memberDryRun = "dry_run"
+
+// isDryRun reports whether the user asks for a dry run.
+func (c *call) isDryRun() bool {
+	for _, f := range c.body {
+		if f.member == memberDryRun {
+			v := valueOf(c.cmd, f)
+			return v.isSet && v.value == true
+		}
+	}
+	return false
+}
+
+// makePreview makes the dry run of an action that has one. body is the body of the request, which the dry run has too unless it has
+// members of its own.
+func (c *call) makePreview(body []byte) (err error) {
+	if c.dryRun.method == "" || c.isDryRun() {
 		return nil
 	}
-	reason := response.text("code")
-	if reason == absent {
-		reason = response.text("error")
+	members := map[string]any{}
+	maps.Copy(members, c.dryRun.members)
+	if len(members) == 0 && body != nil {
+		if err := json.Unmarshal(body, &members); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("%s: %s", a.failure, reason)
+	members[memberDryRun] = true
+	c.preview, err = c.ask(c.dryRun, members)
+	if c.question.text == "" {
+		return nil // the request itself does not need it
+	}
+	return err
+}
+
+// confirm asks the question of the action, with the members of the preview.
+func (c *call) confirm() error {
+	if c.question.text == "" || c.isDryRun() || c.question.atTerminal && !output.CanAsk(c.cmd) {
+		return nil
+	}
+	text := c.question.text
+	for _, m := range c.preview {
+		text = strings.ReplaceAll(text, "{"+m.name+"}", m.text())
+	}
+	return output.Confirm(c.cmd, text)
 }
 
 // inOrganization are the lists that each organization has for itself. A command finds only the items of one organization.
@@ -213,27 +230,26 @@ var ofServer = map[string]string{
 }
 
 // adviseIfMissing adds to the refusal of an id where to look for the right id.
-func (a action) adviseIfMissing(err error, args []string) error {
+func (c *call) adviseIfMissing(err error) error {
 	if !client.IsNotFound(err) {
 		return err
 	}
-	for _, path := range inOrganization {
-		switch {
-		case !strings.HasPrefix(a.path, path):
-		case a.organization == "":
-			return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
-		case len(args) == 0: // only the organization can be missing
-			return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
-		default:
-			return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)
-		}
+	path := c.request.path
+	isBelow := func(list string) bool { return strings.HasPrefix(path, list) }
+	switch isInOrganization := slices.ContainsFunc(inOrganization, isBelow); {
+	case isInOrganization && c.organization == "":
+		return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
+	case isInOrganization && len(c.args) == 0: // only the organization can be missing
+		return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
+	case isInOrganization:
+		return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)
 	}
-	for path, noun := range ofServer {
-		if a.organization == "" && strings.HasPrefix(a.path, path) && strings.Count(a.path, "{}") == 1 {
+	for list, noun := range ofServer {
+		if c.organization == "" && isBelow(list) && strings.Count(path, "{}") == 1 {
 			return fault.AdviseMissing(err, `choose one from "keyhook %s list"`, noun)
 		}
 	}
-	if strings.HasPrefix(a.path, pathOrganizations) && len(args) == 2 {
+	if isBelow(pathOrganizations) && len(c.args) == 2 {
 		return fault.AdviseMissing(err, `write ids or external ids; "keyhook organizations list" and "keyhook users list" show them`)
 	}
 	return err

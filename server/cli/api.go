@@ -12,13 +12,13 @@ import (
 )
 
 // apiAction checks and completes the arguments of `api`.
-var apiAction = action{arguments: []argument{
-	{name: "METHOD", value: method}, {name: "PATH", value: apiPath}, {name: "JSON", value: anyJSON, fallback: "null"},
-}}
+var apiAction = action{verb: "api", request: endpoint{arguments: []argument{
+	{name: "METHOD", value: method}, {name: "PATH", value: apiPath}, {name: "JSON", value: anyJSON, optional: true},
+}}}
 
 func newAPI() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "api METHOD PATH [JSON|-]",
+		Use:   apiAction.use(),
 		Short: "Send any request to the API and print the response",
 		Long: `Send any request to the API and print the response.
 
@@ -38,21 +38,14 @@ exit code is 1. Characters that a terminal would obey are printed as escapes, wh
 }
 
 func runAPI(cmd *cobra.Command, args []string) error {
-	verb, err := method.parse(args[0])
-	if err != nil {
-		return output.UsageError{Err: err}
-	}
-	path, err := apiPath.parse(args[1])
-	if err != nil {
-		return output.UsageError{Err: err}
-	}
-	var body json.RawMessage
-	if len(args) == 3 {
-		value, err := anyJSON.read(cmd, args[2])
+	values := []any{"", "", json.RawMessage(nil)}
+	for i, text := range args {
+		wanted := apiAction.request.arguments[i]
+		value, err := wanted.value.read(cmd, text)
 		if err != nil {
-			return output.UsageError{Err: anyJSON.wrong("JSON", args[2], err)}
+			return output.UsageError{Err: wanted.value.wrong(wanted.name, text, err)}
 		}
-		body = value.(json.RawMessage)
+		values[i] = value
 	}
 	c, err := connect(cmd)
 	if err != nil {
@@ -62,7 +55,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	got, err := c.Send(cmd.Context(), verb.(string), path.(string), body)
+	got, err := c.Send(cmd.Context(), values[0].(string), values[1].(string), values[2].(json.RawMessage))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,9 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -12,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/demo"
 	"github.com/keyhook/keyhook/server/cli/doctor"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
@@ -45,49 +49,98 @@ server on another machine, give --url and --token.`,
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
-	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-	}
+	root.AddGroup(&cobra.Group{ID: GroupServer, Title: "Run a server:"}, &cobra.Group{ID: groupClients, Title: "Talk to a server:"},
+		&cobra.Group{ID: groupOther, Title: "Try and test:"})
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newApply())
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
 	files := database.Options{Schema: o.Schema, UntilSignal: UntilSignal}
-	root.AddCommand(database.NewBackup(files), database.NewRestore(files), database.NewRekey(files), newAlert())
-	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
+	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
+		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
+	add(groupClients, newApply(), newAPI(), newToken())
+	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
 	for _, n := range nouns {
-		root.AddCommand(n.command())
+		add(groupClients, n.command())
 	}
 	return root
 }
 
 // The groups of the help.
 const (
-	groupServer  = "server"
+	GroupServer  = "server" // run a server
 	groupClients = "clients"
 	groupOther   = "other"
 )
 
-var groups = []struct {
-	id, title string
-	commands  []string // without the nouns
-}{
-	{groupServer, "Run a server:", []string{"serve", "config", "alert", "backup", "restore", "rekey", "healthcheck", "doctor"}},
-	{groupClients, "Talk to a server:", []string{"apply", "api", "token"}},
-	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
+// Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
+// without Args takes the arguments in its Use. A command that only groups others prints its help. Call Run once per root.
+func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	started := false
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
+	prepare(root, &started)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	var usage output.UsageError
+	if !started || errors.As(err, &usage) {
+		// An error before the command begins is about the command line. Cobra has no type for that.
+		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s (see %s --help)\n", output.EscapeLines(err.Error()), cmd.CommandPath())
+		return ExitUsage
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %s\n", output.EscapeLines(database.WithMend(err).Error()))
+	return exitCode(err)
 }
 
-// groupCommands puts all commands into their groups, including the commands of main. The help lists other commands below the groups.
-func groupCommands(root *cobra.Command) {
-	of := map[string]string{}
-	for _, g := range groups {
-		for _, name := range g.commands {
-			of[name] = g.id
-		}
+// prepare makes cmd and all commands below it refuse unknown arguments, and set started when they begin.
+func prepare(cmd *cobra.Command, started *bool) {
+	for _, child := range cmd.Commands() {
+		prepare(child, started)
 	}
-	for _, n := range nouns {
-		of[n.name] = groupClients
+	suggestCommands(cmd)
+	if !cmd.Runnable() {
+		cmd.Args = refuseUnknown
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	for _, cmd := range root.Commands() {
-		cmd.GroupID = of[cmd.Name()]
+	if cmd.Args == nil {
+		cmd.Args = checkArguments // the default of cobra ignores all arguments
 	}
+	run := cmd.RunE
+	if run == nil {
+		plain := cmd.Run
+		run = func(cmd *cobra.Command, args []string) error { plain(cmd, args); return nil }
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		*started = true
+		return run(cmd, args)
+	}
+}
+
+func newVersion() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the version and the build of this binary",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := build.Read()
+			if asJSON {
+				return output.WriteJSON(cmd.OutOrStdout(), b)
+			}
+			t := output.Table{}
+			t.Add("keyhook", b.Version)
+			t.Add("revision", b.Revision)
+			t.Add("go", b.Go+" "+b.Platform)
+			t.Add("modernc.org/sqlite", b.SQLite)
+			t.Add("modernc.org/libc", b.Libc)
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
 }

@@ -14,10 +14,10 @@ const completionTimeout = 2 * time.Second
 
 // complete offers the possible values of the next argument.
 func (a action) complete(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) >= len(a.arguments) {
+	if len(args) >= len(a.request.arguments) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.arguments[len(args)].value.complete(cmd, args, toComplete)
+	return a.request.arguments[len(args)].value.complete(cmd, args, toComplete)
 }
 
 // complete offers the possible values: the choices of the type, or the newest items of its list on the server.

@@ -88,14 +88,11 @@ var permissionList = valueType{name: "permissions", repeatable: true, listPath: 
 
 // scope is at least one permission. The API takes a scope as one string.
 var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: func(text string) (any, error) {
-	list, err := words.parse(text)
-	if err == nil && len(list.([]string)) == 0 {
+	list, err := splitWords(text)
+	if err == nil && len(list) == 0 {
 		err = errors.New("must be a list of permissions, such as events:write")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return strings.Join(list.([]string), " "), nil
+	return strings.Join(list, " "), err
 }}
 
 // apiKey is an API key, or the whole value of the header Authorization. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.

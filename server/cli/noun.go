@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,10 +12,11 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns*.go. This file turns
-// them into commands, and action.go runs the commands.
+// noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns_*.go: a new command is a new
+// action there. This file turns them into commands, action.go runs the commands, and show.go prints the responses.
 type noun struct {
 	name   string // "keys"
+	id     string // the member that --quiet prints; empty means "id"
 	short  string
 	verbs  []action
 	noVerb *action // the command without a verb; nil prints the help
@@ -22,42 +24,49 @@ type noun struct {
 
 // action is one command: its words, its request, and how to print the response.
 type action struct {
-	use     string // the verb and its arguments, for the help: "rotate ID"
+	verb    string
 	short   string
 	long    string // more than short says; may be empty
-	example string // without "keyhook" and the noun; one command per line
+	example string // the arguments and flags; one command per line
 
-	method      string
-	path        string // arguments without a member replace each {}, in order
-	arguments   []argument
-	query       []field
-	body        []field
-	fixedBody   map[string]any // members of the body that are always the same
-	question    string         // the user must answer yes before the request is sent; empty asks nothing
-	preview     string         // the path of a dry run before the request; its members replace {member} in the question
-	previewBody map[string]any // the body of that dry run; nil is the body of the request
-	atTerminal  bool           // the question is asked at a terminal only
+	request endpoint
+	query   []field
+	body    []field
 
-	// note returns a remark after the response, about the preview if there is one; empty for none. Its commands name the
-	// organization, unless that is empty.
-	note func(found object, args []string, organization string) string
+	question question
+	dryRun   endpoint // a request before the request, which changes nothing: a preview for question and note
+	subject  endpoint // the thing that the request changes; note may compare it
 
-	// summary says in words what the response means. before is the thing at the path subject, as it was; nil if it could not be read.
-	summary func(response, before object, isDryRun bool) string
-	subject string
+	// note returns a remark after the response, or after an item of a list; empty for none.
+	note func(c *call, found object) string
+	show view   // nil is a thing
+	id   string // of the noun
+}
 
-	columns   string // the response is a list, with these columns
-	notes     string // members of each item, as lines below the table: a text and a command
-	listsAll  bool   // the list takes --organization all
-	table     string // "member: columns": this member of the response is a table of its own
-	nested    string // these members of the response are objects; each of their members gets a line
-	id        string // the member that --quiet prints; empty means "id"
-	secret    string // the member with a secret, which is shown only once
-	done      string // what to print for an empty response; each %s is an argument
-	condition string // "member=value": without this member in the response, the command fails after printing
-	failure   string // the error in that case
+// endpoint is a request of the API without the values of flags. Its zero value is no request.
+type endpoint struct {
+	method    string
+	path      string         // arguments without a member replace each {}, in order
+	arguments []argument     // of the command line
+	members   map[string]any // members of the body that are always the same
+}
 
-	organization string // what --organization says; set by run
+func get(path string, a ...argument) endpoint   { return endpoint{"GET", path, a, nil} }
+func post(path string, a ...argument) endpoint  { return endpoint{"POST", path, a, nil} }
+func put(path string, a ...argument) endpoint   { return endpoint{"PUT", path, a, nil} }
+func patch(path string, a ...argument) endpoint { return endpoint{"PATCH", path, a, nil} }
+func del(path string, a ...argument) endpoint   { return endpoint{"DELETE", path, a, nil} }
+
+// with returns the endpoint with a member of the body.
+func (e endpoint) with(member string, value any) endpoint {
+	e.members = map[string]any{member: value}
+	return e
+}
+
+// question must be answered with yes before the request is sent. An empty text asks nothing.
+type question struct {
+	text       string // {member} is a member of the preview
+	atTerminal bool   // it is asked at a terminal only
 }
 
 // argument is one word of the command line after the verb.
@@ -65,7 +74,19 @@ type argument struct {
 	name     string // "ID"
 	member   string // the member of the body, or the parameter of the query of a GET; empty puts the argument into the path
 	value    valueType
-	fallback string // the value if the argument is left out; empty sends nothing
+	optional bool
+	fallback string // the value if an optional argument is left out; empty sends nothing
+}
+
+// use returns the argument as the help shows it.
+func (a argument) use() string {
+	switch {
+	case a.optional && a.value.fromStdin:
+		return "[" + a.name + "|-]"
+	case a.optional:
+		return "[" + a.name + "]"
+	}
+	return a.name
 }
 
 // field is a flag for a member of the body, or for a parameter of the query.
@@ -122,21 +143,36 @@ func valueOf(cmd *cobra.Command, f field) *flagValue {
 func (n noun) command() *cobra.Command {
 	cmd := &cobra.Command{Use: n.name, Short: n.short}
 	if n.noVerb != nil {
-		cmd = n.noVerb.command("keyhook")
+		a := *n.noVerb
+		a.id = n.id
+		cmd = a.command("keyhook")
 	}
 	client.Flags(cmd)
 	output.Flags(cmd)
 	for _, a := range n.verbs {
+		a.id = n.id
 		cmd.AddCommand(a.command("keyhook " + n.name))
 	}
 	return cmd
 }
 
+// use returns the verb with its arguments: "rotate ID".
+func (a action) use() string {
+	words := []string{a.verb}
+	for _, argument := range a.request.arguments {
+		words = append(words, argument.use())
+	}
+	return strings.Join(words, " ")
+}
+
 func (a action) command(parent string) *cobra.Command {
+	if a.show == nil {
+		a.show = thing{}
+	}
 	cmd := &cobra.Command{
-		Use:               a.use,
+		Use:               a.use(),
 		Short:             a.short,
-		Example:           "  " + parent + " " + strings.ReplaceAll(a.example, "\n", "\n  "+parent+" "),
+		Example:           examples(parent+" "+a.verb, a.example),
 		ValidArgsFunction: a.complete,
 		Args:              a.check,
 		RunE:              a.run,
@@ -161,13 +197,22 @@ func (a action) command(parent string) *cobra.Command {
 			cmd.MarkFlagsMutuallyExclusive(names...)
 		}
 	}
-	if a.columns != "" {
+	if _, isList := a.show.(list); isList {
 		listFlags(cmd)
 	}
-	if a.question != "" {
+	if a.question.text != "" {
 		output.YesFlag(cmd)
 	}
 	return cmd
+}
+
+// examples returns the lines of examples with a command before each.
+func examples(command, arguments string) string {
+	lines := strings.Split(arguments, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("  "+command+" "+line, " ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // must is for errors that only a mistake in this program can cause.
@@ -183,7 +228,7 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for i, text := range args {
-		wanted := a.arguments[i]
+		wanted := a.request.arguments[i]
 		if wanted.value.fromStdin && text == "-" {
 			continue
 		}
@@ -212,8 +257,43 @@ func (a action) checkFlags(cmd *cobra.Command) error {
 		return fmt.Errorf("%s is missing; write: %s", missing[0], usageLine(cmd))
 	case len(missing) > 1:
 		return fmt.Errorf("%s are missing; write: %s", strings.Join(missing, " and "), usageLine(cmd))
-	case a.method == "PATCH" && a.fixedBody == nil && !hasChange:
+	case a.request.method == "PATCH" && a.request.members == nil && !hasChange:
 		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil
+}
+
+// The lists of the API.
+const (
+	pathKeys          = "/api/v1/api-keys/"
+	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
+	pathEvents        = "/api/v1/events/"
+	pathAudit         = "/api/v1/audit-events/"
+	pathOrganizations = "/api/v1/organizations/"
+	pathUsers         = "/api/v1/users/"
+	pathRoles         = "/api/v1/roles/"
+	pathPermissions   = "/api/v1/permissions/"
+	pathPlans         = "/api/v1/plans/"
+	pathQueue         = "/api/v1/queue/"
+	pathClock         = "/api/v1/clock/"
+)
+
+// nouns are all nouns, in the order of the help.
+var nouns = []noun{
+	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun, clockNoun,
+}
+
+// maxOverlap is the longest overlap of two keys or secrets that the API accepts.
+const maxOverlap = 7 * 24 * time.Hour
+
+// expiryFields say when a credential expires.
+var expiryFields = []field{
+	{member: "expires_at", usage: "time of expiry (default: never)", value: timestamp},
+	{member: "expires_at", flag: "expires-in", usage: "time until expiry, such as 12h, 30d or 2w", value: fromNow},
+}
+
+// periodFields select a part of a log.
+var periodFields = []field{
+	{member: "since", usage: "only from this time; 24h means 24 hours ago", value: timeOrAgo},
+	{member: "until", usage: "only before this time; 1h means one hour ago", value: timeOrAgo},
 }

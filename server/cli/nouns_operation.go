@@ -1,56 +1,58 @@
 package cli
 
 var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs: []action{{
-	use: "list", short: "List the audit log of an organization, newest first", example: "list --type api_key_created --since 24h\nlist --organization all --target customer-42",
-	method: "GET", path: pathAudit, listsAll: true, columns: "at type actor.type actor.name target.type target.id details",
-	query: append([]field{
+	verb: "list", short: "List the audit log of an organization, newest first",
+	example: "--type api_key_created --since 24h\n--organization all --target customer-42",
+	request: get(pathAudit), query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
 		{member: "actor", usage: "only changes by this actor: the id or the external id of a user or an API key, the id of a portal session, or system", value: someText},
 		{member: "target", usage: "only changes to this: an id such as key_01h455vb4pex5vsknk084sn02q, the name of a plan, a role or a permission, or an external id", value: someText},
 	}, periodFields...),
+	show: list{columns: []string{"at", "type", "actor.type", "actor.name", "target.type", "target.id", "details"}, ofAll: true},
 }}}
 
-// queueTable shows which subscriptions have the most pending deliveries.
-const queueTable = "pending: pending subscription_id url_host organization_id oldest_due"
+// queueView also shows which subscriptions have the most pending deliveries.
+func queueView(quiet string) thing {
+	return thing{quiet: quiet, table: "pending", columns: []string{"pending", "subscription_id", "url_host", "organization_id", "oldest_due"}}
+}
 
 var queueNoun = noun{name: "queue", short: "Queue: all pending deliveries, and how to stop sending them", verbs: []action{
 	{
-		use: "show", short: "Show the pending deliveries by subscription, and whether the queue is held", example: "show",
-		method: "GET", path: pathQueue, table: queueTable, id: "held",
+		verb: "show", short: "Show the pending deliveries by subscription, and whether the queue is held",
+		request: get(pathQueue), show: queueView("held"),
 	},
 	{
-		use: "hold", short: "Stop sending to all receivers until you release or discard the queue",
+		verb: "hold", short: "Stop sending to all receivers until you release or discard the queue",
 		long:    "The server finishes the attempts in progress, and still accepts events. The hold survives restarts.",
-		example: "hold --reason \"the new version sends wrong events\"",
-		method:  "POST", path: pathQueue + "hold/", table: queueTable, id: "held",
-		body: []field{{member: "reason", usage: "note for other operators", value: anyText}},
+		example: "--reason \"the new version sends wrong events\"",
+		request: post(pathQueue + "hold/"), body: []field{{member: "reason", usage: "note for other operators", value: anyText}},
+		show: queueView("held"),
 	},
 	{
-		use: "release", short: "End the hold and send all pending deliveries",
+		verb: "release", short: "End the hold and send all pending deliveries",
 		long:    "To drop the deliveries that were pending when the hold began, use \"keyhook queue discard\" instead.",
-		example: "release",
-		method:  "POST", path: pathQueue + "release/", table: queueTable, id: "released",
+		request: post(pathQueue + "release/"), show: queueView("released"),
 	},
 	{
-		use: "discard", short: "End the hold and drop the deliveries that were pending when the hold began",
+		verb: "discard", short: "End the hold and drop the deliveries that were pending when the hold began",
 		long: "The command drops these deliveries in every organization. It sends the events that were published during the hold.\n" +
 			"The dropped deliveries are never sent. To drop nothing, use \"keyhook queue release\" instead.",
-		example: "discard --yes",
-		method:  "POST", path: pathQueue + "discard/", table: queueTable, id: "dropped",
-		question: "Drop all deliveries that were pending when the hold began?",
+		example:  "--yes",
+		request:  post(pathQueue + "discard/"),
+		question: question{text: "Drop all deliveries that were pending when the hold began?"}, show: queueView("dropped"),
 	},
 }}
 
 var clockNoun = noun{
-	name: "clock", short: "The clock of the server, and whether it is trusted",
+	name: "clock", id: "trusted", short: "The clock of the server, and whether it is trusted",
 	noVerb: &action{
-		use: "clock", short: "Show the clock of the server, and whether it is trusted",
+		verb: "clock", short: "Show the clock of the server, and whether it is trusted",
 		long: "If the clock jumps by more than an hour, the server does not trust it. This includes a jump while the server was stopped.\n" +
 			"Until you accept the clock, the server does not delete old data.",
-		example: "clock", method: "GET", path: pathClock, id: "trusted",
+		request: get(pathClock),
 	},
 	verbs: []action{{
-		use: "accept", short: "Confirm that the clock of the server is right, so that the server deletes old data again",
-		example: "accept", method: "POST", path: pathClock + "accept/", id: "trusted",
+		verb: "accept", short: "Confirm that the clock of the server is right, so that the server deletes old data again",
+		request: post(pathClock + "accept/"),
 	}},
 }

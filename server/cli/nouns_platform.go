@@ -6,61 +6,62 @@ var (
 	planArgument       = argument{name: "NAME", value: planName}
 )
 
-var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: []action{
+var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may do", verbs: []action{
 	{
-		use: "list", short: "List the roles", example: "list",
-		method: "GET", path: pathRoles, columns: "name built_in permissions", id: "name",
+		verb: "list", short: "List the roles",
+		request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}},
 	},
 	{
-		use: "get NAME", short: "Show a role", example: "get owner",
-		method: "GET", path: pathRoles + "{}/", arguments: []argument{roleArgument}, id: "name",
+		verb: "get", short: "Show a role", example: "owner",
+		request: get(pathRoles+"{}/", roleArgument),
 	},
 	{
-		use: "create", short: "Create a role", example: "create --name clerk --permissions orders:read,orders:write",
-		method: "POST", path: pathRoles, id: "name", body: []field{
+		verb: "create", short: "Create a role", example: "--name clerk --permissions orders:read,orders:write",
+		request: post(pathRoles), body: []field{
 			{member: "name", usage: "the name of the role", value: roleName, required: true},
 			{member: "permissions", usage: "the permissions of the role", value: permissionList, required: true},
 		},
 	},
 	{
-		use: "update NAME", short: "Replace the permissions of a role at once", example: "update clerk --permissions orders:read",
-		method: "PATCH", path: pathRoles + "{}/", arguments: []argument{roleArgument}, id: "name",
-		body: []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
+		verb: "update", short: "Replace the permissions of a role at once", example: "clerk --permissions orders:read",
+		request: patch(pathRoles+"{}/", roleArgument),
+		body:    []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
 	},
 	{
-		use: "delete NAME", short: "Delete a role that no member has", example: "delete clerk",
-		method: "DELETE", path: pathRoles + "{}/", arguments: []argument{roleArgument}, done: "Deleted role %s.",
+		verb: "delete", short: "Delete a role that no member has", example: "clerk",
+		request: del(pathRoles+"{}/", roleArgument), show: done("Deleted role %s."),
 	},
 }}
 
-var permissionNoun = noun{name: "permissions", short: "Permissions: what a role or an API key may do", verbs: []action{
+var permissionNoun = noun{name: "permissions", id: "key", short: "Permissions: what a role or an API key may do", verbs: []action{
 	{
-		use: "list", short: "List the permissions", example: "list --all",
-		method: "GET", path: pathPermissions, columns: "key built_in internal roles description", id: "key",
+		verb: "list", short: "List the permissions", example: "--all",
+		request: get(pathPermissions),
+		show:    list{columns: []string{"key", "built_in", "internal", "roles", "description"}},
 	},
 	{
-		use: "get KEY", short: "Show a permission", example: "get events:write",
-		method: "GET", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
+		verb: "get", short: "Show a permission", example: "events:write",
+		request: get(pathPermissions+"{}/", permissionArgument),
 	},
 	{
-		use: "create", short: "Create a permission for your own product",
+		verb: "create", short: "Create a permission for your own product",
 		long: "The roles operator and owner get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
 			"With --internal, only operator gets it, and you can give it to roles of your own.",
-		example: "create --key orders:read --description \"Read orders\"\ncreate --key refunds:write --internal",
-		method:  "POST", path: pathPermissions, id: "key", body: []field{
+		example: "--key orders:read --description \"Read orders\"\n--key refunds:write --internal",
+		request: post(pathPermissions), body: []field{
 			{member: "key", usage: "words with colons between them, such as orders:read", value: permission, required: true},
 			{member: "description", usage: "what the permission allows", value: anyText},
 			{member: "internal", usage: "whether the permission is for your own staff only", value: boolean},
 		},
 	},
 	{
-		use: "update KEY", short: "Change the description of a permission", example: "update orders:read --description \"Read all orders\"",
-		method: "PATCH", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
-		body: []field{{member: "description", usage: "what the permission allows", value: anyText}},
+		verb: "update", short: "Change the description of a permission", example: "orders:read --description \"Read all orders\"",
+		request: patch(pathPermissions+"{}/", permissionArgument),
+		body:    []field{{member: "description", usage: "what the permission allows", value: anyText}},
 	},
 	{
-		use: "delete KEY", short: "Delete a permission that no role and no API key has", example: "delete orders:read",
-		method: "DELETE", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, done: "Deleted permission %s.",
+		verb: "delete", short: "Delete a permission that no role and no API key has", example: "orders:read",
+		request: del(pathPermissions+"{}/", permissionArgument), show: done("Deleted permission %s."),
 	},
 }}
 
@@ -76,27 +77,28 @@ func planFields(isNew bool) []field {
 	}
 }
 
-var planNoun = noun{name: "plans", short: "Plans: the features and limits of organizations", verbs: []action{
+var planNoun = noun{name: "plans", id: "name", short: "Plans: the features and limits of organizations", verbs: []action{
 	{
-		use: "list", short: "List the plans", example: "list",
-		method: "GET", path: pathPlans, columns: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys max_stored_bytes_per_day", id: "name",
+		verb: "list", short: "List the plans",
+		request: get(pathPlans),
+		show:    list{columns: []string{"name", "api_keys", "webhooks", "api_rate_limit_per_minute", "max_subscriptions", "max_api_keys", "max_stored_bytes_per_day"}},
 	},
 	{
-		use: "get NAME", short: "Show a plan", example: "get growth",
-		method: "GET", path: pathPlans + "{}/", arguments: []argument{planArgument}, id: "name",
+		verb: "get", short: "Show a plan", example: "growth",
+		request: get(pathPlans+"{}/", planArgument),
 	},
 	{
-		use: "create", short: "Create a plan", example: "create --name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
-		method: "POST", path: pathPlans, id: "name",
-		body: append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
+		verb: "create", short: "Create a plan", example: "--name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
+		request: post(pathPlans),
+		body:    append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
 	},
 	{
-		use: "update NAME", short: "Change a plan for all its organizations at once",
-		example: "update growth --api-rate-limit-per-minute 1200\nupdate free --webhooks=false",
-		method:  "PATCH", path: pathPlans + "{}/", arguments: []argument{planArgument}, id: "name", body: planFields(false),
+		verb: "update", short: "Change a plan for all its organizations at once",
+		example: "growth --api-rate-limit-per-minute 1200\nfree --webhooks=false",
+		request: patch(pathPlans+"{}/", planArgument), body: planFields(false),
 	},
 	{
-		use: "delete NAME", short: "Delete a plan that no organization has", example: "delete pro",
-		method: "DELETE", path: pathPlans + "{}/", arguments: []argument{planArgument}, done: "Deleted plan %s.",
+		verb: "delete", short: "Delete a plan that no organization has", example: "pro",
+		request: del(pathPlans+"{}/", planArgument), show: done("Deleted plan %s."),
 	},
 }}

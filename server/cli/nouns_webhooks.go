@@ -13,7 +13,10 @@ var (
 )
 
 // attemptColumns are the columns for attempts: when, what, and why it failed.
-const attemptColumns = "id attempted_at event_id event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
+var attemptColumns = []string{
+	"id", "attempted_at", "event_id", "event_type", "attempt_number", "trigger", "outcome",
+	"response_status", "duration_ms", "error", "next_attempt_at",
+}
 
 // urlIsReceiver is for the commands whose --url is a field of the API.
 const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server on another machine, set " + client.EnvURL + " and " + client.EnvToken + "."
@@ -42,31 +45,39 @@ func subscriptionFields(isNew bool) []field {
 	}
 }
 
-// noteReactivated says what a reactivation sends, and what it does not send. found is the preview of a recovery.
-func noteReactivated(found object, args []string, organization string) string {
+// noteReactivated says what a reactivation sends, and what it does not send. The preview is that of a recovery.
+func noteReactivated(c *call, _ object) string {
+	found := c.preview
+	if found == nil {
+		return ""
+	}
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(organization, disk.Quote(args[0])) + " --since " + found.text("since")
+			". To send them, run: " + webhook.RecoverCommand(c.organization, disk.Quote(c.args[0])) + " --since " + found.text("since")
 	}
 	return note
 }
 
 // sayRecovered says in words what a recovery sends.
-func sayRecovered(r, before object, isDryRun bool) string {
+func sayRecovered(c *call, r object) string {
 	send, sends := "Sends ", "sends "
-	if isDryRun {
+	if c.isDryRun() {
 		send, sends = "Would send ", "would send "
 	}
 	again := r.text("deliveries") + " again that had failed since " + r.text("since") + "."
-	if before.text("status") == string(webhook.Healthy) {
+	if c.before.text("status") == string(webhook.Healthy) {
 		return "The subscription is healthy, so there is no outage to recover from. Deliveries that are already on their way: " + r.text("pending") + ".\n" + send + again
 	}
 	return send + r.text("pending") + " that wait; " + sends + again
 }
 
 // noteBlocked says how a failing or blocked subscription works again.
-func noteBlocked(found object, _ []string, organization string) string {
+func noteBlocked(c *call, found object) string {
+	organization := c.organization
+	if organization == all {
+		organization = found.text("organization_id")
+	}
 	switch webhook.Block(found.text("blocked_by")) {
 	case webhook.BlockedByPlan:
 		return "The plan has no webhooks. To send again, an operator runs: keyhook organizations update " + found.text("organization_id") + " --plan growth"
@@ -84,168 +95,171 @@ const filesAreSafer = "The secret and the headers come from files, because ps sh
 
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
-		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status failing,disabled",
-		method: "GET", path: pathSubscriptions, listsAll: true,
-		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteBlocked,
+		verb: "list", short: "List the webhook subscriptions of an organization",
+		example: "--status failing\n--organization all --status failing,disabled",
+		request: get(pathSubscriptions),
 		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
 			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean}},
+		note: noteBlocked,
+		show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
 	},
 	{
-		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteBlocked,
+		verb: "get", short: "Show a subscription", example: "sub_01h455vb4pex5vsknk084sn02q",
+		request: get(pathSubscriptions+"{}/", subscriptionArgument), note: noteBlocked,
 	},
 	{
-		use: "create", short: "Create a subscription and show its signing secret once",
+		verb: "create", short: "Create a subscription and show its signing secret once",
 		long: filesAreSafer + "\n\n" + urlIsReceiver,
-		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types 'order.*,user.created'\n" +
-			"create --url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
-		method: "POST", path: pathSubscriptions, secret: "secret", body: append(subscriptionFields(true), secretField),
+		example: "--url https://example.com/hook\n--url https://example.com/hook --event-types 'order.*,user.created'\n" +
+			"--url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
+		request: post(pathSubscriptions), body: append(subscriptionFields(true), secretField), show: thing{secret: "secret"},
 	},
 	{
-		use: "update SUBSCRIPTION", short: "Change a subscription",
+		verb: "update", short: "Change a subscription",
 		long:    "The headers come from a file, because ps shows flags.\n\n" + urlIsReceiver,
-		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
-		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
+		example: "sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
+		request: patch(pathSubscriptions+"{}/", subscriptionArgument), body: subscriptionFields(false),
 	},
 	{
-		use: "delete SUBSCRIPTION", short: "Delete a subscription and stop sending to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
-		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, done: "Deleted subscription %s.",
-		question: "Delete this subscription for good? Its secret ends, and its pending deliveries are never sent.", atTerminal: true,
+		verb: "delete", short: "Delete a subscription and stop sending to it", example: "sub_01h455vb4pex5vsknk084sn02q",
+		request:  del(pathSubscriptions+"{}/", subscriptionArgument),
+		question: question{text: "Delete this subscription for good? Its secret ends, and its pending deliveries are never sent.", atTerminal: true},
+		show:     done("Deleted subscription %s."),
 	},
 	{
-		use: "rotate-secret SUBSCRIPTION", short: "Replace the signing secret and show the new secret once",
+		verb: "rotate-secret", short: "Replace the signing secret and show the new secret once",
 		long: "After a rotation, the old secret signs too until the overlap ends. Another rotation is refused until then. To rotate\n" +
 			"anyway, use --force.",
-		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
-		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
-		body: []field{
+		example: "sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
+		request: post(pathSubscriptions+"{}/rotate-secret/", subscriptionArgument), body: []field{
 			secretField,
 			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},
+		show: thing{secret: "secret"},
 	},
 	{
-		use: "test SUBSCRIPTION", short: "Send a test event now", long: "The exit code is 1 if the receiver does not accept the event.",
-		example: "test sub_01h455vb4pex5vsknk084sn02q",
-		method:  "POST", path: pathSubscriptions + "{}/test/", arguments: []argument{subscriptionArgument},
-		condition: "outcome=succeeded", failure: "the receiver did not accept the test event",
+		verb: "test", short: "Send a test event now",
+		long:    "The exit code is 1 if the receiver does not accept the event.",
+		example: "sub_01h455vb4pex5vsknk084sn02q",
+		request: post(pathSubscriptions+"{}/test/", subscriptionArgument),
+		show:    thing{condition: condition{"outcome", "succeeded", "the receiver did not accept the test event"}},
 	},
 	{
-		use: "replay SUBSCRIPTION", short: "Send the events that a subscription did not get",
+		verb: "replay", short: "Send the events that a subscription did not get",
 		long: "These are failed deliveries and missed events. A delivery has failed after its last attempt. An event was missed if the\n" +
 			"plan had no webhooks, or if the subscription did not want the type yet. Deliveries that wait for a disabled\n" +
 			"subscription are not missed: \"reactivate\" sends them. The operation is idempotent.",
-		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
-		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries", nested: "reasons",
-		body: []field{
+		example: "sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
+		request: post(pathSubscriptions+"{}/replay/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
 			{member: "event_types", usage: "only events of these types", value: words},
 			{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
 			{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 		},
+		show: thing{quiet: "deliveries", flat: []string{"reasons"}},
 	},
 	{
-		use: "recover SUBSCRIPTION", short: "Send again after a receiver was mended: what waits, and what failed in the outage",
+		verb: "recover", short: "Send again after a receiver was mended: what waits, and what failed in the outage",
 		long: "The command activates the subscription, so pending deliveries are sent. It also sends the events again whose last\n" +
 			"attempt failed since the outage began. If a person has paused the subscription, the command needs --activate. The\n" +
 			"operation is idempotent. At a terminal, the command shows the numbers first and asks.",
-		example: "recover sub_01h455vb4pex5vsknk084sn02q --dry-run\nrecover sub_01h455vb4pex5vsknk084sn02q --since 24h",
-		method:  "POST", path: pathSubscriptions + "{}/recover/", arguments: []argument{subscriptionArgument}, id: "deliveries",
-		body: []field{
+		example: "sub_01h455vb4pex5vsknk084sn02q --dry-run\nsub_01h455vb4pex5vsknk084sn02q --since 24h",
+		request: post(pathSubscriptions+"{}/recover/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},
 			{member: "activate", usage: "also recover and activate a subscription that a person has paused", value: boolean},
 			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
 		},
-		preview: pathSubscriptions + "{}/recover/", subject: pathSubscriptions + "{}/", summary: sayRecovered,
-		question:   "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.",
-		atTerminal: true,
+		question: question{text: "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.", atTerminal: true},
+		dryRun:   post(pathSubscriptions + "{}/recover/"), subject: get(pathSubscriptions + "{}/"), note: sayRecovered,
+		show: thing{quiet: "deliveries"},
 	},
 	{
-		use: "discard SUBSCRIPTION", short: "Drop the pending deliveries of a subscription, so that they are never sent",
+		verb: "discard", short: "Drop the pending deliveries of a subscription, so that they are never sent",
 		long:    "The events stay. The operation is idempotent.",
-		example: "discard sub_01h455vb4pex5vsknk084sn02q --yes\ndiscard sub_01h455vb4pex5vsknk084sn02q --before 24h --yes",
-		method:  "POST", path: pathSubscriptions + "{}/discard/", arguments: []argument{subscriptionArgument}, id: "deliveries",
-		body: []field{
+		example: "sub_01h455vb4pex5vsknk084sn02q --yes\nsub_01h455vb4pex5vsknk084sn02q --before 24h --yes",
+		request: post(pathSubscriptions+"{}/discard/", subscriptionArgument), body: []field{
 			{member: "before", usage: "only deliveries of events from before this time; 24h means 24 hours ago", value: timeOrAgo},
 		},
-		question: "Drop the pending deliveries of this subscription? They are never sent.",
+		question: question{text: "Drop the pending deliveries of this subscription? They are never sent."},
+		show:     thing{quiet: "deliveries"},
 	},
 	{
-		use: "reactivate SUBSCRIPTION", short: "Resume sending to a disabled or paused subscription, pending deliveries first",
-		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
+		verb: "reactivate", short: "Resume sending to a disabled or paused subscription, pending deliveries first",
 		long:    "To also send the events again whose last attempt failed in an outage, use \"keyhook subscriptions recover\" instead.",
-		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": true},
-		preview: pathSubscriptions + "{}/recover/", previewBody: map[string]any{"activate": true}, note: noteReactivated,
+		example: "sub_01h455vb4pex5vsknk084sn02q",
+		request: patch(pathSubscriptions+"{}/", subscriptionArgument).with("is_active", true),
+		dryRun:  post(pathSubscriptions+"{}/recover/").with("activate", true), note: noteReactivated,
 	},
 	{
-		use: "pause SUBSCRIPTION", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
+		verb: "pause", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
 		long: "Events that are published meanwhile wait, too. What is older than storage.retention_events is deleted. To delete all that\n" +
 			"waits, use \"keyhook subscriptions discard\".",
-		example: "pause sub_01h455vb4pex5vsknk084sn02q",
-		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": false},
+		example: "sub_01h455vb4pex5vsknk084sn02q",
+		request: patch(pathSubscriptions+"{}/", subscriptionArgument).with("is_active", false),
 	},
 }}
 
 var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was sent, and how receivers responded", verbs: []action{
 	{
-		use: "list SUBSCRIPTION", short: "List the delivery attempts of a subscription, newest first",
-		example: "list sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
-		method:  "GET", path: pathSubscriptions + "{}/deliveries/", arguments: []argument{subscriptionArgument}, columns: attemptColumns,
-		query: append([]field{
+		verb: "list", short: "List the delivery attempts of a subscription, newest first",
+		example: "sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
+		request: get(pathSubscriptions+"{}/deliveries/", subscriptionArgument), query: append([]field{
 			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed", "sending", "interrupted")},
 			{member: "event_type", usage: "only events of this type", value: someText},
 			{member: "event_id", usage: "only this event", value: idOf(eventID)},
 		}, periodFields...),
+		show: list{columns: attemptColumns},
 	},
 	{
-		use: "get SUBSCRIPTION ATTEMPT", short: "Show a delivery attempt with its request and the response",
+		verb: "get", short: "Show a delivery attempt with its request and the response",
 		long:    "Signatures are masked. The command shows the body of the request only if you may read the event.",
-		example: "get sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
-		method:  "GET", path: pathSubscriptions + "{}/deliveries/{}/", arguments: []argument{subscriptionArgument, attemptArgument},
-		nested: "request request.headers",
+		example: "sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
+		request: get(pathSubscriptions+"{}/deliveries/{}/", subscriptionArgument, attemptArgument),
+		show:    thing{flat: []string{"request", "request.headers"}},
 	},
 	{
-		use: "redeliver SUBSCRIPTION ATTEMPT", short: "Send the event of an attempt again",
-		example: "redeliver sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
-		method:  "POST", path: pathSubscriptions + "{}/deliveries/{}/redeliver/", id: "deliveries",
-		arguments: []argument{subscriptionArgument, attemptArgument},
+		verb: "redeliver", short: "Send the event of an attempt again",
+		example: "sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
+		request: post(pathSubscriptions+"{}/deliveries/{}/redeliver/", subscriptionArgument, attemptArgument),
+		show:    thing{quiet: "deliveries"},
 	},
 }}
 
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
-		use: "list", short: "List the events of an organization, newest first",
+		verb: "list", short: "List the events of an organization, newest first",
 		long:    "Audit events are left out, unless you ask for them with --audit, or for a type with --type.",
-		example: "list --limit 10\nlist --audit\nlist --organization all --type 'order.*' --since 24h",
-		method:  "GET", path: pathEvents, listsAll: true, columns: "id timestamp type deliveries",
-		query: append([]field{
+		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h",
+		request: get(pathEvents), query: append([]field{
 			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
 			{member: "audit_events", flag: "audit", usage: "show audit events, too", value: boolean, fallback: "false", beside: "type"},
 		}, periodFields...),
+		show: list{columns: []string{"id", "timestamp", "type", "deliveries"}, ofAll: true},
 	},
 	{
-		use: "get EVENT", short: "Show an event and the state of its deliveries", example: "get evt_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathEvents + "{}/", arguments: []argument{eventArgument},
-		table: "deliveries: subscription_id state attempts next_attempt_at",
+		verb: "get", short: "Show an event and the state of its deliveries", example: "evt_01h455vb4pex5vsknk084sn02q",
+		request: get(pathEvents+"{}/", eventArgument),
+		show:    thing{table: "deliveries", columns: []string{"subscription_id", "state", "attempts", "next_attempt_at"}},
 	},
 	{
-		use: "explain EVENT [SUBSCRIPTION]", short: "Explain why an event did or did not arrive, for each subscription",
+		verb: "explain", short: "Explain why an event did or did not arrive, for each subscription",
 		long: "Below the table, each subscription has a sentence that says what happened. If a command mends it, the command follows.\n" +
 			"With --quiet, the command prints only the verdicts.",
-		example: "explain evt_01h455vb4pex5vsknk084sn02q\nexplain evt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
-		method:  "GET", path: pathEvents + "{}/explain/", id: "verdict",
-		columns: "subscription_id url_host verdict attempts next_attempt_at", notes: "detail advice",
-		arguments: []argument{eventArgument, {name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID)}},
+		example: "evt_01h455vb4pex5vsknk084sn02q\nevt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
+		request: get(pathEvents+"{}/explain/", eventArgument,
+			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
+		show: list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"},
+			detail: "detail", command: "advice"},
 	},
 	{
-		use: "publish TYPE [JSON|-]", short: "Publish an event and wait until it is on disk",
+		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
-		example: "publish order.created '{\"number\": 1001}' --idempotency-key order-1001",
-		method:  "POST", path: pathEvents, arguments: []argument{
-			{name: "TYPE", member: "type", value: someText}, {name: "JSON", member: "data", value: jsonObject, fallback: "{}"},
-		},
+		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
+		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
+			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
 }}

@@ -95,14 +95,26 @@ func (m member) text() string {
 	return text
 }
 
-// objects returns the objects of a member that is a list.
-func (o object) objects(name string) (list []json.RawMessage) {
+// objects returns the objects of a member that is a list. Another member has none.
+func (o object) objects(name string) ([]object, error) {
+	var list []json.RawMessage
 	for _, m := range o {
-		if m.name == name {
-			_ = json.Unmarshal(m.value, &list) // another type has no objects
+		if m.name == name && json.Unmarshal(m.value, &list) == nil {
+			return parseObjects(list)
 		}
 	}
-	return list
+	return nil, nil
+}
+
+func parseObjects(list []json.RawMessage) (objects []object, err error) {
+	for _, item := range list {
+		o, err := parseObject(item)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
 }
 
 // textOf returns a value as text: a string as it is, the strings of a list with spaces between them, and any other value as

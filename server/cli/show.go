@@ -2,170 +2,201 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // maxCellWidth is the number of characters that a cell of a list may have.
 const maxCellWidth = 60
 
-// show prints the response to an action about one thing.
-func (a action) show(out output.Printer, body []byte) error {
-	if out.JSON {
-		return out.WriteBody(body)
+// view prints the response to an action.
+type view interface {
+	print(c *call, path string, body []byte) error
+}
+
+// done is the view of an empty response: a sentence, in which each %s is an argument.
+type done string
+
+func (d done) print(c *call, path string, body []byte) error {
+	if _, err := c.client.Do(c.cmd.Context(), c.request.method, path, body); err != nil {
+		return err
 	}
-	o, err := parseObject(body)
+	sentence := string(d)
+	for _, argument := range c.args {
+		sentence = strings.Replace(sentence, "%s", output.Escape(argument), 1)
+	}
+	return c.out.Say(sentence)
+}
+
+// thing is the view of a response about one thing: a line for each member.
+type thing struct {
+	quiet     string    // the member that --quiet prints; empty means that of the noun
+	secret    string    // the member with a secret, which is shown only once
+	flat      []string  // these members are objects; each of their members gets a line
+	table     string    // this member is a list, which is printed as a table
+	columns   []string  // of table
+	condition condition // the command fails after printing, unless the response meets it
+}
+
+// condition is what a response must have for the exit code 0. The zero value is no condition.
+type condition struct {
+	member, value string
+	failure       string // the error without it
+}
+
+func (t thing) print(c *call, path string, body []byte) error {
+	response, err := c.client.Do(c.cmd.Context(), c.request.method, path, body)
 	if err != nil {
 		return err
 	}
-	if out.Quiet {
-		return out.Write(o.text(cmp.Or(a.secret, a.id, "id")) + "\n")
-	}
-	member, columns, _ := strings.Cut(a.table, ": ")
-	text := details(out.Palette, o.flat(strings.Fields(a.nested)), member)
-	if list := o.objects(member); len(list) > 0 {
-		rows, err := cells(list, strings.Fields(columns))
-		if err != nil {
-			return err
+	if c.out.JSON {
+		if err := c.out.WriteBody(response); err != nil || t.condition.member == "" {
+			return err // the body may have any form
 		}
-		text += "\n" + table(out.Palette, strings.Fields(columns), rows, 0)
 	}
-	if err := out.Write(text); err != nil {
+	o, err := parseObject(response)
+	switch {
+	case err != nil || c.out.JSON:
+	case c.out.Quiet:
+		err = c.out.Write(o.text(cmp.Or(t.secret, t.quiet, c.id, "id")) + "\n")
+	default:
+		err = t.write(c, o)
+	}
+	if err != nil {
 		return err
 	}
-	if note := a.noteOn(o); note != "" {
-		out.Note("\n%s", note)
+	return t.condition.check(o)
+}
+
+// check returns an error unless a response meets the condition.
+func (wanted condition) check(o object) error {
+	if wanted.member == "" || o.text(wanted.member) == wanted.value {
+		return nil
 	}
-	if a.secret != "" {
-		out.Note("\nStore the %s now. It is not shown again.", a.secret)
+	reason := o.text("code")
+	if reason == absent {
+		reason = o.text("error")
+	}
+	return fmt.Errorf("%s: %s", wanted.failure, reason)
+}
+
+func (t thing) write(c *call, o object) error {
+	rows, err := o.objects(t.table)
+	if err != nil {
+		return err
+	}
+	text := details(c.out.Palette, o.flat(t.flat), t.table)
+	if len(rows) > 0 {
+		text += "\n" + table(c.out.Palette, t.columns, rows, 0)
+	}
+	if err := c.out.Write(text); err != nil {
+		return err
+	}
+	if c.note != nil {
+		if note := c.note(c, o); note != "" {
+			c.out.Note("\n%s", note)
+		}
+	}
+	if t.secret != "" {
+		c.out.Note("\nStore the %s now. It is not shown again.", t.secret)
 	}
 	return nil
 }
 
-// noteOn returns the remark about a response, or about an item of a list. An action with a preview has a remark about that.
-func (a action) noteOn(o object) string {
-	if a.note == nil || a.preview != "" && a.summary == nil {
-		return ""
+// list is the view of a list: a table with a row for each item.
+type list struct {
+	quiet   string // the member that --quiet prints; empty means that of the noun
+	columns []string
+	detail  string // the member of each item with a sentence that stands below the table; empty for none
+	command string // the member with a command below the sentence; null for none
+	ofAll   bool   // the list takes --organization all
+}
+
+func (l list) print(c *call, path string, _ []byte) error {
+	found, err := readPages(c.cmd, c.client, path)
+	if err != nil {
+		return err
 	}
-	organization := a.organization
-	if organization == all {
-		organization = o.text("organization_id")
+	if c.out.JSON {
+		return output.WriteJSONLine(c.out.Out, found)
 	}
-	return a.note(o, nil, organization)
+	items, err := parseObjects(found.Data)
+	switch {
+	case err != nil:
+		return err
+	case len(items) == 0 && l.ofAll && c.organization == "":
+		c.out.Note("The list is empty. It shows one organization only. Operators see all organizations with --%s %s.", client.FlagOrganization, all)
+		return nil
+	case len(items) == 0:
+		c.out.Note("The list is empty.")
+		return nil
+	}
+	if err := c.out.Write(l.text(c, items)); err != nil {
+		return err
+	}
+	c.noteItems(items)
+	if found.HasMore && found.NextCursor != nil {
+		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
+	}
+	return nil
+}
+
+// text returns the table, and below it the details: for each item, the first column, the sentence, and the command.
+func (l list) text(c *call, items []object) string {
+	var b strings.Builder
+	if c.out.Quiet {
+		for _, o := range items {
+			b.WriteString(o.text(cmp.Or(l.quiet, c.id, "id")) + "\n")
+		}
+		return b.String()
+	}
+	columns := l.columns
+	if c.asksForAll() {
+		columns = append(slices.Clip(columns), "organization_id")
+	}
+	b.WriteString(table(c.out.Palette, columns, items, maxCellWidth))
+	if l.detail == "" {
+		return b.String()
+	}
+	for _, o := range items {
+		b.WriteString("\n" + o.text(columns[0]) + ": " + o.text(l.detail) + "\n")
+		if command := o.text(l.command); command != absent {
+			b.WriteString("    " + command + "\n")
+		}
+	}
+	return b.String()
 }
 
 // maxNotes is how many items of a list get a remark.
 const maxNotes = 5
 
 // noteItems prints the remarks about the first items of a list that need one.
-func (a action) noteItems(out output.Printer, list []json.RawMessage) error {
-	noted := 0
-	for _, item := range list {
-		o, err := parseObject(item)
-		if err != nil {
-			return err
-		}
-		note := a.noteOn(o)
+func (c *call) noteItems(items []object) {
+	if c.note == nil {
+		return
+	}
+	var notes []string
+	for _, o := range items {
+		note := c.note(c, o)
 		switch {
 		case note == "":
 			continue
-		case noted == 0:
-			out.Note("")
-		case noted == maxNotes:
-			out.Note("Other items need the same.")
-			return nil
+		case len(notes) == maxNotes:
+			c.out.Note("\n%s\nOther items need the same.", strings.Join(notes, "\n"))
+			return
 		}
-		noted++
-		out.Note("%s", note)
+		notes = append(notes, note)
 	}
-	return nil
-}
-
-// showList prints a list.
-func (a action) showList(out output.Printer, found client.Page) error {
-	if out.JSON {
-		return output.WriteJSONLine(out.Out, found)
+	if len(notes) > 0 {
+		c.out.Note("\n%s", strings.Join(notes, "\n"))
 	}
-	columns := strings.Fields(a.columns)
-	if out.Quiet {
-		columns = []string{cmp.Or(a.id, "id")}
-	}
-	rows, err := cells(found.Data, columns)
-	switch {
-	case err != nil:
-		return err
-	case out.Quiet:
-		var b strings.Builder
-		for _, row := range rows {
-			b.WriteString(row[0] + "\n")
-		}
-		return out.Write(b.String())
-	case len(rows) == 0:
-		out.Note("The list is empty.%s", a.otherOrganizations())
-		return nil
-	}
-	notes, err := a.notesOf(found.Data)
-	if err != nil {
-		return err
-	}
-	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth) + notes); err != nil {
-		return err
-	}
-	if err := a.noteItems(out, found.Data); err != nil {
-		return err
-	}
-	if found.HasMore && found.NextCursor != nil {
-		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
-	}
-	return nil
-}
-
-// otherOrganizations says that an empty list may have items in other organizations, unless the command names an organization.
-func (a action) otherOrganizations() string {
-	if !a.listsAll || a.organization != "" {
-		return ""
-	}
-	return " It shows one organization only. Operators see all organizations with --" + client.FlagOrganization + " " + all + "."
-}
-
-// notesOf returns the notes of a list: for each item, the first column with a text, and below it a command, if there is one.
-func (a action) notesOf(list []json.RawMessage) (string, error) {
-	text, command, _ := strings.Cut(a.notes, " ")
-	if text == "" {
-		return "", nil
-	}
-	first, _, _ := strings.Cut(a.columns, " ")
-	rows, err := cells(list, []string{first, text, command})
-	var b strings.Builder
-	for _, row := range rows {
-		b.WriteString("\n" + row[0] + ": " + row[1] + "\n")
-		if row[2] != absent {
-			b.WriteString("    " + row[2] + "\n")
-		}
-	}
-	return b.String(), err
-}
-
-// cells reads the columns of each item.
-func cells(list []json.RawMessage, columns []string) ([][]string, error) {
-	rows := make([][]string, len(list))
-	for i, item := range list {
-		o, err := parseObject(item)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range columns {
-			rows[i] = append(rows[i], o.text(name))
-		}
-	}
-	return rows, nil
 }
 
 // isState reports whether the values of a member are states, which have colours.
@@ -174,7 +205,7 @@ func isState(name string) bool {
 }
 
 // table returns rows below the names of their columns. A widest of 0 shortens no cell.
-func table(p output.Palette, columns []string, rows [][]string, widest int) string {
+func table(p output.Palette, columns []string, rows []object, widest int) string {
 	t := output.Table{Widest: widest, Palette: p, Style: func(row []string, i int) output.Style {
 		if isState(columns[i]) {
 			return output.StateStyle(row[i])
@@ -184,8 +215,12 @@ func table(p output.Palette, columns []string, rows [][]string, widest int) stri
 	for _, name := range columns {
 		t.Heads = append(t.Heads, strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(name)))
 	}
-	for _, row := range rows {
-		t.Add(row...)
+	for _, o := range rows {
+		var cells []string
+		for _, name := range columns {
+			cells = append(cells, o.text(name))
+		}
+		t.Add(cells...)
 	}
 	return t.String()
 }
@@ -222,24 +257,20 @@ const (
 // listFlags gives cmd the flags of a list.
 func listFlags(cmd *cobra.Command) {
 	limit := defaultItems
-	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
+	output.IntFlag(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
 	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 }
 
-// showPages reads as much of a list as the user asked for, and shows it.
-func (a action) showPages(cmd *cobra.Command, c client.Client, path string, out output.Printer) error {
+// readPages reads as much of a list as the user asked for.
+func readPages(cmd *cobra.Command, c client.Client, path string) (client.Page, error) {
 	items := maxItems
 	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
 		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
 		if err != nil {
-			return err
+			return client.Page{}, err
 		}
 	}
-	found, err := c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
-	if err != nil {
-		return err
-	}
-	return a.showList(out, found)
+	return c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
 }

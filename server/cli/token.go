@@ -27,13 +27,13 @@ func newToken() *cobra.Command {
 
 // tokenCreate is the request. createToken adds the user and the organization.
 var tokenCreate = action{
-	use: "create", short: "Create an access token and show it once",
+	verb: "create", short: "Create an access token and show it once",
 	long: "Without --user, the token is for the first operator. So you can replace a lost token of the operator.\n\n" +
 		"A token is valid in one organization. Without --organization, it is the organization of your own credential. Over the\n" +
 		"local socket, it is the first organization.",
-	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
-	method:  "POST", path: pathUsers + "{}/access-tokens/", secret: "token",
-	body: append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
+	example: "\n--user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
+	body:    append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
+	show:    thing{secret: "token"},
 }
 
 func newTokenCreate() *cobra.Command {
@@ -45,37 +45,30 @@ func newTokenCreate() *cobra.Command {
 		if _, err := someText.parse(user); err != nil {
 			return output.UsageError{Err: someText.wrong("--"+flagUser, user, err)}
 		}
-		out, err := output.New(cmd)
-		if err != nil {
-			return err
-		}
-		c, err := connect(cmd)
-		if err != nil {
-			return err
-		}
-		return createToken(cmd, c, user, out)
+		return createToken(newCall(tokenCreate, cmd, args), user)
 	}
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, c client.Client, user string, out output.Printer) error {
-	ctx := cmd.Context()
-	id, err := findUser(ctx, c, user)
+func createToken(c *call, user string) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	ctx := c.cmd.Context()
+	id, err := findUser(ctx, c.client, user)
 	if err != nil {
 		return err
 	}
-	organization, err := actingIn(ctx, c)
+	organization, err := actingIn(ctx, c.client)
 	if err != nil {
 		return err
 	}
-	a := tokenCreate
-	a.arguments = []argument{{name: "USER", value: idOf(userID)}}
-	a.fixedBody = map[string]any{"organization_id": organization}
-	path, body, err := a.request(cmd, []string{id})
+	c.request = post(pathUsers+url.PathEscape(id)+"/access-tokens/").with("organization_id", organization)
+	path, body, err := c.build()
 	if err != nil {
 		return err
 	}
-	return a.send(ctx, c, path, body, nil, out)
+	return c.show.print(c, path, body)
 }
 
 // actingIn returns the organization in which the requests of this client act.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -121,7 +121,9 @@ func limit(least, most int64) valueType {
 }
 
 // words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
-var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) {
+var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) { return splitWords(text) }}
+
+func splitWords(text string) ([]string, error) {
 	list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if list == nil {
 		list = []string{}
@@ -130,7 +132,7 @@ var words = valueType{name: "list", repeatable: true, parse: func(text string) (
 		return nil, errors.New("must not contain a control character")
 	}
 	return list, nil
-}}
+}
 
 // oneOf is one of a few words.
 func oneOf(choices ...string) valueType {
@@ -145,11 +147,10 @@ func oneOf(choices ...string) valueType {
 // anyOf is one or more of a few words, separated as in words. The API gets them separated by commas.
 func anyOf(choices ...string) valueType {
 	return valueType{name: "list", repeatable: true, choices: choices, parse: func(text string) (any, error) {
-		list, err := words.parse(text)
+		chosen, err := splitWords(text)
 		if err != nil {
 			return nil, err
 		}
-		chosen := list.([]string)
 		isUnknown := func(word string) bool { return !slices.Contains(choices, word) }
 		if len(chosen) == 0 || slices.ContainsFunc(chosen, isUnknown) {
 			return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(choices, ", "))
@@ -230,7 +231,7 @@ var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) 
 
 // readFile parses the content of a file, or of the standard input for "-". The value may be a secret, and ps shows flags.
 func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
-	text, err := flag.ReadFile(cmd.InOrStdin(), path)
+	text, err := output.ReadFile(cmd.InOrStdin(), path, output.MaxFlagFile)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +239,7 @@ func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
 }
 
 // importedSecret is a signing secret in a file.
-var importedSecret = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return flag.Secret(text) }}
+var importedSecret = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseSecret(text) }}
 
 // requestHeaders are request headers in a file, one on each line.
-var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return flag.Headers(text) }}
+var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseHeaders(text) }}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
-	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -304,7 +303,7 @@ func readHeaders(directory, name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	headers, err := flag.Headers(text)
+	headers, err := output.ParseHeaders(text)
 	for name, value := range headers {
 		if value == nil {
 			return nil, fmt.Errorf("the header %s has no value in the file; write \"%s: value\"", name, name)
@@ -318,7 +317,7 @@ func readSecret(directory, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return flag.Secret(text)
+	return output.ParseSecret(text)
 }
 
 // readIn reads a file. Its name is relative to a directory, so - is a name like any other.
@@ -326,7 +325,7 @@ func readIn(directory, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = directory + string(filepath.Separator) + name
 	}
-	return flag.ReadFile(nil, name)
+	return output.ReadFile(nil, name, output.MaxFlagFile)
 }
 
 // messageOf returns the public text of an error of a reader.

@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/cli/receive"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -56,10 +60,10 @@ end, it removes the directory.`,
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
-	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
-	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
-	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
+	output.IntFlag(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
+	output.IntFlag(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
+	output.IntFlag(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
+	output.IntFlag(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
@@ -69,21 +73,30 @@ type bench struct {
 	options
 	dir      string
 	receiver *receiver
+	hook     string // the host and the port of the receiver
 	server   *child.Server
+	api      string // the host and the port of the server
 	operator client.Client
 	key      string // an API key that may publish
 	figures  []figure
 }
 
 // run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
-func (o options) run(ctx context.Context, progress io.Writer) (*bench, error) {
+func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	b := &bench{options: o}
-	err := b.begin(ctx)
-	defer b.end()
+	defer stop() // ends the receiver
+	b = &bench{options: o, receiver: &receiver{latencies: map[string][]time.Duration{}}}
+	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
+		return nil, fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
+	}
+	defer os.RemoveAll(b.dir)
+	b.server, err = child.Start(ctx, b.dir,
+		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
 	if err == nil {
-		err = b.runSections(ctx, progress)
+		defer b.server.Kill()
+		if err = b.begin(ctx); err == nil {
+			err = b.runSections(ctx, progress)
+		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, errors.New("the benchmark was interrupted; its temporary directory is removed")
@@ -91,19 +104,14 @@ func (o options) run(ctx context.Context, progress io.Writer) (*bench, error) {
 	return b, err
 }
 
-// begin starts the receiver and the server, and creates a key.
-func (b *bench) begin(ctx context.Context) (err error) {
-	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
-		return fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
-	}
-	if b.receiver, err = startReceiver(ctx); err != nil {
+// begin starts the receiver and creates a key.
+func (b *bench) begin(ctx context.Context) error {
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
 		return fmt.Errorf("start a receiver: %w", err)
 	}
-	b.server, err = child.Start(ctx, b.dir,
-		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
-	if err != nil {
-		return err
-	}
+	go func() { _ = receive.Serve(ctx, on, b.receiver) }() // without it, expect misses the deliveries
+	b.hook, b.api = on.Addr().String(), strings.TrimPrefix(b.server.URL, "http://")
 	b.operator = client.Client{Base: b.server.URL, Authorization: "Bearer " + b.server.Token}
 	var created struct {
 		Key string `json:"key"`
@@ -112,15 +120,4 @@ func (b *bench) begin(ctx context.Context) (err error) {
 	err = b.operator.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &created)
 	b.key = created.Key
 	return err
-}
-
-// end ends what begin started.
-func (b *bench) end() {
-	if b.server != nil {
-		b.server.Kill()
-	}
-	if b.receiver != nil {
-		b.receiver.server.Close()
-	}
-	os.RemoveAll(b.dir)
 }

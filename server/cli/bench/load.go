@@ -34,11 +34,13 @@ func (l load) run(ctx context.Context) (time.Duration, error) {
 	all, ctx := errgroup.WithContext(ctx)
 	for range min(l.connections, l.n) {
 		all.Go(func() error {
-			conn, err := dial(ctx, l.address)
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.address)
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
+			context.AfterFunc(ctx, func() { conn.Close() })
+			responses := bufio.NewReader(conn)
 			for i := next.Add(1) - 1; i < int64(l.n); i = next.Add(1) - 1 {
 				if l.rate > 0 {
 					select {
@@ -47,7 +49,7 @@ func (l load) run(ctx context.Context) (time.Duration, error) {
 						return context.Cause(ctx)
 					}
 				}
-				if err := conn.send(l.request, l.status); err != nil {
+				if err := l.send(conn, responses); err != nil {
 					return err
 				}
 			}
@@ -58,40 +60,25 @@ func (l load) run(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// connection sends requests one after the other.
-type connection struct {
-	net.Conn
-	responses *bufio.Reader
-}
-
-// dial connects. The connection closes when ctx ends.
-func dial(ctx context.Context, address string) (*connection, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { conn.Close() })
-	return &connection{Conn: conn, responses: bufio.NewReader(conn)}, nil
-}
-
 // responseTimeout bounds one request.
 const responseTimeout = 30 * time.Second
 
-func (c *connection) send(request []byte, status int) error {
-	if err := c.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
+// send sends the request over a connection, and reads its response.
+func (l load) send(conn net.Conn, responses *bufio.Reader) error {
+	if err := conn.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return err
 	}
-	if _, err := c.Write(withTime(request, time.Now())); err != nil {
+	if _, err := conn.Write(withTime(l.request, time.Now())); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(c.responses, nil)
+	resp, err := http.ReadResponse(responses, nil)
 	if err != nil {
 		return fmt.Errorf("read a response: %w", err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != status {
+	if resp.StatusCode != l.status {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 2000)) // what there is explains it
-		return fmt.Errorf("the status is %d instead of %d: %s", resp.StatusCode, status, bytes.TrimSpace(text))
+		return fmt.Errorf("the status is %d instead of %d: %s", resp.StatusCode, l.status, bytes.TrimSpace(text))
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
@@ -105,21 +92,19 @@ const (
 
 // withTime returns a request with a time in each of its events.
 func withTime(request []byte, at time.Time) []byte {
-	return bytes.ReplaceAll(request, []byte(timeMark), []byte(`"at":`+strconv.FormatInt(at.UnixNano(), 10)))
+	return bytes.ReplaceAll(request, []byte(timeMark), fmt.Appendf(nil, `"at":%d`, at.UnixNano()))
 }
 
 // newRequest returns the bytes of a request. authorization and body may be empty.
 func newRequest(method, path, authorization, body string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
+	text := method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n"
 	if authorization != "" {
-		fmt.Fprintf(&b, "Authorization: %s\r\n", authorization)
+		text += "Authorization: " + authorization + "\r\n"
 	}
 	if body != "" {
-		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+		text += "Content-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n"
 	}
-	b.WriteString("\r\n" + body)
-	return b.Bytes()
+	return []byte(text + "\r\n" + body)
 }
 
 // event returns an event to publish. It has size bytes, or more if its type is long.
@@ -138,5 +123,3 @@ func (b *bench) publishRequest(eventType string, batch int) []byte {
 	list := strings.TrimSuffix(strings.Repeat(one+",", batch), ",")
 	return newRequest("POST", "/api/v1/events/batch/", "ApiKey "+b.key, `{"events":[`+list+`]}`)
 }
-
-func (b *bench) serverAddress() string { return strings.TrimPrefix(b.server.URL, "http://") }

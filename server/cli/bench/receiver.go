@@ -2,12 +2,9 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"log"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,22 +15,8 @@ import (
 
 // receiver takes deliveries at a path for each section, and measures how long they took since they were published.
 type receiver struct {
-	address string // host and port
-	server  *http.Server
-
 	mu        sync.Mutex
 	latencies map[string][]time.Duration // by section, one for each delivery
-}
-
-func startReceiver(ctx context.Context) (*receiver, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	r := &receiver{address: l.Addr().String(), latencies: map[string][]time.Duration{}}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = r.server.Serve(l) }() // until the server closes
-	return r, nil
 }
 
 // ServeHTTP takes a delivery. A delivery that was cut off is not counted, and expect will miss it.

@@ -25,30 +25,34 @@ type figure struct {
 	title string // in the table
 }
 
-// add adds a rate in requests, events or deliveries a second. to names the figure to compare with; empty for none.
-func (b *bench) add(name, title string, rate float64, to string) {
-	f := figure{name: name, title: title, Value: rate, Unit: "1/s", RatioTo: to}
+// add adds a figure. to names the figure to compare with; empty for none.
+func (b *bench) add(name, title string, value float64, unit, to string) {
+	f := figure{name: name, title: title, Value: value, Unit: unit, RatioTo: to}
 	if i := slices.IndexFunc(b.figures, func(other figure) bool { return other.name == to }); i >= 0 {
-		f.Ratio = rate / b.figures[i].Value
+		f.Ratio = value / b.figures[i].Value
 	}
 	b.figures = append(b.figures, f)
 }
 
-// addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that. Only Linux has them.
+// process returns a file of /proc about the server. Only Linux has one; elsewhere the text is empty, and there is no figure.
+func (b *bench) process(file string) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.server.PID(), file))
+	return string(text)
+}
+
+// addMemory adds a line of /proc/PID/status: VmRSS is the resident memory of the server, VmHWM the peak of that.
 func (b *bench) addMemory(name, title, field string) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.server.PID())) // without it there is no figure
-	_, rest, _ := strings.Cut(string(text), field+":")
+	_, rest, _ := strings.Cut(b.process("status"), field+":")
 	line, _, _ := strings.Cut(rest, " kB")
 	if kilobytes, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
-		b.figures = append(b.figures, figure{name: name, title: title, Value: kilobytes * 1024 / 1e6, Unit: "MB"})
+		b.add(name, title, kilobytes*1024/1e6, "MB", "")
 	}
 }
 
-// processorTime returns the processor time that the server has used. Only Linux tells it.
+// processorTime returns the processor time that the server has used.
 func (b *bench) processorTime() (used time.Duration, ok bool) {
 	const tick = 10 * time.Millisecond // the unit of /proc
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.server.PID()))
-	_, rest, _ := strings.Cut(string(text), ") ")
+	_, rest, _ := strings.Cut(b.process("stat"), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0, false
@@ -58,10 +62,10 @@ func (b *bench) processorTime() (used time.Duration, ok bool) {
 	return time.Duration(user+system) * tick, userErr == nil && systemErr == nil
 }
 
-// addProcessorTime adds what the server has used for each of n events since the given time.
-func (b *bench) addProcessorTime(name, title string, since time.Duration, n int) {
+// addProcessorTime adds what the server has used for each of n events since it had used this much.
+func (b *bench) addProcessorTime(name, title string, before time.Duration, n int) {
 	if used, ok := b.processorTime(); ok {
-		b.figures = append(b.figures, figure{name: name + "_cpu", title: title, Value: (used - since).Seconds() * 1e3 / float64(n), Unit: "ms"})
+		b.add(name+"_cpu", title, (used-before).Seconds()*1e3/float64(n), "ms", "")
 	}
 }
 

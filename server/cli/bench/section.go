@@ -42,69 +42,62 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 // measureDirect sends the receiver what a program without Keyhook would send.
 func (b *bench) measureDirect(ctx context.Context) error {
 	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", "", load{
-		address: b.receiver.address, request: newRequest("POST", "/direct", "", event("bench.direct", b.body)), n: 2 * b.events,
+		address: b.hook, request: newRequest("POST", "/direct", "", event("bench.direct", b.body)), n: 2 * b.events,
 	})
 }
 
-// measureDeliveries publishes events to fanout subscriptions and waits until each delivery is recorded. It measures deliveries a
-// second, or events a second without a subscription. It makes about b.events deliveries, for any fan-out.
+// measureDeliveries publishes events to fanout subscriptions. It measures deliveries a second, or events a second without a
+// subscription. It makes about b.events deliveries, for any fan-out.
 func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(context.Context) error {
 	return func(ctx context.Context) error {
-		subscriptions, err := b.subscribe(ctx, name, fanout)
+		requests := max(1, b.events/max(1, fanout)/batch)
+		began, used, err := b.deliver(ctx, name, fanout, batch, load{n: requests})
 		if err != nil {
 			return err
 		}
-		publish := load{
-			address: b.serverAddress(), request: b.publishRequest("bench."+name, batch), status: http.StatusAccepted,
-			n: max(1, b.events/max(1, fanout)/batch), connections: b.connections,
-		}
-		began := time.Now()
-		used, _ := b.processorTime()
-		if _, err := publish.run(ctx); err != nil {
-			return err
-		}
-		if err := b.awaitDelivered(ctx, subscriptions); err != nil {
-			return err
-		}
-		events := publish.n * batch
-		b.add(name, title, float64(events*max(1, fanout))/time.Since(began).Seconds(), "direct")
-		b.addProcessorTime(name, "  processor time of the server for each event", used, events)
-		return b.receiver.expect(name, events*fanout)
+		b.add(name, title, float64(requests*batch*max(1, fanout))/time.Since(began).Seconds(), "1/s", "direct")
+		b.addProcessorTime(name, "  processor time of the server for each event", used, requests*batch)
+		return b.receiver.expect(name, requests*batch*fanout)
 	}
 }
 
 // measureSteady measures how long an event takes from the request that publishes it until the receiver has it.
 func (b *bench) measureSteady(ctx context.Context) error {
-	const name = "steady"
-	subscriptions, err := b.subscribe(ctx, name, 1)
-	if err != nil {
+	steady := load{n: min(max(b.events/40, 50), 1000), rate: steadyRate}
+	if _, _, err := b.deliver(ctx, "steady", 1, 1, steady); err != nil {
 		return err
 	}
-	steady := load{
-		address: b.serverAddress(), request: b.publishRequest("bench."+name, 1), status: http.StatusAccepted,
-		n: min(max(b.events/40, 50), 1000), connections: b.connections, rate: steadyRate,
-	}
-	if _, err := steady.run(ctx); err != nil {
-		return err
-	}
-	if err := b.awaitDelivered(ctx, subscriptions); err != nil {
-		return err
-	}
-	p50, p99 := b.receiver.latency(name)
+	p50, p99 := b.receiver.latency("steady")
 	title := fmt.Sprintf("publish to receipt at %d a second, ", steadyRate)
-	b.figures = append(b.figures,
-		figure{name: "steady_p50", title: title + "p50", Value: p50, Unit: "ms"},
-		figure{name: "steady_p99", title: title + "p99", Value: p99, Unit: "ms"})
-	return b.receiver.expect(name, steady.n)
+	b.add("steady_p50", title+"p50", p50, "ms", "")
+	b.add("steady_p99", title+"p99", p99, "ms", "")
+	return b.receiver.expect("steady", steady.n)
+}
+
+// deliver publishes the batches of a load to fanout subscriptions, and waits until each delivery is recorded. It returns when the load
+// began, and the processor time that the server had used then.
+func (b *bench) deliver(ctx context.Context, name string, fanout, batch int, publish load) (began time.Time, used time.Duration, err error) {
+	subscriptions, err := b.subscribe(ctx, name, fanout)
+	if err != nil {
+		return began, 0, err
+	}
+	publish.address, publish.status, publish.connections = b.api, http.StatusAccepted, b.connections
+	publish.request = b.publishRequest("bench."+name, batch)
+	began = time.Now()
+	used, _ = b.processorTime()
+	if _, err := publish.run(ctx); err != nil {
+		return began, 0, err
+	}
+	return began, used, b.awaitDelivered(ctx, subscriptions)
 }
 
 // measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
 func (b *bench) measureKeys(ctx context.Context) error {
-	direct := load{address: b.receiver.address, request: newRequest("GET", "/direct", "", ""), n: b.events}
+	direct := load{address: b.hook, request: newRequest("GET", "/direct", "", ""), n: b.events}
 	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", "", direct); err != nil {
 		return err
 	}
-	check := load{address: b.serverAddress(), request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.events}
+	check := load{address: b.api, request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.events}
 	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", "direct_get", check)
 }
 
@@ -112,7 +105,7 @@ func (b *bench) measureKeys(ctx context.Context) error {
 func (b *bench) addRate(ctx context.Context, name, title, to string, l load) error {
 	l.status, l.connections = http.StatusOK, b.connections
 	took, err := l.run(ctx)
-	b.add(name, title, float64(l.n)/took.Seconds(), to)
+	b.add(name, title, float64(l.n)/took.Seconds(), "1/s", to)
 	return err
 }
 
@@ -122,7 +115,7 @@ func (b *bench) subscribe(ctx context.Context, name string, n int) (ids []string
 		var subscription struct {
 			ID string `json:"id"`
 		}
-		wanted := map[string]any{"url": "http://" + b.receiver.address + "/" + name, "event_types": []string{"bench." + name}}
+		wanted := map[string]any{"url": "http://" + b.hook + "/" + name, "event_types": []string{"bench." + name}}
 		if err := b.operator.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &subscription); err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,23 +122,12 @@ func (s *Server) Kill() {
 	}
 }
 
-// What Tail returns at most.
-const (
-	tailLines = 10
-	tailBytes = 16 << 10
-)
+// tailLines is how many lines Tail returns at most.
+const tailLines = 10
 
 // Tail returns the last lines of the log, for an error message.
 func (s *Server) Tail() string {
-	log, err := os.Open(s.log)
-	if err != nil {
-		return "  the log cannot be read: " + err.Error()
-	}
-	defer log.Close()
-	if info, err := log.Stat(); err == nil && info.Size() > tailBytes {
-		_, _ = log.Seek(-tailBytes, io.SeekEnd) // after an error it reads from the beginning
-	}
-	text, err := io.ReadAll(log)
+	text, err := os.ReadFile(s.log)
 	if err != nil {
 		return "  the log cannot be read: " + err.Error()
 	}

@@ -11,19 +11,23 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Client calls the API of one server with one credential. Connect makes one from the flags of a command. A literal with
 // Base and Authorization is ready for use.
 type Client struct {
-	Base          string // the URL of the server, without a slash at the end
-	Authorization string // the header; empty sends none
-	Organization  string // the id or external id of the organization to act in; empty means the organization of the credential
-	Applying      bool   // the server remembers what the requests create, for `apply --prune`
+	Base          string            // the URL of the server, without a slash at the end
+	Authorization string            // the header; empty sends none
+	Organization  string            // the id or external id of the organization to act in; empty means the organization of the credential
+	Applying      bool              // the server remembers what the requests create, for `apply --prune`
+	Transport     http.RoundTripper // nil means one that all clients share
 
-	transport http.RoundTripper // nil means the common one
-	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
+	explain func(error) error // says what to do if the server does not respond; nil leaves the error as it is
 }
 
 // transport connects to a server that the operator named. It uses no proxy, and needs no guard against inner networks.
@@ -57,8 +61,8 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 		return Response{}, err
 	}
 	var over http.RoundTripper = transport
-	if c.transport != nil {
-		over = c.transport
+	if c.Transport != nil {
+		over = c.Transport
 	}
 	resp, err := over.RoundTrip(req)
 	if err != nil {
@@ -140,4 +144,45 @@ func (c Client) Call(ctx context.Context, method, path string, body any, status 
 		return fmt.Errorf("%s %s: decode the response: %w", method, path, err)
 	}
 	return nil
+}
+
+// PageItems is the number of items that the API returns at most in one page.
+const PageItems = 200
+
+// Page is a list of the API: one page of it, or several that were read one after another.
+type Page struct {
+	Data       []json.RawMessage `json:"data"`
+	HasMore    bool              `json:"has_more"`
+	NextCursor *string           `json:"next_cursor"`
+}
+
+// List reads at most items entries of the list at a path, from a cursor on. An empty cursor means the start of the list.
+func (c Client) List(ctx context.Context, path, cursor string, items int) (Page, error) {
+	list := Page{Data: []json.RawMessage{}}
+	u, err := url.Parse(path)
+	if err != nil {
+		return list, err
+	}
+	for {
+		query := u.Query()
+		query.Set("limit", strconv.Itoa(min(items-len(list.Data), PageItems)))
+		if cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		body, err := c.Do(ctx, "GET", u.EscapedPath()+"?"+query.Encode(), nil)
+		if err != nil {
+			return list, err
+		}
+		next := Page{}
+		if err := json.Unmarshal(body, &next); err != nil {
+			return list, fault.Advise(errors.New("the response is not a list, so it does not come from Keyhook"), "check --%s", FlagURL)
+		}
+		list.Data = append(list.Data, next.Data...)
+		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor
+		// An empty page may have more behind it: the server reads one part of a long log for each page.
+		if !next.HasMore || next.NextCursor == nil || *next.NextCursor == cursor || len(list.Data) >= items {
+			return list, nil
+		}
+		cursor = *next.NextCursor
+	}
 }

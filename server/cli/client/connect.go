@@ -79,7 +79,7 @@ func local(cmd *cobra.Command, c Client) (Client, error) {
 		return c, err
 	}
 	c.Base = "http://local" // a name for messages; the transport connects to the socket
-	c.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return socket.Dial(ctx, path)
 	}}
 	c.explain = func(err error) error { return explainLocal(err, settings.Storage.Path, path) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
@@ -46,7 +45,7 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 	}
 	addFlags(cmd)
 	cmd.Flags().BoolVar(&options.Replace, "force", false, "replace FILE if it exists")
-	flag.Int(cmd.Flags(), &options.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
+	output.IntFlag(cmd.Flags(), &options.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

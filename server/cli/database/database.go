@@ -3,10 +3,13 @@ package database
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Options are what the commands need. All fields are required.
@@ -26,4 +29,24 @@ func addFlags(cmd *cobra.Command) {
 		flags.Lookup(name).Hidden = true
 	}
 	flags.Lookup("storage.path").Hidden = false
+}
+
+// mends says which flag helps against an error of the store. The store does not know the flags. An error with a mend of its own
+// keeps it.
+var mends = []struct {
+	is   error
+	mend string
+}{
+	{storage.ErrExists, "give another file, or replace it with --force"},                                        // of backup
+	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
+}
+
+// WithMend adds the mend of the table to an error that has none.
+func WithMend(err error) error {
+	for _, m := range mends {
+		if errors.Is(err, m.is) {
+			return fault.AdviseMissing(err, "%s", m.mend)
+		}
+	}
+	return err
 }

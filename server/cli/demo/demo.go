@@ -51,10 +51,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	s := &demo{out: out}
-	if s.receiver, err = newReceiver(filepath.Join(dir, "receiver.pem")); err != nil {
+	if s.receiver, err = newReceiver(ctx, filepath.Join(dir, "receiver.pem")); err != nil {
 		return fmt.Errorf("cannot start a receiver: %w", err)
 	}
-	defer func() { _ = s.receiver.Close() }()
 	s.server, err = child.Start(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "receiver.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
 	if err != nil {
 		return err

@@ -11,13 +11,14 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
 // delivery is one request that the receiver got.
@@ -32,11 +33,11 @@ type receiver struct {
 	url      string
 	got      chan delivery
 	failures atomic.Int64
-	server   *http.Server
 }
 
-// newReceiver starts a receiver with a new certificate, and writes the certificate to a file for the server to trust.
-func newReceiver(file string) (*receiver, error) {
+// newReceiver starts a receiver with a new certificate, and writes the certificate to a file for the server to trust. The receiver ends
+// with ctx.
+func newReceiver(ctx context.Context, file string) (*receiver, error) {
 	certificate, text, err := newCertificate()
 	if err != nil {
 		return nil, err
@@ -49,14 +50,13 @@ func newReceiver(file string) (*receiver, error) {
 		return nil, err
 	}
 	r := &receiver{url: "https://" + l.Addr().String() + "/hook", got: make(chan delivery, 16)}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: wait, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = r.server.Serve(l) }() // ends with Close
+	go func() { _ = receive.Serve(ctx, l, r) }() // without it, no delivery arrives
 	return r, nil
 }
 
 // ServeHTTP keeps the delivery and responds with 204, or with 503 as often as fail asked for.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, receive.MaxBody))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -83,9 +83,6 @@ func (r *receiver) next(ctx context.Context) (delivery, error) {
 		return delivery{}, context.Cause(ctx)
 	}
 }
-
-// Close stops the receiver.
-func (r *receiver) Close() error { return r.server.Close() }
 
 // newCertificate makes a certificate for the loopback address that is valid for a day, and returns it as PEM too.
 func newCertificate() (tls.Certificate, []byte, error) {

@@ -3,10 +3,13 @@ package doctor
 import (
 	"context"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
@@ -57,26 +60,24 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 
 // checkDirectory reports whether the files can be used.
 func (r *report) checkDirectory(path string, owner disk.User) (isUsable bool) {
-	const check = "directory"
 	mount, err := disk.MountOf(path)
 	if err != nil {
-		r.warning(check, "", "Cannot find out the type of the file system: %v", err)
+		r.warning("directory", "", "Cannot find out the type of the file system: %v", err)
 	}
 	if err := mount.CheckMount(path); err != nil {
-		r.failure(check, err)
+		r.failure("directory", err)
 	} else if warning := mount.LossWarning(); warning != "" {
-		r.warning(check, "", "%s", warning)
+		r.warning("directory", "", "%s", warning)
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
-		r.failure(check, err)
+		r.failure("directory", err)
 		return false
 	}
-	r.ok(check, "%s may write %s and its companion files.", owner, path)
+	r.ok("directory", "%s may write %s and its companion files.", owner, path)
 	return true
 }
 
 func (r *report) checkSpace(path string) {
-	const check = "disk"
 	free, total, known := disk.Free(path)
 	if !known { // the file may not exist yet
 		free, total, known = disk.Free(filepath.Dir(path))
@@ -85,11 +86,11 @@ func (r *report) checkSpace(path string) {
 	case !known:
 		return
 	case free < noSpace:
-		r.problem(check, "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
+		r.problem("disk", "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
 	case free < littleSpace || free < total/20:
-		r.warning(check, "free some space, or shorten storage.retention_events", "%d of %d MiB are free.", free>>20, total>>20)
+		r.warning("disk", "free some space, or shorten storage.retention_events", "%d of %d MiB are free.", free>>20, total>>20)
 	default:
-		r.ok(check, "%d of %d MiB are free.", free>>20, total>>20)
+		r.ok("disk", "%d of %d MiB are free.", free>>20, total>>20)
 	}
 }
 
@@ -117,7 +118,6 @@ func (r *report) checkModes(c config.Config, path string) {
 
 // checkFile checks a database that no process owns.
 func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owner disk.User) {
-	const check = "database"
 	var state storage.State
 	err := owner.Do(func() (err error) {
 		state, err = storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal()})
@@ -125,15 +125,15 @@ func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owne
 	})
 	switch {
 	case err != nil:
-		r.failure(check, err)
+		r.failure("database", err)
 	case state == storage.None:
-		r.ok(check, "There is no database yet. The first start of serve creates it.")
+		r.ok("database", "There is no database yet. The first start of serve creates it.")
 	case state == storage.LeftOpen:
-		r.warning(check, "start the server, which checks the file first", "The last process did not close the database, as after a crash.")
+		r.warning("database", "start the server, which checks the file first", "The last process did not close the database, as after a crash.")
 	case state == storage.Outdated:
-		r.ok(check, "The schema is older than this version. The next start copies and upgrades the database. The encryption key is right.")
+		r.ok("database", "The schema is older than this version. The next start copies and upgrades the database. The encryption key is right.")
 	default:
-		r.ok(check, "The schema fits this version, and the encryption key is right. No server is running.")
+		r.ok("database", "The schema fits this version, and the encryption key is right. No server is running.")
 	}
 }
 
@@ -147,5 +147,45 @@ func (r *report) checkPort(o Options, setting, address string) {
 	l.Close()
 	if _, port, _ := net.SplitHostPort(address); port != "0" {
 		r.ok("port", "%s: %s is free.", setting, address)
+	}
+}
+
+// The differences between clocks that matter: receivers refuse signatures that are some minutes old.
+const (
+	smallSkew = 5 * time.Second
+	largeSkew = 2 * time.Minute
+)
+
+// checkClock compares the clock behind a response with the clock of this machine. The Date header has whole seconds.
+func (r *report) checkClock(who string, header http.Header) {
+	at, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return
+	}
+	const text = "The clock of %s differs from the clock of this machine by %s."
+	switch by := time.Since(at).Round(time.Second); {
+	case by.Abs() > largeSkew:
+		r.problem("clock", "synchronize both clocks with NTP, because receivers refuse old signatures", text, who, by)
+	case by.Abs() > smallSkew:
+		r.warning("clock", "synchronize both clocks with NTP", text, who, by)
+	default:
+		r.ok("clock", "The clock of %s agrees with the clock of this machine.", who)
+	}
+}
+
+// checkHardwareClock compares the system's clock with the clock that runs while the machine is off. Only Linux shows that
+// one, and most virtual machines have none.
+func (r *report) checkHardwareClock() {
+	text, err := os.ReadFile("/sys/class/rtc/rtc0/since_epoch")
+	if err != nil {
+		return
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return
+	}
+	if by := time.Since(time.Unix(seconds, 0)).Round(time.Second); by.Abs() > largeSkew {
+		r.warning("clock", "synchronize the system clock with NTP, and then run: hwclock --systohc --utc",
+			"The system clock and the hardware clock differ by %s, so one of them is wrong.", by)
 	}
 }

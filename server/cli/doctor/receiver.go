@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
@@ -76,35 +75,28 @@ func allowAddress(a netip.Addr, blocked error) string {
 
 // checkAddresses looks up the name and checks each address. It reports whether at least one is allowed.
 func (r *report) checkAddresses(ctx context.Context, policy egress.Policy, host string) (isReachable bool) {
-	const check = "dns"
-	list := []netip.Addr{}
-	if literal, err := netip.ParseAddr(host); err == nil {
-		list = append(list, literal)
-	} else {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		resolver := &net.Resolver{PreferGo: true}
-		if list, err = resolver.LookupNetIP(ctx, "ip", host); err != nil {
-			mend := "check the name, and the resolver of this machine (/etc/resolv.conf)"
-			if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-				r.problem(check, mend, "There is no host %s.", host)
-			} else {
-				r.problem(check, mend, "Cannot look up %s: %v", host, err)
-			}
-			return false
-		}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	resolver := &net.Resolver{PreferGo: true}
+	list, err := resolver.LookupNetIP(ctx, "ip", host) // an address resolves to itself
+	const mend = "check the name, and the resolver of this machine (/etc/resolv.conf)"
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		r.problem("dns", mend, "There is no host %s.", host)
+	} else if err != nil {
+		r.problem("dns", mend, "Cannot look up %s: %v", host, err)
 	}
 	for _, a := range list {
+		a = a.Unmap()
 		if err := policy.CheckAddr(a); err != nil {
-			r.problem(check, allowAddress(a, err), "%v", err)
+			r.problem("dns", allowAddress(a, err), "%v", err)
 			continue
 		}
 		isReachable = true
 		if a.String() == host {
-			r.ok(check, "The address is allowed.")
+			r.ok("dns", "The address is allowed.")
 			continue
 		}
-		r.ok(check, "%s resolves to %s, which is allowed.", host, a.Unmap())
+		r.ok("dns", "%s resolves to %s, which is allowed.", host, a)
 	}
 	return isReachable
 }
@@ -133,9 +125,9 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 	r.checkTimes(at)
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		leaf := resp.TLS.PeerCertificates[0]
-		r.checkExpiry("tls", "renew the receiver's certificate", "The receiver's certificate ("+tls.VersionName(resp.TLS.Version)+", issued by "+issuer(leaf)+")", leaf)
+		r.checkExpiry("renew the receiver's certificate", "The receiver's certificate ("+tls.VersionName(resp.TLS.Version)+", issued by "+issuer(leaf)+")", leaf)
 	}
-	r.checkSkew("the receiver", resp.Header, time.Now())
+	r.checkClock("the receiver", resp.Header)
 }
 
 func issuer(leaf *x509.Certificate) string {
@@ -147,75 +139,54 @@ func issuer(leaf *x509.Certificate) string {
 
 // explainFailure says why there was no response.
 func (r *report) explainFailure(err error) {
-	var unknown x509.UnknownAuthorityError
-	var invalid x509.CertificateInvalidError
-	var host x509.HostnameError
-	switch {
-	case errors.As(err, &unknown):
+	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
 		r.problem("tls", "let the receiver send its whole certificate chain, or set egress.ca_file for your own authority",
 			"The authority of the receiver's certificate is unknown, or the certificate chain is incomplete.")
-	case errors.As(err, &host):
+	} else if host, is := errors.AsType[x509.HostnameError](err); is {
 		r.problem("tls", "give the receiver a certificate for this name", "%v", host)
-	case errors.As(err, &invalid):
+	} else if invalid, is := errors.AsType[x509.CertificateInvalidError](err); is {
 		r.problem("tls", "renew the receiver's certificate", "%v", invalid)
-	default:
+	} else {
 		r.problem("receiver", "check whether the receiver is running, and whether a firewall blocks the connection", "The receiver cannot be reached: %v", err)
 	}
 }
 
 // explainStatus says what the status means for deliveries, which are POST requests.
 func (r *report) explainStatus(resp *http.Response) {
-	const check = "receiver"
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
-		r.problem(check, "use the final URL for the subscription", "The receiver redirects (%d to %s), but a delivery follows no redirect.", status, resp.Header.Get("Location"))
+		r.problem("receiver", "use the final URL for the subscription", "The receiver redirects (%d to %s), but a delivery follows no redirect.", status, resp.Header.Get("Location"))
 	case status < 300:
-		r.ok(check, "The receiver responds to HEAD with %d.", status)
+		r.ok("receiver", "The receiver responds to HEAD with %d.", status)
 	case status == http.StatusMethodNotAllowed || status == http.StatusNotFound || status == http.StatusNotImplemented:
-		r.ok(check, "The receiver responds with %d, perhaps because the request is HEAD and not POST.", status)
+		r.ok("receiver", "The receiver responds with %d, perhaps because the request is HEAD and not POST.", status)
 	case status >= 500:
-		r.warning(check, "look at the log of the receiver", "The receiver responds to HEAD with %d.", status)
+		r.warning("receiver", "look at the log of the receiver", "The receiver responds to HEAD with %d.", status)
 	default:
-		r.warning(check, "let the receiver accept POST requests that have a signature and no other credential", "The receiver responds to HEAD with %d.", status)
+		r.warning("receiver", "let the receiver accept POST requests that have a signature and no other credential", "The receiver responds to HEAD with %d.", status)
 	}
 }
 
-// timing records when each part of a request ended. Several addresses may be tried at once, so it has a lock.
-type timing struct {
-	mu                                  sync.Mutex
-	began, connected, secured, answered time.Time
-}
+// timing records when each part of a request ended.
+type timing struct{ began, connected, ready, answered time.Time }
 
 func (t *timing) trace() *httptrace.ClientTrace {
-	done := func(part *time.Time, err error) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if err == nil {
-			*part = time.Now()
-		}
-	}
 	return &httptrace.ClientTrace{
-		ConnectDone:          func(_, _ string, err error) { done(&t.connected, err) },
-		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { done(&t.secured, err) },
-		GotFirstResponseByte: func() { done(&t.answered, nil) },
+		TLSHandshakeStart:    func() { t.connected = time.Now() },
+		GotConn:              func(httptrace.GotConnInfo) { t.ready = time.Now() },
+		GotFirstResponseByte: func() { t.answered = time.Now() },
 	}
 }
 
 // checkTimes reports how long the parts of the request took.
 func (r *report) checkTimes(t *timing) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	took := func(from, to time.Time) string {
-		return to.Sub(from).Round(100 * time.Microsecond).String()
+	took := func(from, to time.Time) string { return to.Sub(from).Round(100 * time.Microsecond).String() }
+	text := "Connected after " + took(t.began, t.ready)
+	if !t.connected.IsZero() {
+		text = "Connected after " + took(t.began, t.connected) + ", TLS after another " + took(t.connected, t.ready)
 	}
-	text := "Connected after " + took(t.began, t.connected)
-	last := t.connected
-	if !t.secured.IsZero() {
-		text += ", TLS after another " + took(t.connected, t.secured)
-		last = t.secured
-	}
-	text += ", first byte after another " + took(last, t.answered)
-	if total := t.answered.Sub(t.began); total > 2*time.Second {
+	text += ", first byte after another " + took(t.ready, t.answered)
+	if t.answered.Sub(t.began) > 2*time.Second {
 		r.warning("times", "let the receiver respond first and do the work afterwards", "%s", text)
 		return
 	}

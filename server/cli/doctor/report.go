@@ -52,18 +52,13 @@ func (r *report) add(result, check, mend, format string, args ...any) {
 	r.findings = append(r.findings, finding{result, check, text, mend})
 }
 
-func (r *report) count(result string) (n int) {
-	for _, f := range r.findings {
-		if f.Result == result {
-			n++
-		}
-	}
-	return n
-}
-
 // write prints the report for people or as JSON. It returns an error if there is a problem.
 func (r *report) write(out io.Writer, asJSON bool) error {
-	problems, warnings := r.count(resultProblem), r.count(resultWarning)
+	count := map[string]int{}
+	for _, f := range r.findings {
+		count[f.Result]++
+	}
+	problems, warnings := count[resultProblem], count[resultWarning]
 	var err error
 	if asJSON {
 		err = output.WriteJSON(out, struct {
@@ -82,10 +77,7 @@ func (r *report) write(out io.Writer, asJSON bool) error {
 
 func (r *report) table(out io.Writer) *output.Table {
 	t := &output.Table{Palette: output.NewPalette(out), Style: func(row []string, column int) output.Style {
-		if column == 0 {
-			return output.StateStyle(row[0])
-		}
-		return output.Plain
+		return output.StateStyle(row[column])
 	}}
 	for _, f := range r.findings {
 		lines := strings.Split(f.Text, "\n")

@@ -1,30 +1,26 @@
 package doctor
 
 import (
-	"crypto/x509"
+	"encoding/base64"
 	"errors"
-	"net"
-	"net/netip"
+	"os"
 	"strings"
-	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
-	"github.com/keyhook/keyhook/dispatch/egress"
-	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // checkSettings reports the problems of the settings. It returns false if there are any: no other check is possible then.
 func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
-	const check = "settings"
-	if err != nil {
-		r.wrongSettings(check, err)
-		return false
+	var list []config.Effective
+	if err == nil {
+		list, err = config.Explain(flags)
 	}
-	list, err := config.Explain(flags)
 	if err != nil {
-		r.failure(check, err)
+		r.wrongSettings("settings", err)
 		return false
 	}
 	var changed []string
@@ -34,9 +30,9 @@ func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 		}
 	}
 	if len(changed) == 0 {
-		r.ok(check, "The settings are valid. All settings have their defaults.")
+		r.ok("settings", "The settings are valid. All settings have their defaults.")
 	} else {
-		r.ok(check, "The settings are valid. Changed from the defaults: %s", strings.Join(changed, ", "))
+		r.ok("settings", "The settings are valid. Changed from the defaults: %s", strings.Join(changed, ", "))
 	}
 	return true
 }
@@ -57,101 +53,72 @@ func (r *report) wrongSettings(check string, err error) {
 	}
 }
 
-// checkServing checks how clients reach the server, and where deliveries may go.
-func (r *report) checkServing(c config.Config) {
-	r.checkCertificate(c)
-	r.checkProxies(c)
-	r.checkAddress(c)
-	r.checkEgress(c.Egress)
-	r.checkAlerts(c.Alerts)
-}
+// The settings whose value is never shown, so nobody can see a mistake in them.
+const (
+	encryptionKey  = "encryption.key"
+	bootstrapToken = "bootstrap.token"
+)
 
-func (r *report) checkEgress(e config.Egress) {
-	const check = "egress"
-	if _, err := egress.Roots(e.CAFile); err != nil {
-		r.problem(check, "set egress.ca_file to a file of PEM certificates", "egress.ca_file: %v", err)
-	}
-	if e.AllowHTTP {
-		r.warning(check, "use --dev and egress.allow_http only for development", "Deliveries may go to http:// URLs, where everybody on the network can read them.")
-	}
-	for _, n := range e.AllowedNetworks {
-		if n.Bits() == 0 || n.Addr().IsLoopback() || n.Contains(netip.MustParseAddr("169.254.169.254")) {
-			r.warning(check, "list only the addresses of your own receivers in egress.allowed_networks", "Customers can send deliveries to %s.", n)
-		}
-		for _, denied := range e.DeniedNetworks {
-			if denied.Overlaps(n) {
-				r.warning(check, "remove one of the two networks", "egress.denied_networks (%s) blocks addresses that egress.allowed_networks (%s) allows.", denied, n)
-			}
+// checkSecrets checks the secrets for damage by shells, editors and manifests.
+func (r *report) checkSecrets(c config.Config) {
+	found := false
+	check := func(name string, secret redact.Text) {
+		if defect := defectOf(secret.Reveal()); defect != "" {
+			found = true
+			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", name, defect)
 		}
 	}
-	if err := egress.CheckOwnAddresses(); err != nil {
-		r.warning(check, "let the process read its network interfaces (AF_NETLINK), or list its public addresses in egress.denied_networks",
-			"Deliveries to the public addresses of this machine are not blocked: %v", err)
+	check(encryptionKey, c.Encryption.Key)
+	check(bootstrapToken, c.Bootstrap.Token)
+	if !found {
+		r.ok("secrets", "The secrets in the settings look right.")
 	}
 }
 
-func (r *report) checkCertificate(c config.Config) {
-	const check = "tls"
-	pair, err := c.Server.Certificate()
-	if err != nil {
-		r.wrongSettings(check, err)
-		return
+// defectOfSetting returns the defect of a secret that was refused, as it stands in the environment or in its file.
+func defectOfSetting(setting string) string {
+	if setting != encryptionKey && setting != bootstrapToken {
+		return ""
 	}
-	if pair == nil {
-		return
+	env := "KEYHOOK_" + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
+	text := os.Getenv(env)
+	if text == "" {
+		content, _ := os.ReadFile(os.Getenv(env + "_FILE")) // the problem of the setting says what is wrong with the file
+		text = strings.TrimSuffix(string(content), "\n")
 	}
-	leaf, err := x509.ParseCertificate(pair.Certificates[0].Certificate[0])
-	if err != nil {
-		r.problem(check, "set server.tls_cert_file to a valid certificate", "%v", err)
-		return
-	}
-	r.checkExpiry(check, "renew server.tls_cert_file and restart the server", "The server's certificate", leaf)
+	return defectOf(text)
 }
 
-// certificateSoon is the time before the end of a certificate in which doctor warns.
-const certificateSoon = 14 * 24 * time.Hour
-
-// checkExpiry reports when a certificate expires. what names the certificate at the beginning of a sentence.
-func (r *report) checkExpiry(check, mend, what string, leaf *x509.Certificate) {
-	left, end := time.Until(leaf.NotAfter), leaf.NotAfter.UTC().Format(time.DateOnly)
-	days := output.Count(int(left.Hours()/24), "day", "days")
+// defectOf says what seems to be wrong with the text of a secret, without showing any of it. It returns "" if nothing is, and for no
+// secret.
+func defectOf(text string) string {
+	trimmed := strings.TrimSpace(text)
 	switch {
-	case left < 0:
-		r.problem(check, mend, "%s expired on %s.", what, end)
-	case left < certificateSoon:
-		r.warning(check, mend, "%s expires in %s, on %s.", what, days, end)
-	default:
-		r.ok(check, "%s is valid for another %s, until %s.", what, days, end)
+	case text == "":
+		return ""
+	case strings.HasPrefix(text, "\ufeff"):
+		return "the value begins with a byte order mark, which some editors write"
+	case strings.ContainsAny(trimmed, "\r\n"):
+		return "the value has more than one line"
+	case trimmed != text:
+		return "the value has white space around it"
+	case strings.HasSuffix(text, `\n`):
+		return `the value ends with the two characters \n instead of a line break`
+	case len(text) > 1 && strings.ContainsRune(`"'`, rune(text[0])) && text[len(text)-1] == text[0]:
+		return "the value includes the quotes around it"
+	case strings.HasPrefix(text, "${") || strings.HasPrefix(text, "$("):
+		return "the value looks like a variable that was not replaced"
 	}
-}
-
-// checkProxies checks whom the server believes about the addresses of callers.
-func (r *report) checkProxies(c config.Config) {
-	for _, n := range c.Server.TrustedProxies {
-		if least := map[bool]int{true: 8, false: 32}[n.Addr().Is4()]; n.Bits() < least {
-			r.problem("proxies", "list only the addresses of your own proxies in server.trusted_proxies",
-				"The server trusts X-Forwarded-For from %s, so most of the internet can claim any address.", n)
-		}
+	inner, err := base64.StdEncoding.DecodeString(text)
+	if err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }) {
+		return "the value looks like base64 of another text (Kubernetes needs base64 under data, and plain text under stringData)"
 	}
-}
-
-// checkAddress checks what travels unencrypted, and whether the server knows the addresses of its callers.
-func (r *report) checkAddress(c config.Config) {
-	const check = "address"
-	host, _, _ := net.SplitHostPort(c.Server.Listen)
-	addr, err := netip.ParseAddr(host)
-	isLocal := host == "localhost" || err == nil && addr.IsLoopback()
-	hasTLS, isPlain, isSecure := c.Server.TLSCertFile != "", strings.HasPrefix(c.Server.BaseURL, "http://"), strings.HasPrefix(c.Server.BaseURL, "https://")
-	switch {
-	case hasTLS && isPlain:
-		r.warning(check, "set server.base_url to the https:// address", "The server speaks TLS, but server.base_url is %s.", c.Server.BaseURL)
-	case !isLocal && !hasTLS && !isSecure:
-		r.warning(check, "put a proxy with TLS in front of the server and set server.base_url to its https:// address, or set server.tls_cert_file",
-			"Other machines can connect to %s without TLS, so credentials travel unencrypted.", c.Server.Listen)
-	case !hasTLS && isSecure && len(c.Server.TrustedProxies) == 0:
-		r.warning(check, "add the address of the proxy to server.trusted_proxies",
-			"The server does not trust your proxy, so all callers share the address of the proxy in limits and logs.")
-	default:
-		r.ok(check, "%s, as %s", c.Server.Listen, c.Server.URL(c.Server.Listen))
+	distinct := map[rune]bool{}
+	for _, r := range text {
+		distinct[r] = true
 	}
+	if len(distinct) < 8 {
+		return "the value has fewer than 8 different characters, so it is easy to guess"
+	}
+	return ""
 }

@@ -1,8 +1,9 @@
-// Package output owns how commands print: tables, JSON, colours, and text that is safe on a terminal. It does not know
-// the API or what the commands do.
+// Package output owns how commands talk to their users: tables, JSON, colours, text that is safe on a terminal, questions, and
+// the flags that several commands have. It does not know the API or what the commands do.
 package output
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,4 +74,22 @@ func (p Printer) Say(sentence string) error {
 		return nil
 	}
 	return p.Write(EscapeLines(sentence) + "\n")
+}
+
+// WriteJSON writes v as indented JSON that is safe on a terminal.
+func WriteJSON(w io.Writer, v any) error { return writeJSON(w, v, "  ") }
+
+// WriteJSONLine writes v as JSON on one line that is safe on a terminal.
+func WriteJSONLine(w io.Writer, v any) error { return writeJSON(w, v, "") }
+
+func writeJSON(w io.Writer, v any, indent string) error {
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escapeJSON(document.String()))
+	return err
 }

@@ -23,30 +23,24 @@ var forwarding = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// connectionHeaders belong to one connection, and are not passed on.
-var connectionHeaders = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"Content-Length", // net/http sets it
-}
-
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it responds with 502, as a proxy does.
-func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) reply {
+// Without a response, it responds with 502, as a proxy does. It returns the status, and a note about the response.
+func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) (status int, note string) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
 	resp, err := send(ctx, r, to, body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
-		return reply{http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)}
+		return http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)
 	}
 	maps.Copy(w.Header(), resp.header)
 	w.WriteHeader(resp.status)
 	_, _ = w.Write(resp.body) // an error means that the sender is gone
-	note := "from " + to
+	note = "from " + to
 	if text := output.Shorten(string(bytes.TrimSpace(resp.body)), 200); text != "" {
 		note += ": " + text
 	}
-	return reply{resp.status, note}
+	return resp.status, note
 }
 
 // response is the response of the program.
@@ -72,9 +66,12 @@ func send(ctx context.Context, r *http.Request, to string, body []byte) (respons
 	return response{resp.StatusCode, withoutConnection(resp.Header), text}, err
 }
 
+// withoutConnection returns headers without those that belong to one connection. net/http sets Content-Length.
 func withoutConnection(h http.Header) http.Header {
 	h = h.Clone()
-	for _, name := range connectionHeaders {
+	for _, name := range []string{
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
+	} {
 		h.Del(name)
 	}
 	return h

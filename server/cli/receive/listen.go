@@ -1,5 +1,5 @@
-// Package receive owns the commands for receivers: listen receives deliveries, and verify explains a wrong signature. It does
-// not know the API of a server.
+// Package receive owns the commands for receivers: listen receives deliveries, and verify explains a wrong signature. It also owns
+// the receiver of demo and bench. It does not know the API of a server.
 package receive
 
 import (
@@ -14,13 +14,15 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
-	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
@@ -57,8 +59,8 @@ The command listens only on the loopback address. To send there, the server must
   keyhook listen --secret-file secret.txt --forward http://127.0.0.1:3000/hook
   keyhook listen --secret-file secret.txt --save deliveries
   keyhook listen --fail 503:3`,
-		PreRunE: func(*cobra.Command, []string) (err error) {
-			if secret, err = o.secret.read(); err != nil {
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if secret, err = o.secret.read(cmd.InOrStdin()); err != nil {
 				return err
 			}
 			return o.check()
@@ -68,11 +70,11 @@ The command listens only on the loopback address. To send there, the server must
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
+	output.IntFlag(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
 	o.secret.define(flags)
 	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
-	flags.Var(&o.fail, "fail", "respond with this status, such as 503; 503:3 means only the first 3 requests")
+	flags.Func("fail", "respond with this `status`, such as 503; 503:3 means only the first 3 requests", o.fail.parse)
 	flags.DurationVar(&o.delay, "delay", 0, "wait before each response, such as 3s")
 	flags.StringVar(&o.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
 	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
@@ -84,10 +86,9 @@ func (o *listenOptions) check() error {
 	if o.delay < 0 {
 		return errors.New("--delay must be 0s or more")
 	}
-	if o.forward != "" {
-		if u, err := url.Parse(o.forward); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
-		}
+	to, err := url.Parse(o.forward)
+	if o.forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+		return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 	}
 	return nil
 }
@@ -109,9 +110,9 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 	if o.asJSON {
 		notes = errs
 	}
-	l := &listener{listenOptions: o, secret: secret, printer: newPrinter(out, o.asJSON)}
 	welcome(notes, "http://"+on.Addr().String()+"/", !secret.IsZero())
-	if err := l.serve(ctx, on); err != nil {
+	l := &listener{listenOptions: o, secret: secret, printer: newPrinter(out, o.asJSON)}
+	if err := Serve(ctx, on, l); err != nil {
 		return err
 	}
 	l.printer.summary(notes)
@@ -135,17 +136,39 @@ The first command prints the signing secret.
 `, url)
 }
 
-// How long serve waits for requests in progress when it stops, and a sender for its headers.
-const (
-	stopTimeout   = time.Second
-	headerTimeout = 10 * time.Second
-)
+// failure is the flag --fail: STATUS, or STATUS:COUNT for the first COUNT requests. It is safe for concurrent use once it is set.
+type failure struct {
+	status int // 0 is no failure
+	count  int // 0 is every request
+	sent   atomic.Int64
+}
 
-// serve serves until ctx ends, and waits for requests in progress.
-func (l *listener) serve(ctx context.Context, on net.Listener) error {
+func (f *failure) parse(text string) error {
+	status, count, counted := strings.Cut(text, ":")
+	var err error
+	if f.status, err = strconv.Atoi(status); err == nil && counted {
+		f.count, err = strconv.Atoi(count)
+	}
+	if err != nil || f.status < 300 || f.status > 599 || counted && f.count < 1 {
+		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
+	}
+	return nil
+}
+
+// next reports whether the next request must fail.
+func (f *failure) next() bool {
+	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
+}
+
+// MaxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
+const MaxBody = 4 << 20
+
+// Serve serves a command that receives deliveries until ctx ends. The contexts of the requests end with ctx, and requests in progress
+// then get another second.
+func Serve(ctx context.Context, on net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler: l, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0),
-		BaseContext: func(net.Listener) context.Context { return ctx }, // ends delays
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(on) }()
@@ -154,7 +177,7 @@ func (l *listener) serve(ctx context.Context, on net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(stopping) != nil {
 		server.Close()

@@ -1,16 +1,19 @@
 package receive
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
@@ -27,141 +30,115 @@ type listener struct {
 
 // delivery is one delivery, as it is printed.
 type delivery struct {
-	at        time.Time
-	path      string
-	eventID   string
-	eventType string
-	attempt   string
-	results   []signatureResult // none without a secret
-	body      []byte
-	reply     reply
-	took      time.Duration
-	file      string // where it is saved
+	At         time.Time          `json:"at"`
+	Path       string             `json:"path"`
+	EventID    string             `json:"event_id"`
+	EventType  string             `json:"event_type"`
+	Attempt    string             `json:"attempt"`
+	Verified   bool               `json:"verified"`   // there is a secret, and no signature is wrong
+	Signatures []diagnosis.Result `json:"signatures"` // none without a secret
+	Status     int                `json:"status"`     // of the response; 0 means that there was none
+	Note       string             `json:"note,omitempty"`
+	DurationMS float64            `json:"duration_ms"`
+	File       string             `json:"file,omitempty"` // where it is saved
+	Body       string             `json:"body"`
+	Encoding   string             `json:"body_encoding"`
 }
 
-// reply is the response to a delivery.
-type reply struct {
-	status int    // 0 means that there was no response
-	note   string // the reason, if it is not the signature
-}
-
-func (a reply) succeeded() bool { return a.status >= 200 && a.status <= 299 }
-
-// maxBody bounds a body in bytes. Keyhook's largest event has 256 KiB.
-const maxBody = 4 << 20
+func (d *delivery) succeeded() bool { return d.Status >= 200 && d.Status <= 299 }
 
 // ServeHTTP takes a delivery.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "keyhook listen accepts only POST requests", http.StatusMethodNotAllowed)
-		l.printer.note(fmt.Sprintf("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80)))
+		l.printer.note("responded with 405 to %s %s, because a delivery is a POST request", r.Method, output.Shorten(r.URL.Path, 80))
 		return
 	}
 	at := time.Now()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
-		l.refuse(w, err)
+		status := http.StatusBadRequest
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		w.WriteHeader(status)
+		l.printer.note("responded with %d, because the body could not be read: %v", status, err)
 		return
 	}
 	d := l.read(r, body, at)
 	if l.save != "" {
-		if d.file, err = l.saveRequest(r, body); err != nil {
-			l.printer.note(fmt.Sprintf("a delivery was not saved: %v", err))
+		if d.File, err = l.saveRequest(r, body); err != nil {
+			l.printer.note("a delivery was not saved: %v", err)
 		}
 	}
-	d.reply = l.reply(w, r, d)
-	d.took = time.Since(at)
+	d.Status, d.Note = l.reply(w, r, body, d)
+	d.DurationMS = float64(time.Since(at).Microseconds()) / 1000
 	l.printer.delivery(d)
-	if d.reply.status == 0 {
+	if d.Status == 0 {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
-}
-
-// refuse responds to a request whose body cannot be read.
-func (l *listener) refuse(w http.ResponseWriter, err error) {
-	status := http.StatusBadRequest
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		status = http.StatusRequestEntityTooLarge
-	}
-	w.WriteHeader(status)
-	l.printer.note(fmt.Sprintf("responded with %d, because the body could not be read: %v", status, err))
 }
 
 // read reads and verifies a delivery.
 func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
 	d := &delivery{
-		at: at, path: r.URL.Path, body: body,
-		eventID:   cmp.Or(r.Header.Get(l.prefix+"-Event-Id"), r.Header.Get("webhook-id")),
-		eventType: r.Header.Get(l.prefix + "-Event-Type"),
-		attempt:   r.Header.Get(l.prefix + "-Attempt"),
+		At: at.UTC(), Path: r.URL.Path, Body: string(body), Encoding: "text",
+		EventID:   cmp.Or(r.Header.Get(l.prefix+"-Event-Id"), r.Header.Get("webhook-id")),
+		EventType: r.Header.Get(l.prefix + "-Event-Type"),
+		Attempt:   r.Header.Get(l.prefix + "-Attempt"),
+	}
+	if !utf8.Valid(body) {
+		d.Encoding = "lossy" // JSON replaces invalid UTF-8
 	}
 	if !l.secret.IsZero() {
-		d.results = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
+		d.Signatures = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
+		d.Verified = isRight(d.Signatures)
 	}
 	return d
 }
 
-// reply fails, forwards, or responds by the result of the signature check.
-func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) reply {
+// reply fails, forwards, or responds by the result of the signature check. It returns the status, and a note if the signature is not
+// the reason.
+func (l *listener) reply(w http.ResponseWriter, r *http.Request, body []byte, d *delivery) (status int, note string) {
+	if l.delay > 0 {
+		select {
+		case <-time.After(l.delay):
+		case <-r.Context().Done():
+			return 0, "the sender closed the connection during --delay"
+		}
+	}
+	status = http.StatusNoContent
 	switch {
-	case !pause(r.Context(), l.delay):
-		return reply{note: "the sender closed the connection during --delay"}
 	case l.fail.next():
-		w.WriteHeader(l.fail.status)
-		return reply{l.fail.status, "because of --fail"}
+		status, note = l.fail.status, "because of --fail"
 	case l.forward != "":
-		return forward(w, r, l.forward, d.body)
-	case !isRight(d.results):
+		return forward(w, r, l.forward, body)
+	case !isRight(d.Signatures):
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
-		return reply{status: http.StatusUnauthorized}
+		return http.StatusUnauthorized, ""
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return reply{status: http.StatusNoContent}
+	w.WriteHeader(status)
+	return status, note
 }
 
-// pause waits. It returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
+// saveRequest writes a request as it came to the next free file N.http, for verify --request. It returns the file's path.
+func (l *listener) saveRequest(r *http.Request, body []byte) (string, error) {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.URL.RequestURI(), r.Host)
+	_ = r.Header.Write(&text) // a buffer takes everything
+	text.WriteString("\r\n")
+	text.Write(body)
+	for {
+		path := filepath.Join(l.save, strconv.FormatInt(l.saved.Add(1), 10)+".http")
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue // of an earlier run
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = file.Write(text.Bytes())
+		return path, errors.Join(err, file.Close())
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// failure is the flag --fail: STATUS, or STATUS:COUNT for the first COUNT requests. It is safe for concurrent use once it is set.
-type failure struct {
-	status int // 0 is no failure
-	count  int // 0 is every request
-	sent   atomic.Int64
-}
-
-// Set parses the flag.
-func (f *failure) Set(text string) error {
-	status, count, counted := strings.Cut(text, ":")
-	var err error
-	if f.status, err = strconv.Atoi(status); err == nil && counted {
-		f.count, err = strconv.Atoi(count)
-	}
-	if err != nil || f.status < 300 || f.status > 599 || counted && f.count < 1 {
-		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
-	}
-	return nil
-}
-
-// String returns "": the flag has no default.
-func (f *failure) String() string { return "" }
-
-// Type names the value in the help.
-func (f *failure) Type() string { return "status" }
-
-// next reports whether the next request must fail.
-func (f *failure) next() bool {
-	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
 }

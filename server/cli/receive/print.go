@@ -2,15 +2,16 @@ package receive
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
 // What is printed of a body.
@@ -34,49 +35,46 @@ func newPrinter(out io.Writer, asJSON bool) *printer {
 }
 
 // note prints a sentence about a request that is no delivery.
-func (p *printer) note(text string) {
+func (p *printer) note(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.asJSON {
-		fmt.Fprintf(p.out, "%s  %s\n\n", p.clock(time.Now()), output.Escape(text))
+		fmt.Fprintf(p.out, "%s  %s\n\n", p.clock(time.Now()), output.Escape(fmt.Sprintf(format, args...)))
 	}
 }
 
 func (p *printer) clock(t time.Time) string {
-	return p.palette.Paint(output.Faint, t.Format("15:04:05.000"))
+	return p.palette.Paint(output.Faint, t.Local().Format("15:04:05.000"))
 }
 
-// delivery prints and counts a delivery.
+// delivery prints and counts a delivery. An error of the output means that nobody reads it.
 func (p *printer) delivery(d *delivery) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(d)
 	if p.asJSON {
-		p.line(d)
+		_ = output.WriteJSONLine(p.out, d)
 		return
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s  %s  attempt %s  %s\n", p.clock(d.at), p.palette.Paint(output.Bold, orDash(d.eventType)), orDash(d.eventID),
-		orDash(d.attempt), p.palette.Paint(output.Faint, orDash(d.path)))
-	p.results(&b, d.results)
-	p.reply(&b, d)
-	if d.file != "" {
-		fmt.Fprintf(&b, "%ssaved as %s\n", indent, d.file)
+	lines := []string{p.status(d)}
+	if d.File != "" {
+		lines = append(lines, "saved as "+d.File)
 	}
-	p.body(&b, d.body)
-	b.WriteByte('\n')
-	_, _ = p.out.Write(b.Bytes())
+	lines = append(p.signatures(d.Signatures), append(lines, p.body(d.Body)...)...)
+	indent := "\n" + strings.Repeat(" ", len("15:04:05.000  "))
+	fmt.Fprintf(p.out, "%s  %s  %s  attempt %s  %s%s\n\n", p.clock(d.At), p.palette.Paint(output.Bold, orDash(d.EventType)), orDash(d.EventID),
+		orDash(d.Attempt), p.palette.Paint(output.Faint, orDash(d.Path)), indent+strings.Join(lines, indent))
 }
 
 func (p *printer) count(d *delivery) {
 	p.deliveries++
-	if d.reply.succeeded() {
+	if d.succeeded() {
 		p.succeeded++
 	}
 	switch {
-	case len(d.results) == 0:
+	case len(d.Signatures) == 0:
 		p.unverified++
-	case !isRight(d.results):
+	case !d.Verified:
 		p.wrong++
 	}
 }
@@ -89,101 +87,66 @@ func (p *printer) summary(w io.Writer) {
 		p.deliveries, p.succeeded, p.deliveries-p.succeeded, p.wrong, p.unverified)
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return output.Escape(output.Shorten(text, 150))
-}
+func orDash(text string) string { return cmp.Or(output.Escape(output.Shorten(text, 150)), "–") }
 
-// indent stands before the details of a delivery.
-const indent = "              "
-
-func (p *printer) results(b *bytes.Buffer, results []signatureResult) {
+func (p *printer) signatures(results []diagnosis.Result) []string {
 	if len(results) == 0 {
-		fmt.Fprintf(b, "%ssignatures not verified: there is no secret\n", indent)
-		return
+		return []string{"signatures not verified: there is no secret"}
 	}
-	var parts []string
-	for _, v := range results {
-		text := v.Header + " " + v.Result
+	var parts, lines []string
+	for i, v := range results {
+		text, style := v.Header+" "+v.Verdict, output.Plain
 		switch {
 		case v.Previous:
-			text = p.palette.Paint(output.Green, text+" (with the previous secret)")
-		case v.Result == right:
-			text = p.palette.Paint(output.Green, text)
-		case v.Result == wrong:
-			text = p.palette.Paint(output.Red, v.Header+" WRONG")
+			text, style = text+" (with the previous secret)", output.Green
+		case v.Verdict == diagnosis.Right:
+			style = output.Green
+		case v.Verdict == diagnosis.Wrong:
+			text, style = v.Header+" WRONG", output.Red
 		}
-		parts = append(parts, text)
-	}
-	fmt.Fprintf(b, "%s%s\n", indent, strings.Join(parts, " · "))
-	for i, v := range results {
+		parts = append(parts, p.palette.Paint(style, text))
 		if i > 0 && sameMistakes(results[i-1], v) {
 			continue
 		}
 		for _, m := range v.Mistakes {
-			fmt.Fprintf(b, "%s  %s: %s\n%s  → %s\n", indent, m.Name, m.What, indent, m.Advice)
+			lines = append(lines, "  "+m.Name+": "+m.What, "  → "+m.Advice)
 		}
 	}
+	return append([]string{strings.Join(parts, " · ")}, lines...)
 }
 
-func (p *printer) reply(b *bytes.Buffer, d *delivery) {
-	text, style := fmt.Sprintf("response %d", d.reply.status), output.Red
+func (p *printer) status(d *delivery) string {
+	text, style := fmt.Sprintf("response %d", d.Status), output.Red
 	switch {
-	case d.reply.status == 0:
+	case d.Status == 0:
 		text = "no response"
-	case d.reply.succeeded():
+	case d.succeeded():
 		style = output.Green
 	}
-	fmt.Fprintf(b, "%s%s after %.1f ms", indent, p.palette.Paint(style, text), d.took.Seconds()*1000)
-	if d.reply.note != "" {
-		fmt.Fprintf(b, " (%s)", output.Escape(d.reply.note))
+	text = fmt.Sprintf("%s after %.1f ms", p.palette.Paint(style, text), d.DurationMS)
+	if d.Note != "" {
+		text += " (" + output.Escape(d.Note) + ")"
 	}
-	b.WriteByte('\n')
+	return text
 }
 
-// body prints JSON indented and other text as it is. It escapes what a terminal would obey.
-func (p *printer) body(b *bytes.Buffer, body []byte) {
-	if len(body) == 0 {
-		fmt.Fprintf(b, "%s%s\n", indent, p.palette.Paint(output.Faint, "no body"))
-		return
+// body returns JSON indented and other text as it is. It escapes what a terminal would obey.
+func (p *printer) body(body string) (lines []string) {
+	if body == "" {
+		return []string{p.palette.Paint(output.Faint, "no body")}
 	}
+	text := body
 	var pretty bytes.Buffer
-	if json.Indent(&pretty, body, "", "  ") != nil {
-		pretty.Reset()
-		pretty.Write(body)
+	if json.Indent(&pretty, []byte(body), "", "  ") == nil {
+		text = pretty.String()
 	}
-	lines := strings.Split(strings.TrimRight(pretty.String(), "\n"), "\n")
-	for _, line := range lines[:min(len(lines), maxLines)] {
-		fmt.Fprintf(b, "%s%s\n", indent, output.Escape(output.Shorten(line, maxWidth)))
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for _, line := range all[:min(len(all), maxLines)] {
+		lines = append(lines, output.Escape(output.Shorten(line, maxWidth)))
 	}
-	if more := len(lines) - maxLines; more > 0 {
+	if more := len(all) - maxLines; more > 0 {
 		text := fmt.Sprintf("… %d more lines, %d bytes in total; use --json or --save for the complete body", more, len(body))
-		fmt.Fprintf(b, "%s%s\n", indent, p.palette.Paint(output.Faint, text))
+		lines = append(lines, p.palette.Paint(output.Faint, text))
 	}
-}
-
-// line prints a delivery as JSON.
-func (p *printer) line(d *delivery) {
-	encoding := "text"
-	if !utf8.Valid(d.body) {
-		encoding = "lossy" // invalid UTF-8 is replaced
-	}
-	_ = output.WriteJSONLine(p.out, struct { // an error means that nobody reads the output
-		At         time.Time         `json:"at"`
-		Path       string            `json:"path"`
-		EventID    string            `json:"event_id"`
-		EventType  string            `json:"event_type"`
-		Attempt    string            `json:"attempt"`
-		Verified   bool              `json:"verified"` // there is a secret, and no signature is wrong
-		Signatures []signatureResult `json:"signatures"`
-		Status     int               `json:"status"` // 0: not answered
-		Note       string            `json:"note,omitempty"`
-		DurationMS float64           `json:"duration_ms"`
-		File       string            `json:"file,omitempty"`
-		Body       string            `json:"body"`
-		Encoding   string            `json:"body_encoding"`
-	}{d.at.UTC(), d.path, d.eventID, d.eventType, d.attempt, len(d.results) > 0 && isRight(d.results), d.results,
-		d.reply.status, d.reply.note, float64(d.took.Microseconds()) / 1000, d.file, string(d.body), encoding})
+	return lines
 }

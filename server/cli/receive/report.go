@@ -12,17 +12,17 @@ import (
 
 // report is what verify prints.
 type report struct {
-	Valid     bool              `json:"valid"`
-	At        time.Time         `json:"at"` // the receiver's clock
-	BodyBytes int               `json:"body_bytes"`
-	Schemes   []signatureResult `json:"schemes"`
-	Computed  *computed         `json:"computed,omitempty"`
+	Valid     bool               `json:"valid"`
+	At        time.Time          `json:"at"` // the receiver's clock
+	BodyBytes int                `json:"body_bytes"`
+	Schemes   []diagnosis.Result `json:"schemes"`
+	Computed  *computed          `json:"computed,omitempty"`
 }
 
 // computed is the result for a signature that a program computed.
 type computed struct {
 	Explained bool                `json:"explained"`
-	Scheme    string              `json:"scheme,omitempty"`
+	Scheme    diagnosis.Scheme    `json:"scheme,omitempty"`
 	Mistakes  []diagnosis.Mistake `json:"mistakes"`
 }
 
@@ -32,12 +32,12 @@ func (c *computed) right() bool { return c.Explained && len(c.Mistakes) == 0 }
 func (r report) write(w io.Writer) {
 	for i, v := range r.Schemes {
 		switch {
-		case v.Result == right && v.Previous:
+		case v.Verdict == diagnosis.Right && v.Previous:
 			fmt.Fprintf(w, "%s is right, but only with the previous secret.\n", v.Header)
 			fmt.Fprint(w, "    This receiver has the old secret.\n    → Change to the new secret before the overlap ends.\n")
-		case v.Result == right:
+		case v.Verdict == diagnosis.Right:
 			fmt.Fprintf(w, "%s is right.\n", v.Header)
-		case v.Result == absent:
+		case v.Verdict == absent:
 			fmt.Fprintf(w, "%s is not present.\n", v.Header)
 		case i > 0 && sameMistakes(r.Schemes[i-1], v):
 			fmt.Fprintf(w, "%s: the same mistake.\n", v.Header)
@@ -45,7 +45,7 @@ func (r report) write(w io.Writer) {
 			fmt.Fprintf(w, "%s is NOT ACCEPTED because of its timestamp.\n", v.Header)
 			writeMistakes(w, v.Mistakes)
 		default:
-			fmt.Fprintf(w, "%s is WRONG: %s.\n", v.Header, strings.TrimSuffix(output.Escape(v.Error), "."))
+			fmt.Fprintf(w, "%s is WRONG: %s.\n", v.Header, strings.TrimSuffix(output.Escape(v.Text), "."))
 			writeMistakes(w, v.Mistakes)
 		}
 	}

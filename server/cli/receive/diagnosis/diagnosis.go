@@ -46,13 +46,21 @@ type Mistake struct {
 	Proved bool   `json:"proved"` // undoing this one change makes the signature match; otherwise it is a guess
 }
 
+// The verdicts on a signature.
+const (
+	Right = "right"
+	Wrong = "wrong"
+)
+
 // Result is the result for one scheme.
 type Result struct {
-	Scheme   Scheme
-	Header   string    // name of the header with the signature
-	Err      error     // of dispatch/signature; nil if the signature is right and recent
-	Previous bool      // the signature is right, but only with the secret from before the last rotation
-	Mistakes []Mistake // at least one if Err is not nil
+	Scheme   Scheme    `json:"scheme"`
+	Header   string    `json:"header"`                       // name of the header with the signature
+	Verdict  string    `json:"verdict"`                      // Right or Wrong; Wrong for a right signature that is too old or too new
+	Previous bool      `json:"by_previous_secret,omitempty"` // the signature is right, but only with the secret from before the last rotation
+	Err      error     `json:"-"`                            // of dispatch/signature; nil if Verdict is Right
+	Text     string    `json:"error,omitempty"`              // of Err
+	Mistakes []Mistake `json:"mistakes,omitempty"`           // at least one if Verdict is Wrong
 }
 
 // Check checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
@@ -68,10 +76,13 @@ func Check(d Delivery) []Result {
 
 // check checks one scheme. The result has no mistake yet if none is proved.
 func (d Delivery) check(scheme Scheme) Result {
-	v := Result{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
-	switch {
-	case v.Err == nil:
+	v := Result{Scheme: scheme, Header: d.names(scheme).signature, Verdict: Right, Err: d.verify(scheme)}
+	if v.Err == nil {
 		v.Previous = d.isPrevious(scheme)
+		return v
+	}
+	v.Verdict, v.Text = Wrong, v.Err.Error()
+	switch {
 	case matches(v.Err):
 		v.Mistakes = []Mistake{d.clock(scheme)}
 	case !errors.Is(v.Err, signature.ErrMissing):

@@ -32,27 +32,14 @@ func (d Delivery) guess(scheme Scheme, err error, otherMatches bool) []Mistake {
 		return []Mistake{{Name: "header_altered", What: "The other signature is right, so the secret and the body are right. One of these headers was changed: " + names + ".",
 			Advice: "Find the program that writes or changes these headers."}}
 	}
-	found := append(d.guessSecret(), d.guessBody(scheme)...)
-	if len(found) == 0 {
-		found = []Mistake{{Name: "secret_wrong", What: "The secret probably belongs to another subscription, or is older than the last rotation. No other known mistake explains this signature.",
-			Advice: "Compare the secret with the secret that \"keyhook subscriptions create\" showed, or rotate the secret. After a rotation, the old secret signs too for one day. If the secret is the same, the body was changed: compare the body with the event that was sent."}}
-	}
-	return found
+	return d.guessContent(scheme)
 }
 
 // secretForm is the form of the secrets that Keyhook makes.
 var secretForm = regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`)
 
-func (d Delivery) guessSecret() []Mistake {
-	if secretForm.MatchString(d.Secret) {
-		return nil
-	}
-	return []Mistake{{Name: "secret_form", What: `The secret does not look like a signing secret of Keyhook: "whsec_" and 44 characters of base64.`,
-		Advice: "Use the complete secret that the creation or the last rotation showed. An API key is not a signing secret."}}
-}
-
-func (d Delivery) guessBody(scheme Scheme) []Mistake {
-	var found []Mistake
+// guessContent looks at the secret and the body.
+func (d Delivery) guessContent(scheme Scheme) (found []Mistake) {
 	add := func(is bool, name, what, advice string) {
 		if is {
 			found = append(found, Mistake{Name: name, What: what, Advice: advice})
@@ -63,16 +50,17 @@ func (d Delivery) guessBody(scheme Scheme) []Mistake {
 	}
 	name := d.names(scheme).id
 	isEvent, id := json.Unmarshal(d.Body, &event) == nil && event.ID != "", d.Header.Get(name)
+	add(!secretForm.MatchString(d.Secret), "secret_form", `The secret does not look like a signing secret of Keyhook: "whsec_" and 44 characters of base64.`,
+		"Use the complete secret that the creation or the last rotation showed. An API key is not a signing secret.")
 	add(isEvent && id != "" && event.ID != id, "body_of_another_event",
 		fmt.Sprintf("The body belongs to event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
 		"Use the headers and the body of the same request.")
 	add(isRewritten(d.Body), "body_reserialized", `The JSON was parsed and written again. Keyhook sends an event without white space and with "id" first.`, rawAdvice)
-	switch {
-	case len(d.Body) == 0:
-		add(true, "body_empty", "The body is empty.", "Another part of the program has read the body before. A body can be read only once, so keep the bytes. "+rawAdvice)
-	case !json.Valid(d.Body):
-		add(true, "body_not_json", "The body is not valid JSON. Each delivery is valid JSON, so this body was cut off or changed.", rawAdvice)
-	}
+	add(len(d.Body) == 0, "body_empty", "The body is empty.", readBeforeAdvice)
+	add(len(d.Body) > 0 && !json.Valid(d.Body), "body_not_json",
+		"The body is not valid JSON. Each delivery is valid JSON, so this body was cut off or changed.", rawAdvice)
+	add(len(found) == 0, "secret_wrong", "The secret probably belongs to another subscription, or is older than the last rotation. No other known mistake explains this signature.",
+		"Compare the secret with the secret that \"keyhook subscriptions create\" showed, or rotate the secret. After a rotation, the old secret signs too for one day. If the secret is the same, the body was changed: compare the body with the event that was sent.")
 	return found
 }
 

@@ -94,7 +94,9 @@ func (s Scheme) writing() string {
 }
 
 const (
-	rawAdvice     = "Check the raw bytes of the request before anything parses them: io.ReadAll(r.Body) in Go, express.raw() in Express, request.get_data() in Flask, request.body in Django, file_get_contents('php://input') in PHP."
+	rawAdvice        = "Check the raw bytes of the request before anything parses them: io.ReadAll(r.Body) in Go, express.raw() in Express, request.get_data() in Flask, request.body in Django, file_get_contents('php://input') in PHP."
+	readBeforeAdvice = "Another part of the program has read the body before. A body can be read only once, so keep the bytes. " + rawAdvice
+
 	newlineAdvice = "Keep the body as bytes. Editors, echo and terminals add line breaks. With curl, use --data-binary instead of --data."
 )
 
@@ -110,5 +112,5 @@ func (d Delivery) undoBody(test try) {
 	with(bytes.TrimSuffix(b, []byte("\r\n")), "body_newline_added", added, newlineAdvice)
 	with(bytes.TrimSpace(b), "body_newline_added", "The body has white space around it that was not signed.", newlineAdvice)
 	with(slices.Concat(b, []byte("\n")), "body_newline_removed", "A line break at the end of the body was signed. This body has none.", newlineAdvice)
-	with(nil, "body_empty", "An empty body was signed.", "Another part of the program has read the body before. A body can be read only once, so keep the bytes. "+rawAdvice)
+	with(nil, "body_empty", "An empty body was signed.", readBeforeAdvice)
 }

@@ -4,12 +4,52 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/storage/fault"
 )
+
+// UsageError is a mistake in the command line that is found after the command has begun. The command then ends with the
+// exit code for wrong usage.
+type UsageError struct{ Err error }
+
+// Error returns the text of the mistake.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// number is a flag for a whole number within bounds.
+type number struct {
+	value    *int
+	min, max int
+}
+
+// IntFlag defines a flag for a whole number from min to max. The current value is the default. The help shows the bounds, and so
+// does the error for another number.
+func IntFlag(flags *pflag.FlagSet, value *int, name string, min, max int, usage string) {
+	flags.Var(&number{value, min, max}, name, fmt.Sprintf("%s, %d to %d", usage, min, max))
+}
+
+// Set parses the flag.
+func (n *number) Set(text string) error {
+	v, err := strconv.Atoi(text)
+	if err != nil || v < n.min || v > n.max {
+		return fmt.Errorf("must be a whole number from %d to %d", n.min, n.max)
+	}
+	*n.value = v
+	return nil
+}
+
+// String returns the value, which the help shows as the default.
+func (n *number) String() string { return strconv.Itoa(*n.value) }
+
+// Type names the value in the help.
+func (n *number) Type() string { return "n" }
 
 // FlagYes answers the question of a command.
 const FlagYes = "yes"

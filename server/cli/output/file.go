@@ -1,4 +1,4 @@
-package flag
+package output
 
 import (
 	"errors"
@@ -8,29 +8,30 @@ import (
 	"os"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxFile is the most bytes of a file with the value of a flag: more than ten headers of the longest values.
-const maxFile = 64 << 10
+// MaxFlagFile is the most bytes of a file with the value of a flag: more than ten headers of the longest values.
+const MaxFlagFile = 64 << 10
 
-// ReadFile returns the content of a small file, or of in for "-". The value may be a secret. Errors show neither the value nor the
-// path, because people sometimes write the secret itself there.
-func ReadFile(in io.Reader, path string) (string, error) {
+// ReadFile returns the content of a file of at most these bytes, or of in for "-". The content may be a secret. Errors show neither
+// the content nor the path, because people sometimes write the secret itself there.
+func ReadFile(in io.Reader, path string, most int64) (string, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
+			return "", fault.Advise(fmt.Errorf("cannot read the file: %w", withoutPath(err)), "check the path and its permissions")
 		}
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
-	case len(text) > maxFile:
-		return "", fmt.Errorf("the file must not be larger than %d KiB", maxFile>>10)
+	case int64(len(text)) > most:
+		return "", fmt.Errorf("the file must not be larger than %d KiB", most>>10)
 	}
 	return string(text), nil
 }
@@ -42,8 +43,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// Secret returns the signing secret in the text of a file.
-func Secret(text string) (string, error) {
+// ParseSecret returns the signing secret in the text of a file.
+func ParseSecret(text string) (string, error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 	if len(text) < webhook.MinSecret || len(text) > webhook.MaxSecret || !webhook.ValidSecret(text) {
 		return "", fmt.Errorf("the file must have %d to %d visible ASCII characters; behind %s, they must be padded base64",
@@ -52,8 +53,8 @@ func Secret(text string) (string, error) {
 	return text, nil
 }
 
-// Headers returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
-func Headers(text string) (map[string]any, error) {
+// ParseHeaders returns the request headers in the text of a file, one on each line. A name alone keeps the present value: it is nil.
+func ParseHeaders(text string) (map[string]any, error) {
 	headers := map[string]any{}
 	n := 0
 	for line := range strings.Lines(text) {
