@@ -17,7 +17,9 @@ import (
 // Sizes of the buffer for a body.
 const (
 	firstBuffer = 4 << 10 // if the length is not known
-	spare       = 1       // after the last byte, so that reading the end does not grow the buffer
+	// spare is after the last byte, so that reading the end does not grow the buffer. It also keeps a small body out of the tiny
+	// allocator, which frees several objects together: the cleanup of Release could then wait for ever.
+	spare = 16
 )
 
 // Form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
@@ -226,7 +228,9 @@ func (x *Exchange) Charge() error {
 		x.reserved = before
 		return x.refuseMemory()
 	}
-	x.release(before)
+	if before.bytes > 0 {
+		before.release()
+	}
 	return nil
 }
 
@@ -261,28 +265,25 @@ func (x *Exchange) refuseMemory() error {
 var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
 	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
 
-// Release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
-// In that case the memory is returned when the garbage collector frees the body.
+// Release returns the memory of the request. If the context of the request ended before the handler knew the outcome, the writer may
+// still read the body. In that case the memory is returned when the garbage collector frees the body.
 func (x *Exchange) Release() {
-	x.release(x.reserved)
+	r := x.reserved
 	x.reserved = reservation{}
+	hasOutcome := x.Status() > 0 && x.Status() < http.StatusInternalServerError
+	switch {
+	case r.bytes == 0:
+	case len(r.body) == 0 || hasOutcome || x.Request.Context().Err() == nil:
+		r.release()
+	default:
+		first := &r.body[0]
+		r.body = nil
+		runtime.AddCleanup(first, reservation.release, r)
+	}
 }
 
 // giveBack returns n bytes of the memory of the request.
 func (x *Exchange) giveBack(n int64) {
 	x.reserved.memory.Release(x.reserved.holder, n)
 	x.reserved.bytes -= n
-}
-
-func (x *Exchange) release(r reservation) {
-	if r.bytes == 0 {
-		return
-	}
-	if len(r.body) > 0 && x.Request.Context().Err() != nil {
-		first := &r.body[0]
-		r.body = nil
-		runtime.AddCleanup(first, reservation.release, r)
-		return
-	}
-	r.release()
 }
