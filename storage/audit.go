@@ -60,6 +60,9 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		return err
 	}
 	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
+	if t.OnReserve() {
+		return nil // the deliveries to a hundred subscriptions would use up the reserve after five revocations
+	}
 	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: target, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)

@@ -30,7 +30,7 @@ const (
 	Normal = sqlite.Normal
 )
 
-// DefaultReserve is Options.Reserve of a server: room for some hundred revocations. 50 in one commit each take about 1 MB.
+// DefaultReserve is Options.Reserve of a server: room for some hundred revocations, which take about 4 KB each.
 const DefaultReserve = 2 << 20
 
 // Options configure a store. Path and Schema are required.

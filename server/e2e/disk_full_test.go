@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 // by itself once there is room. Nothing that it accepted is lost.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	dir := mountTemporary(t, "size=12m")
+	dir := mountTemporary(t, "size=100m")
 	receiver := receive(t, http.StatusOK, 0)
 	p := start(t, dir)
 	sub := p.subscribe(t, receiver.url, "a")
@@ -30,6 +31,10 @@ func TestDiskFull(t *testing.T) {
 	for range 30 {
 		id, authorization := p.key(t, "events:read")
 		leaked[id] = authorization
+	}
+	audience := receive(t, http.StatusOK, 0)
+	for i := range 150 { // each revocation is an event that all of these want
+		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", object{"url": fmt.Sprintf("%s/%d", audience.url, i), "audit_events": true}, nil)
 	}
 	accepted := map[string]bool{}
 	publish := func() answer {

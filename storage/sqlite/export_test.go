@@ -19,6 +19,14 @@ func (f *File) TogetherWhole(fns ...func(*Tx) error) []error {
 	return f.together(Work{Whole: true}, fns)
 }
 
+// TogetherOnReserve is Together on a full disk, for writes of a payer that may use the reserve.
+func (f *File) TogetherOnReserve(payer int64, fns ...func(*Tx) error) []error {
+	if _, err := f.reserve.giveUp(); err != nil {
+		panic(err)
+	}
+	return f.together(Work{Payer: payer, Reserve: true}, fns)
+}
+
 func (f *File) together(w Work, fns []func(*Tx) error) []error {
 	batch, errs := make([]*queuedWrite, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {

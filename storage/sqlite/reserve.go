@@ -15,6 +15,22 @@ type reserve struct {
 	name  string
 	bytes int64 // 0 if there is no reserve
 	spent bool  // used by the writer only
+
+	writes map[int64]int64 // that have used the reserve, by payer
+	total  int64           // of writes
+}
+
+// bytesOfWrite is about what a write takes of the reserve: measured 4 KB for a revocation.
+const bytesOfWrite = 8 << 10
+
+// serves reports whether a payer may write on the reserve. It may have as many writes as then remain for the others, so that no payer
+// uses up the reserve.
+func (r *reserve) serves(payer int64) bool { return r.writes[payer] < r.bytes/bytesOfWrite-r.total }
+
+// count counts a write that has used the reserve.
+func (r *reserve) count(payer int64) {
+	r.writes[payer]++
+	r.total++
 }
 
 // hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.
@@ -50,7 +66,7 @@ func (r *reserve) giveUp() (bool, error) {
 		return false, nil
 	}
 	err := disk.Remove(r.name)
-	r.spent = err == nil
+	r.spent, r.writes, r.total = err == nil, map[int64]int64{}, 0
 	return r.spent, err
 }
 

@@ -21,6 +21,7 @@ type Tx struct {
 	committed  []func()
 	delayed    func() error  // writes rows that were delayed; nil if there are none
 	notOwn     time.Duration // how long the current write has written delayed rows
+	onReserve  bool          // the disk is full, and the transaction uses the reserve
 }
 
 func newTx(conn *sqlx.Conn) *Tx { return &Tx{conn: conn, statements: map[string]*sqlx.Stmt{}} }
@@ -100,6 +101,10 @@ func (t *Tx) rollback() error {
 	}
 	return err
 }
+
+// OnReserve reports whether the disk is full, so that the transaction uses the reserve. Then a write leaves out what is not needed to
+// withdraw rights.
+func (t *Tx) OnReserve() bool { return t.onReserve }
 
 // Now returns the time of the transaction in milliseconds. All writes that share it have the same.
 func (t *Tx) Now() int64 { return t.now }

@@ -265,7 +265,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	}
 	t := f.tx
 	began := time.Now()
-	t.now = began.UnixMilli()
+	t.now, t.onReserve = began.UnixMilli(), f.reserve.spent
 	t.committed = t.committed[:0]
 	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
 		return len(batch), &transactionError{fmt.Errorf("begin: %w", err)}
@@ -309,6 +309,10 @@ func (f *File) flush(t *Tx) error {
 // do runs a write. It returns an error that must roll the whole transaction back, and keeps any other in the write.
 func (f *File) do(w *queuedWrite) error {
 	t := f.tx
+	if t.onReserve && !f.reserve.serves(w.Payer) {
+		w.err = errSpent
+		return nil
+	}
 	if !w.Whole {
 		if err := f.flush(t); err != nil {
 			return err
@@ -325,6 +329,9 @@ func (f *File) do(w *queuedWrite) error {
 	changed := t.dirty || code(w.err) != 0
 	if w.err != nil && !changed {
 		t.committed = t.committed[:mark]
+	}
+	if changed && t.onReserve {
+		f.reserve.count(w.Payer)
 	}
 	switch {
 	case w.err == nil || !changed:

@@ -1,0 +1,48 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+func TestReserveIsShared(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Reserve = 10 * 8 << 10 // for ten writes
+	f := open(t, o)
+	n := 0
+	// write returns how many of as many writes have run.
+	write := func(payer int64, writes int) (ran int) {
+		t.Helper()
+		var fns []func(*sqlite.Tx) error
+		for range writes {
+			n++
+			fns = append(fns, note(fmt.Sprint(n)))
+		}
+		for _, err := range f.TogetherOnReserve(payer, fns...) {
+			if err == nil {
+				ran++
+			}
+		}
+		return ran
+	}
+	if ran := write(1, 8); ran != 5 {
+		t.Errorf("the first payer wrote %d times, want half of the reserve", ran)
+	}
+	if _, err := os.Stat(o.Path + ".reserve"); err == nil {
+		t.Error("the reserve was not used")
+	}
+	if ran := write(1, 2); ran != 0 {
+		t.Errorf("it wrote %d times more", ran)
+	}
+	if ran := write(2, 8); ran != 3 {
+		t.Errorf("the second payer wrote %d times, want half of what was left", ran)
+	}
+	f.TogetherOnReserve(3, func(t *sqlite.Tx) error { return nil }) // costs nothing
+	if ran := write(3, 8); ran != 1 {
+		t.Errorf("the third payer wrote %d times, want 1", ran)
+	}
+}
