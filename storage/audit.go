@@ -71,6 +71,22 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
+// auditCost returns about how many rows a write with an audit event of this type writes. A customer may have thousands of subscriptions
+// that want it.
+func auditCost(t *tx, organization int64, eventType string) (int, error) {
+	receivers, err := t.fanout.Receivers(t.Tx, organization, 0, eventType)
+	return sqlite.UsualCost + len(receivers), err
+}
+
+// audited adds the deliveries of an audit event to the cost of a write.
+func (w work) audited(eventType string) work {
+	other := w.Cost
+	return w.estimated(func(t *tx) (int, error) {
+		cost, err := auditCost(t, w.Payer, eventType)
+		return other + cost, err
+	})
+}
+
 // actorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
 func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
 	if by.Type != "user" || by.Authority.User == 0 {

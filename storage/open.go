@@ -168,6 +168,9 @@ func (s *Store) directoryHooks() directory.Hooks {
 		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
 			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
+		AuditCost: func(t *sqlite.Tx, organization int64, eventType string) (int, error) {
+			return auditCost(s.with(t), organization, eventType)
+		},
 		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
 			if err := s.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := r.Secret.OrNew()
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	rotated, err := returning(ctx, s.workFor(organization).audited(access.SecretRotated), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err

@@ -43,7 +43,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	w := s.workFor(organization).rows(sqlite.UsualCost + len(*c.EventTypes))
+	w := s.workFor(organization).rows(len(*c.EventTypes)).audited(access.SubscriptionCreated)
 	created, err := returning(ctx, w, func(t *tx) (sub webhook.Subscription, err error) {
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
@@ -198,7 +198,10 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 // costOfChange returns about how many rows a change writes or reads: the patterns of its types, and the pending deliveries if it
 // may change them.
 func (s *Store) costOfChange(t *tx, organization int64, id string, c webhook.SubscriptionChange) (int, error) {
-	cost := sqlite.UsualCost
+	cost, err := auditCost(t, organization, access.SubscriptionUpdated)
+	if err != nil {
+		return 0, err
+	}
 	if c.EventTypes != nil {
 		cost += 2 * len(*c.EventTypes)
 	}
@@ -319,7 +322,7 @@ func dropPatterns(t *tx, subscription int64) error {
 // DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
 // Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.workFor(organization).first().onFullDisk().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().onFullDisk().audited(access.SubscriptionDeleted).change(ctx, func(t *tx) error {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err

@@ -109,3 +109,47 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 		})
 	})
 }
+
+// A key may be created, and a subscription changed, with an audit event that many subscriptions want. The other organizations do not wait
+// until the writer has found that out.
+func TestAuditEventsHaveAPrice(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(c *crowd, by access.Principal, sub webhook.Subscription) error{
+		"a new key": func(c *crowd, by access.Principal, _ webhook.Subscription) error {
+			_, err := c.CreateKey(context.Background(), by, by.Actor("", ""), access.NewKey{
+				Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope("events:read"),
+			})
+			return err
+		},
+		"a changed subscription": func(c *crowd, by access.Principal, sub webhook.Subscription) error {
+			_, err := c.UpdateSubscription(context.Background(), by.Actor("", ""), by.Organization.RowID, sub.ID, webhook.SubscriptionChange{Description: new("x")})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &crowd{t: t, Store: storagetest.Open(t), release: make(chan struct{}), commits: &commitSizes{}}
+				owner, _ := storagetest.Organization(t, c.Store, "acme", "enterprise", access.RoleOwner)
+				var sub webhook.Subscription
+				for range 400 {
+					var err error
+					if sub, _, err = c.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, webhook.SubscriptionChange{
+						URL: new("https://example.com/"), EventTypes: &webhook.Types{access.KeyCreated, access.SubscriptionUpdated}, AuditEvents: new(true),
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.Watch(published{c})
+				c.hold()
+				for range 20 {
+					c.do(func() error { return do(c, owner, sub) })
+				}
+				c.ask("cheap", owner.Organization.RowID+1, 8, false)
+				if before := slices.Index(c.let(), "cheap"); before > 1 {
+					t.Errorf("%d writes with 400 deliveries each ran before a cheap one", before)
+				}
+			})
+		})
+	}
+}

@@ -30,6 +30,8 @@ type Directory struct {
 type Hooks struct {
 	// Audit writes an audit event. Organization 0 means a change of the whole instance, see Actor.LogOrganization.
 	Audit func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about Target, details map[string]any) error
+	// AuditCost returns about how many rows a write with an audit event of this type writes.
+	AuditCost func(t *sqlite.Tx, organization int64, eventType string) (int, error)
 	// RequireStorage refuses a change if the plan of the organization allows no more bytes today. It counts the given bytes,
 	// which the change adds besides its line in the audit log. Faults: Limited.
 	RequireStorage func(t *sqlite.Tx, organization int64, bytes int) error
@@ -82,6 +84,12 @@ func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(
 
 // workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
+
+// audited is work whose cost includes the deliveries of its audit event.
+func (d *Directory) audited(w sqlite.Work, eventType string) sqlite.Work {
+	w.Measure = func(t *sqlite.Tx) (int, error) { return d.hooks.AuditCost(t, w.Payer, eventType) }
+	return w
+}
 
 // urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still apply.
 func urgentFor(organization int64) sqlite.Work {

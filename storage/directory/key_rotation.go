@@ -21,7 +21,7 @@ import (
 // key was rotated, is revoked or has expired, or if the user is not a member; Forbidden if the plan lacks API keys; Invalid if
 // nothing of the scope can be granted; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
-	w := urgentFor(by.Organization.RowID)
+	w := d.audited(urgentFor(by.Organization.RowID), access.KeyRotated)
 	w.Reserve = false // it makes a key, too, and can be repeated without end
 	return returning(ctx, d, w, func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
 		var old access.Key

@@ -95,7 +95,8 @@ func freeExternalID(t *sqlite.Tx, organization int64, externalID *string) error 
 // or not active, if the plan allows no more keys, or if an active key has the external id; Invalid if the scope names unknown permissions, or nothing of it can be granted,
 // or the named user is not a member; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
-	return returning(ctx, d, workFor(by.Organization.RowID), func(t *sqlite.Tx) (made access.Key, err error) {
+	w := d.audited(workFor(by.Organization.RowID), access.KeyCreated)
+	return returning(ctx, d, w, func(t *sqlite.Tx) (made access.Key, err error) {
 		owner, err := ownerOf(t, by, k.User)
 		if err != nil {
 			return made, err
@@ -194,7 +195,7 @@ func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted acces
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return d.change(ctx, urgentFor(organization), func(t *sqlite.Tx) error {
+	return d.change(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
 		var found struct {
 			Row     int64  `db:"id"`
 			Name    string `db:"name"`
