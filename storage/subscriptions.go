@@ -163,7 +163,8 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 // external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
-	if c.IsActive != nil && !*c.IsActive {
+	// A change that may also move thousands of deliveries has no right to go first.
+	if c.IsActive != nil && !*c.IsActive && c.Ordered == nil && c.EventTypes == nil && c.AuditEvents == nil {
 		w = w.first()
 	}
 	w = w.estimated(func(t *tx) (int, error) { return s.costOfChange(t, organization, id, c) })

@@ -17,6 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // commitSizes is an observer that records how many jobs share each transaction.
@@ -383,4 +384,54 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 // note is a job that succeeds only once.
 func note(name string) func(*storage.Tx) error {
 	return func(t *storage.Tx) error { return t.Run("INSERT INTO instance (name, value) VALUES (?, x'00')", name) }
+}
+
+// TestOnlyAPauseGoesFirst pauses subscriptions while a flood of another organization waits.
+func TestOnlyAPauseGoesFirst(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change webhook.SubscriptionChange
+		first  bool
+	}{
+		"a pause goes first":                          {webhook.SubscriptionChange{IsActive: new(false)}, true},
+		"a pause with a new order does not":           {webhook.SubscriptionChange{IsActive: new(false), Ordered: new(true)}, false},
+		"a pause with other types does not":           {webhook.SubscriptionChange{IsActive: new(false), EventTypes: &webhook.Types{"b"}}, false},
+		"a pause that ends the audit events does not": {webhook.SubscriptionChange{IsActive: new(false), AuditEvents: new(false)}, false},
+		"an activation does not":                      {webhook.SubscriptionChange{IsActive: new(true)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &crowd{t: t, release: make(chan struct{}), commits: &commitSizes{}}
+				c.Store = storagetest.Open(t)
+				owner, _ := storagetest.Organization(t, c.Store, "acme", "growth", access.RoleOwner)
+				sub, _ := storagetest.Subscription(t, c.Store, owner, "https://example.com/", "a")
+				c.hold()
+				for range 100 {
+					c.ask("flood", owner.Organization.RowID+1, 8, false)
+				}
+				c.do(func() error {
+					_, err := c.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID, tt.change)
+					return err
+				})
+				c.Watch(changed{c})
+				if order := c.let(); slices.Index(order, "change") == 0 != tt.first {
+					t.Errorf("the change was number %d", slices.Index(order, "change"))
+				}
+			})
+		})
+	}
+}
+
+// changed appends to the order of a crowd when a subscription has changed.
+type changed struct{ c *crowd }
+
+func (changed) TakePlace(int64, int64) bool     { return false }
+func (changed) ReturnPlace(int64, int64)        {}
+func (changed) DeliveriesCreated([]webhook.Job) {}
+func (changed) BodiesChanged([]int64)           {}
+func (w changed) SubscriptionsChanged(...int64) {
+	if !slices.Contains(w.c.order, "change") {
+		w.c.order = append(w.c.order, "change")
+	}
 }

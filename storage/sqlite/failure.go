@@ -25,7 +25,7 @@ const (
 
 // public is the text of a problem that any caller may read.
 var public = map[problem]string{
-	diskFull: "the disk is full: writes fail until there is free space",
+	diskFull: "the disk is full: writes fail until a few megabytes are free",
 	ioError:  "the disk refuses writes; it is tried again every second",
 	damaged:  "the database is damaged, so nothing is written; restore a backup",
 }
