@@ -66,6 +66,25 @@ func TestPlacesOfNewDeliveries(t *testing.T) {
 	}
 }
 
+// TestADroppedLaneGetsNoWork drops the lane of a closed subscription while it waits for a read. Then all subscriptions change. A job
+// that the lane got now would be in no lane that the scheduler knows.
+func TestADroppedLaneGetsNoWork(t *testing.T) {
+	t.Parallel()
+	s := newTestScheduler(t)
+	l := currentLane(s, 1, 1)
+	l.target.Open = false
+	s.resources[readSlots].wait(l)
+	s.update(l)
+	if s.lanes[1] != nil {
+		t.Fatal("the test is wrong: the lane is not dropped")
+	}
+	s.noteChanges(nil)
+	s.update(s.resources[readSlots].next(1))
+	if s.needsRead(l) || s.resources[readSlots].next(1) != nil {
+		t.Error("the dropped lane is read")
+	}
+}
+
 // TestLargeDeliveriesThatHaveBegun lets large deliveries arrive whose attempts have begun. Those without room are released.
 func TestLargeDeliveriesThatHaveBegun(t *testing.T) {
 	t.Parallel()

@@ -257,7 +257,7 @@ func (s *scheduler) isCurrent(l *lane) bool {
 // update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
 // so an extra call does no harm.
 func (s *scheduler) update(l *lane) {
-	if s.stopping {
+	if s.stopping || s.lanes[l.subscription] != l { // a dropped lane must not get work: its attempts would not be found
 		return
 	}
 	if l.table.nextDue != 0 && s.isDue(l.table.nextDue) {

@@ -211,6 +211,29 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		})
 	})
 
+	t.Run("by a transaction that fails after one of its writes was undone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := fixtureOf(t, storagetest.Open(t))
+			p := &places{free: 9}
+			x.Watch(p)
+			fails := func(t *storage.Tx) error { return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused) }
+			together(t, x.Store, func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }, func() {
+				if err := x.WriteFor(t.Context(), x.org(), 8, false, fails); !errors.Is(err, errRefused) {
+					t.Error(err)
+				}
+			}, func() {
+				if err := x.WriteWhole(t.Context(), x.org(), fails); !errors.Is(err, errRefused) {
+					t.Error(err)
+				}
+			})
+			if p.taken != 6 || p.returned != 5 || p.begun() != 1 || len(p.fresh) != 1 {
+				t.Errorf("%d places were taken and %d returned, %d deliveries have begun and %d were announced, want 6, 5, 1 and 1",
+					p.taken, p.returned, p.begun(), len(p.fresh))
+			}
+		})
+	})
+
 	t.Run("by a batch that runs again", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

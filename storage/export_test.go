@@ -312,6 +312,17 @@ func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) er
 	return err
 }
 
+// ReadOrganizationID reads the public id of an organization again.
+func (t *tx) ReadOrganizationID(row int64) (string, error) {
+	t.forgetOrganization(row)
+	return t.organizationID(row)
+}
+
+// OrganizationID returns the public id of an organization as the writer knows it.
+func (s *Store) OrganizationID(ctx context.Context, row int64) (string, error) {
+	return returning(ctx, s, func(t *tx) (string, error) { return t.organizationID(row) })
+}
+
 // ForgetQuotas forgets the counts of stored bytes, as a change of a plan does.
 func (t *tx) ForgetQuotas() { t.quotas.Forget() }
 

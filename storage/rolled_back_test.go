@@ -35,6 +35,23 @@ func TestTypesOfARolledBackTransactionAreForgotten(t *testing.T) {
 	}
 }
 
+// TestIDOfARolledBackOrganizationIsForgotten undoes a new public id. SQLite uses the row id of an organization that was not created again,
+// and the next one must not send the id of another one.
+func TestIDOfARolledBackOrganizationIsForgotten(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	x.undo(t, func(tx *storage.Tx) error {
+		err := tx.Run("UPDATE organizations SET public_id = 'org_undone' WHERE id = ?", x.org())
+		if id, read := tx.ReadOrganizationID(x.org()); id != "org_undone" {
+			t.Errorf("the test is wrong: the transaction reads %s, errors %v, %v", id, err, read)
+		}
+		return err
+	})
+	if id, err := x.OrganizationID(t.Context(), x.org()); err != nil || id != x.owner.Organization.ID {
+		t.Errorf("id %s, error %v", id, err)
+	}
+}
+
 // TestHoldOfARolledBackTransactionIsForgotten undoes a hold after the same transaction has read it.
 func TestHoldOfARolledBackTransactionIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -158,6 +158,58 @@ func rightsAreWithdrawn(t *testing.T, p *process, keys map[string]string) {
 	}
 }
 
+// TestRestartWhileTheReserveIsInUse kills a server that has used its reserve, and starts it on what another process has left of the room.
+// Events must not take that, because the next leaked key needs it.
+func TestRestartWhileTheReserveIsInUse(t *testing.T) {
+	t.Parallel()
+	dir := mountTemporary(t, "size=12m")
+	p := start(t, dir)
+	first, _ := p.key(t, "events:read")
+	second, _ := p.key(t, "events:read")
+	p.end(syscall.SIGTERM) // leaves no log, which the next start would fold into the database
+	p = start(t, dir)
+	publish := func() int {
+		a, err := p.caller.call(t.Context(), "POST", "/api/v1/events/", event("a", object{"text": strings.Repeat("x", 4000)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.status
+	}
+	revoke := func(key string) {
+		if a, err := p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+key+"/", nil); err != nil || a.status != http.StatusNoContent {
+			t.Fatalf("a key cannot be revoked: status %d %s, error %v", a.status, a.body, err)
+		}
+	}
+	ballast := fill(t, dir)
+	for publish() != http.StatusServiceUnavailable {
+	}
+	revoke(first)
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, make([]byte, storage.DefaultReserve*3/4), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.end(syscall.SIGKILL)
+	p = start(t, dir)
+	saysFull(t, p)
+	for range 200 {
+		if status := publish(); status != http.StatusServiceUnavailable {
+			t.Fatalf("an event got status %d", status)
+		}
+	}
+	revoke(second)
+	if err := errors.Join(os.Remove(ballast), os.Remove(other)); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); publish() != http.StatusAccepted; sleep(t.Context(), 100*time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("it does not heal within 30 s")
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "keyhook.db.reserve")); err != nil || info.Size() != storage.DefaultReserve {
+		t.Errorf("the reserve was not made again: %v", err)
+	}
+}
+
 // TestFirstStartOnFullDisk starts on a full disk, and again once the disk has room.
 func TestFirstStartOnFullDisk(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func code(err error) int {
 // isFull reports whether err says that the disk has no room.
 func isFull(err error) bool {
 	c := code(err)
-	return c&primaryMask == sqliteFull || c == sqliteIndexSize
+	return c&primaryMask == sqliteFull || c == sqliteIndexSize || errors.Is(err, errSpent)
 }
 
 // IsReferenced reports whether err says that something still refers to the row.

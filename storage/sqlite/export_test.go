@@ -27,6 +27,12 @@ func (f *File) TogetherOnReserve(payer int64, fns ...func(*Tx) error) []error {
 	return f.together(Work{Payer: payer, Reserve: true}, fns)
 }
 
+// SpendReserve uses the reserve while no problem of the disk is known, as when a probe ends the problem at that moment.
+func (f *File) SpendReserve() bool {
+	spent, err := f.reserve.giveUp()
+	return spent && err == nil
+}
+
 func (f *File) together(w Work, fns []func(*Tx) error) []error {
 	batch, errs := make([]*queuedWrite, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
 )
@@ -66,16 +67,23 @@ func (r *reserve) giveUp() (bool, error) {
 		return false, nil
 	}
 	err := disk.Remove(r.name)
-	r.spent, r.writes, r.total = err == nil, map[int64]int64{}, 0
+	r.spent, r.total = err == nil, 0
+	clear(r.writes)
 	return r.spent, err
 }
 
-// holdReserve makes the reserve at the start. A disk without room for the reserve is no reason to refuse the start.
+// holdReserve makes the reserve at the start. A disk without room for it is no reason to refuse the start, but then the start goes on
+// like a process that has used the reserve: otherwise other writes would take the room that is left.
 func (f *File) holdReserve() {
-	f.reserve = reserve{name: f.o.Path + disk.Reserve, bytes: f.o.Reserve}
-	if err := f.reserve.hold(); err != nil {
-		f.o.Logger.Warn("the disk has no room for the reserve, so a key may not be revocable when the disk is full; free some space and restart",
-			"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
+	f.reserve = reserve{name: f.o.Path + disk.Reserve, bytes: f.o.Reserve, writes: map[int64]int64{}}
+	err := f.reserve.hold()
+	if err == nil {
+		return
+	}
+	f.o.Logger.Warn("the reserve for a full disk cannot be made, so a key may not be revocable when the disk is full",
+		"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
+	if f.reserve.spent = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); f.reserve.spent {
+		f.failures.note(byCommit, errSpent)
 	}
 }
 

@@ -234,7 +234,7 @@ func TestDelayedRowsThatCannotBeWritten(t *testing.T) {
 	t.Run("fail the transaction, though a later write ignores the error", func(t *testing.T) {
 		t.Parallel()
 		f := openFailing(t)
-		errs := f.Together(
+		errs := f.TogetherWhole( // before any other write, the writer itself writes the rows
 			func(t *sqlite.Tx) error {
 				t.Wrote(1)
 				t.Delay(func() error { return errHook })

@@ -166,6 +166,7 @@ func (f *File) price(w *queuedWrite) {
 // all writes get the error. A retry of each write could wait for the locked file once per write.
 func (f *File) commit(batch []*queuedWrite) {
 	if f.reserve.spent {
+		f.failures.note(byCommit, errSpent) // a probe may just have ended the problem; without it, nobody makes the reserve again
 		batch = f.onlyReserved(batch, errSpent)
 	}
 	if len(batch) == 0 {
