@@ -53,7 +53,7 @@ func (s *Store) sendExhausted(ctx context.Context, p replayQuery, r *webhook.Rec
 
 // requireActivation refuses to activate what a person has paused, unless the request says so.
 func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest) error {
-	if sub.Paused && !request.Activate {
+	if sub.ByPerson() && !request.Activate {
 		return fault.New(fault.Conflict, "paused",
 			"A person has paused the subscription, and a recovery would activate it.")
 	}

@@ -197,6 +197,44 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		}
 	})
 
+	t.Run("a pause after failures had disabled it counts as a pause everywhere", func(t *testing.T) {
+		t.Parallel()
+		x := newOutage(t)
+		x.publish(t, 3, "a")
+		for range 2 {
+			x.endAll(t, false)
+		}
+		paused := func(want int) {
+			t.Helper()
+			s := x.read(t)
+			listed := must[webhook.SubscriptionPage](t)(x.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
+			waits := must[webhook.PendingSummary](t)(x.PendingSummary(t.Context(), x.org()))
+			if s.Status != webhook.Disabled || (s.BlockedBy() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
+				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.BlockedBy() {
+				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.SubscriptionCounts(), waits)
+			}
+		}
+		paused(0)
+		x.setActive(t, false)
+		paused(1)
+		for _, recover := range []func() error{
+			func() error {
+				_, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				return err
+			},
+			func() error {
+				_, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				return err
+			},
+		} {
+			storagetest.ExpectFault(t, recover(), fault.Conflict, "paused")
+		}
+		must[webhook.Recovery](t)(x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)))
+		if h := x.read(t).Health; h.Status != webhook.Healthy {
+			t.Errorf("%+v", h)
+		}
+	})
+
 	t.Run("it is refused for another organization, without the plan and for a deleted subscription", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
