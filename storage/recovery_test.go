@@ -199,10 +199,14 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 
 	t.Run("a pause after failures had disabled it counts as a pause everywhere", func(t *testing.T) {
 		t.Parallel()
-		x := newOutage(t)
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		o.Policy = webhook.Policy{MaxAttempts: 2, FailingAfter: 1, DisabledAfter: 2}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
 		x.publish(t, 3, "a")
 		for range 2 {
-			x.endAll(t, false)
+			job := x.jobs(t)[0]
+			x.end(t, job, x.begin(t, job), false)
 		}
 		paused := func(want int) {
 			t.Helper()
