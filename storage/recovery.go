@@ -92,6 +92,9 @@ func (s *Store) prepareRecovery(ctx context.Context, organization int64, id stri
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
 	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
+	if sub.QueueHeld {
+		r.BlockedBy = webhook.BlockedByHold
+	}
 	switch {
 	case request.Since != 0:
 	case sub.FailingSince != 0:
