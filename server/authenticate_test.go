@@ -212,7 +212,10 @@ func TestOrganizationNamed(t *testing.T) {
 		"one that does not exist": "org_01h455vb4pex5vsknk084sn02q",
 	} {
 		t.Run("is not found without platform:act_as: "+name, func(t *testing.T) {
-			whoami(bearer(token), named).want(t, 404, "not_found")
+			got := whoami(bearer(token), named).want(t, 404, "not_found")
+			if !strings.Contains(got.field("detail"), "which acts only in its own. Leave the header X-Organization-Id out.") {
+				t.Errorf("%s", got.body)
+			}
 		})
 		if named != theirs {
 			t.Run("is not found with platform:act_as either: "+name, func(t *testing.T) {

@@ -266,8 +266,10 @@ func TestEventSize(t *testing.T) {
 func TestAnEventNamesNoOrganization(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	got := f.do(t, call{"POST " + eventPath, operator, `{"type":"a","data":{},"organization_id":"acme"}`, nil}).want(t, 422, "validation_failed")
-	if !strings.Contains(got.body, "send its id in the header X-Organization-Id") {
-		t.Error(got.body)
+	for _, name := range []string{"organization_id", "organization"} {
+		got := f.do(t, call{"POST " + eventPath, operator, `{"type":"a","data":{},"` + name + `":"acme"}`, nil}).want(t, 422, "validation_failed")
+		if !strings.Contains(got.body, "send its id in the header X-Organization-Id") {
+			t.Error(got.body)
+		}
 	}
 }

@@ -123,7 +123,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		bad("members are existing users", "PUT "+orgs+"{org}/members/usr_01h455vb4pex5vsknk084sn02q/", `{"role":"owner"}`, 404, "not_found"),
 		bad("members belong to an existing organization", "PUT "+orgs+"org_01h455vb4pex5vsknk084sn02q/members/{user}/", `{"role":"owner"}`, 404, "not_found"),
 		ok("members are listed", "GET "+orgs+"{org}/members/", "", 200, `"user_id":"{user}"`),
-		bad("organizations with members are not deleted", "DELETE "+orgs+"{org}/", "", 409, "in_use"),
+		bad("organizations with members are not deleted", "DELETE "+orgs+"{org}/", "", 409, "in_use", "it has members", "; close it instead."),
 		bad("users with memberships are not deleted", "DELETE "+users+"{user}/", "", 409, "in_use"),
 
 		shows("tokens are created, and shown once", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}","name":"laptop"}`, 201,

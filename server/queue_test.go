@@ -14,10 +14,10 @@ import (
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/secret/path?token=1")
 	storagetest.Publish(t, f.store, owner, "a")
-	known := map[string]string{"as": operator, "sub": sub.ID, "org": owner.Organization.ID}
+	known := map[string]string{"as": operator, "sub": sub.ID, "org": owner.Organization.ID, "owner": bearer(token)}
 	f.run(t, known, []scenario{
 		ok("it is listed by subscription, with only the host of each URL", "GET /api/v1/queue/", "", 200,
 			`{"held":false,"held_since":null,"reason":null,"pending_deliveries":1,"pending_subscriptions":1,"pending":[{"subscription_id":"{sub}","organization_id":"{org}","organization_name":"acme","url_host":"example.com","pending":1,"oldest_due":"20`),
@@ -26,6 +26,7 @@ func TestQueue(t *testing.T) {
 		bad("there is no other field", "POST /api/v1/queue/hold/", `{"why":"a"}`, 422, "validation_failed", "unknown_field"),
 		ok("it is held, for a reason", "POST /api/v1/queue/hold/", `{"reason":" a leak "}`, 200, `"held":true,"held_since":"20`, `"reason":"a leak"`),
 		ok("a second hold keeps the first reason", "POST /api/v1/queue/hold/", "", 200, `"reason":"a leak"`),
+		{"a recovery says that nothing is sent", call{"POST /api/v1/webhooks/subscriptions/{sub}/recover/", "{owner}", "", nil}, 202, "", []string{`"blocked_by":"queue_held"`}, noSecret},
 		ok("it is released, with the number of deliveries", "POST /api/v1/queue/release/", "", 200, `"held":false`, `"released":1`),
 		ok("a second release changes nothing", "POST /api/v1/queue/release/", "", 200, `"held":false`, `"released":0`),
 		ok("it is held without a reason", "POST /api/v1/queue/hold/", "", 200, `"held":true`, `"reason":null`),

@@ -389,8 +389,8 @@ func TestBlockedBy(t *testing.T) {
 	expect(webhook.BlockedByPlan)
 	setHealth(t, x.Store, sub, webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, LastError: "timeout", Epoch: 3})
 	expect(webhook.BlockedByFault)
-	change(false) // it stays disabled by its failures
-	expect(webhook.BlockedByFault)
+	change(false) // a person wants that nothing is sent, whatever failures have done
+	expect(webhook.BlockedByPause)
 	change(true)
 	expect(webhook.BlockedByPlan)
 	change(false)

@@ -53,7 +53,7 @@ func (s *Store) sendExhausted(ctx context.Context, p replayQuery, r *webhook.Rec
 
 // requireActivation refuses to activate what a person has paused, unless the request says so.
 func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest) error {
-	if sub.Paused && !request.Activate {
+	if sub.ByPerson() && !request.Activate {
 		return fault.New(fault.Conflict, "paused",
 			"A person has paused the subscription, and a recovery would activate it.")
 	}
@@ -92,6 +92,9 @@ func (s *Store) prepareRecovery(ctx context.Context, organization int64, id stri
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
 	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
+	if sub.QueueHeld {
+		r.BlockedBy = webhook.BlockedByHold
+	}
 	switch {
 	case request.Since != 0:
 	case sub.FailingSince != 0:

@@ -197,6 +197,48 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		}
 	})
 
+	t.Run("a pause after failures had disabled it counts as a pause everywhere", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		o.Policy = webhook.Policy{MaxAttempts: 2, FailingAfter: 1, DisabledAfter: 2}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		x.publish(t, 3, "a")
+		for range 2 {
+			job := x.jobs(t)[0]
+			x.end(t, job, x.begin(t, job), false)
+		}
+		paused := func(want int) {
+			t.Helper()
+			s := x.read(t)
+			listed := must[webhook.SubscriptionPage](t)(x.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
+			waits := must[webhook.PendingSummary](t)(x.PendingSummary(t.Context(), x.org()))
+			if s.Status != webhook.Disabled || (s.BlockedBy() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
+				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.BlockedBy() {
+				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.SubscriptionCounts(), waits)
+			}
+		}
+		paused(0)
+		x.setActive(t, false)
+		paused(1)
+		for _, recover := range []func() error{
+			func() error {
+				_, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				return err
+			},
+			func() error {
+				_, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				return err
+			},
+		} {
+			storagetest.ExpectFault(t, recover(), fault.Conflict, "paused")
+		}
+		must[webhook.Recovery](t)(x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)))
+		if h := x.read(t).Health; h.Status != webhook.Healthy {
+			t.Errorf("%+v", h)
+		}
+	})
+
 	t.Run("it is refused for another organization, without the plan and for a deleted subscription", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

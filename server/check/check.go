@@ -352,7 +352,8 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 	case len(c.Organizations) > 1:
 		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s occurs more than once; send it once.", credential.OrganizationHeader)
 	case !c.Principal.Can(access.PlatformActAs):
-		return fault.Missing("organization")
+		return fault.New(fault.NotFound, "not_found", "There is no such organization for this credential, which acts only in its own. "+
+			"Leave the header %s out.", credential.OrganizationHeader)
 	}
 	o, err := k.store.Organization(ctx, named)
 	if err != nil {

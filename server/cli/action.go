@@ -252,5 +252,8 @@ func (c *call) adviseIfMissing(err error) error {
 	if isBelow(pathOrganizations) && len(c.args) == 2 {
 		return fault.AdviseMissing(err, `write ids or external ids; "keyhook organizations list" and "keyhook users list" show them`)
 	}
+	if isBelow(pathUsers) && len(c.args) == 2 {
+		return fault.AdviseMissing(err, `choose a user from "keyhook users list", and one of the user's tokens from "keyhook users tokens USER"`)
+	}
 	return err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -48,15 +47,13 @@ The document /docs/apply/ of the server has all fields.`,
 	flags.BoolVar(&o.DryRun, "dry-run", false, "print the difference and change nothing")
 	flags.BoolVar(&o.Prune, "prune", false, "also remove what an earlier apply created and the file no longer has")
 	flags.StringVar(&o.SecretsFile, "secrets-file", "", "append the secrets of new subscriptions to this `file` (default: print them)")
+	must(cmd.MarkFlagRequired("file"))
 	output.YesFlag(cmd)
 	must(cmd.PersistentFlags().MarkHidden(client.FlagOrganization))
 	return cmd
 }
 
 func runApply(cmd *cobra.Command, o apply.Options) error {
-	if o.File == "" {
-		return output.UsageError{Err: errors.New("--file is missing")}
-	}
 	if cmd.Flags().Changed(client.FlagOrganization) {
 		return output.UsageError{Err: fmt.Errorf("--%s has no meaning here: the file names the organizations", client.FlagOrganization)}
 	}

@@ -89,7 +89,30 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	if most := len(strings.Fields(cmd.Use)) - 1; len(args) > most {
 		return fmt.Errorf("%s is one argument too many; write: %s", output.Quote(args[most]), usageLine(cmd))
 	}
+	if err := checkRequired(cmd); err != nil {
+		return err
+	}
 	return checkExclusive(cmd)
+}
+
+// isRequired reports whether a command needs a flag.
+func isRequired(f *pflag.Flag) bool { return f.Annotations[cobra.BashCompOneRequiredFlag] != nil }
+
+// checkRequired names all missing flags at once.
+func checkRequired(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if isRequired(f) && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s is missing; write: %s", missing[0], usageLine(cmd))
+	}
+	return fmt.Errorf("%s are missing; write: %s", strings.Join(missing, " and "), usageLine(cmd))
 }
 
 // checkSwitches refuses "--is-active false": the flag alone means true, and "false" would be an argument.

@@ -108,7 +108,7 @@ var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (a
 	switch {
 	case text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("must be an API key, svc_…")
-	case access.LooksLikeID(text):
+	case access.LooksLikeID(text), !strings.Contains(text, "_"): // an external id or a name has no prefix
 		return nil, errors.New("must be the API key itself, svc_…, not an id; only its creation shows the key")
 	case prefix == access.TokenPrefix:
 		return nil, errors.New("must be an API key, svc_…, not an access token")

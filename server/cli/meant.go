@@ -35,9 +35,14 @@ var otherPlaces = map[string]string{
 	"events replay":            `to send an event again, run "keyhook deliveries redeliver SUBSCRIPTION ATTEMPT" or "keyhook subscriptions replay SUBSCRIPTION"`,
 	"users deactivate":         `run "keyhook users update USER --is-active=false"`,
 	"users disable":            `run "keyhook users update USER --is-active=false"`,
-	"users create --role":      `a role belongs to a membership; run "keyhook organizations add-member ORGANIZATION USER --role NAME"`,
+	"users --role":             `a role belongs to a membership; run "keyhook organizations add-member ORGANIZATION USER --role NAME"`,
 	"organizations plan":       `run "keyhook organizations update ORGANIZATION --plan NAME"`,
 	"config set":               `write the setting into the file of --config, or set its variable or flag; "keyhook config init" creates a file`,
+	"organizations --role":     `a role belongs to a membership; run "keyhook organizations add-member ORGANIZATION USER --role NAME"`,
+	"subscriptions secret":     `Keyhook shows a secret only once; for a new one, run "keyhook subscriptions rotate-secret SUBSCRIPTION"`,
+	"subscriptions --status":   `run "keyhook subscriptions pause", "keyhook subscriptions reactivate" or "keyhook subscriptions recover"`,
+	"subscriptions --event":    `to send one event again, run "keyhook deliveries redeliver SUBSCRIPTION ATTEMPT"`,
+	"backup --output":          `write: keyhook backup [FILE]`,
 	"send":                     `run "keyhook events publish TYPE [JSON|-]"`,
 	"migrate":                  `"keyhook serve" upgrades its database when it starts`,
 	"logs":                     `"keyhook serve" writes its log to the standard error; "keyhook audit list" shows who changed what`,
@@ -105,34 +110,69 @@ func inGroups(cmd *cobra.Command, name string) (found []string) {
 var otherFlags = map[string]string{
 	"header": "headers-file", "H": "headers-file", "events": "event-types", "types": "event-types", "format": "json", "output": "json", "o": "json",
 	"page": "cursor", "permissions": "scope", "force": "yes", "confirm": "yes", "url": "forward", "f": "config",
+	"name": "external-id", "status": "outcome", "active": "paused", "grace-period": "grace",
 }
 
 // unknownFlag says which flag was probably meant, and what it is for; or else how the command is written.
 func unknownFlag(cmd *cobra.Command, name string) error {
-	if place := otherPlaces[commandPath(cmd)+" "+dashes(name)]; place != "" {
-		return fmt.Errorf("there is no flag %s; %s", dashes(name), place)
+	for _, path := range []string{commandPath(cmd), commandPath(cmd.Parent())} {
+		if place := otherPlaces[path+" "+dashes(name)]; place != "" {
+			return fmt.Errorf("there is no flag %s; %s", dashes(name), place)
+		}
 	}
-	var known []string
+	var known, own []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			own = append(own, "--"+f.Name)
+		}
+	})
+	takesArguments := strings.Contains(cmd.Use, " ")
+	alike := slices.DeleteFunc(withWords(name, known), func(flag string) bool {
+		return takesArguments && strings.Contains(flag, ".") // the argument is meant, and not a setting of the server
+	})
 	meant := cmd.Flags().Lookup(otherFlags[name])
-	if meant == nil {
+	switch {
+	case meant != nil:
+	case len(alike) == 1:
+		meant = cmd.Flags().Lookup(alike[0])
+	case len(alike) == 0 || len(alike) > 3:
 		meant = cmd.Flags().Lookup(config.Nearest(name, known))
+	default:
+		return fmt.Errorf("there is no flag %s; did you mean --%s?", dashes(name), strings.Join(alike, " or --"))
 	}
 	switch {
 	case meant != nil:
 		kind, usage := pflag.UnquoteUsage(meant)
 		return fmt.Errorf("there is no flag %s; did you mean %s (%s)?", dashes(name), strings.TrimSpace("--"+meant.Name+" "+kind), usage)
-	case strings.Contains(cmd.Use, " "):
+	case takesArguments:
 		return fmt.Errorf("there is no flag %s; write: %s", dashes(name), usageLine(cmd))
 	}
+	if len(own) <= 12 { // a longer list helps nobody
+		return fmt.Errorf("there is no flag %s; the flags are %s", dashes(name), strings.Join(own, ", "))
+	}
 	return fmt.Errorf("there is no flag %s", dashes(name))
+}
+
+// withWords returns the flags that have all words of a name: external-id for id, and max-api-keys for max-keys.
+func withWords(name string, flags []string) (found []string) {
+	words := func(name string) []string {
+		return strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	}
+	for _, flag := range flags {
+		has := words(flag)
+		if !slices.ContainsFunc(words(name), func(word string) bool { return !slices.Contains(has, word) }) {
+			found = append(found, flag)
+		}
+	}
+	return found
 }
 
 // usageLine returns how a command is written, with the flags that it needs.
 func usageLine(cmd *cobra.Command) string {
 	line := cmd.Parent().CommandPath() + " " + cmd.Use
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil {
+		if isRequired(f) {
 			line += " --" + f.Name + " …"
 		}
 	})

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -239,25 +238,15 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 	return a.checkFlags(cmd)
 }
 
-// checkFlags names all missing flags at once, and refuses an update without a change.
+// checkFlags refuses an update without a change.
 func (a action) checkFlags(cmd *cobra.Command) error {
-	var missing, all []string
-	for _, f := range append(a.query, a.body...) {
-		if f.required && !cmd.Flags().Changed(f.name()) {
-			missing = append(missing, "--"+f.name())
-		}
-	}
+	var all []string
 	hasChange := false
 	for _, f := range a.body {
 		all = append(all, "--"+f.name())
 		hasChange = hasChange || cmd.Flags().Changed(f.name())
 	}
-	switch {
-	case len(missing) == 1:
-		return fmt.Errorf("%s is missing; write: %s", missing[0], usageLine(cmd))
-	case len(missing) > 1:
-		return fmt.Errorf("%s are missing; write: %s", strings.Join(missing, " and "), usageLine(cmd))
-	case a.request.method == "PATCH" && a.request.members == nil && !hasChange:
+	if a.request.method == "PATCH" && a.request.members == nil && !hasChange {
 		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil

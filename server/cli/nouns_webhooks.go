@@ -56,8 +56,19 @@ func noteReactivated(c *call, _ object) string {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
 			". To send them, run: " + webhook.RecoverCommand(c.organization, disk.Quote(c.args[0])) + " --since " + found.text("since")
 	}
-	return note
+	return note + noteHold(found)
 }
+
+// noteHold says that nothing is sent while the queue is held; found is an object with blocked_by.
+func noteHold(found object) string {
+	if found.text("blocked_by") != string(webhook.BlockedByHold) {
+		return ""
+	}
+	return "\n" + releaseQueue
+}
+
+// releaseQueue says how a hold of the queue ends.
+const releaseQueue = "An operator has stopped all sending. To send again, an operator runs: keyhook queue release"
 
 // sayRecovered says in words what a recovery sends.
 func sayRecovered(c *call, r object) string {
@@ -67,9 +78,9 @@ func sayRecovered(c *call, r object) string {
 	}
 	again := r.text("deliveries") + " again that had failed since " + r.text("since") + "."
 	if c.before.text("status") == string(webhook.Healthy) {
-		return "The subscription is healthy, so there is no outage to recover from. Deliveries that are already on their way: " + r.text("pending") + ".\n" + send + again
+		return "The subscription is healthy, so there is no outage to recover from. Deliveries that are already pending: " + r.text("pending") + ".\n" + send + again + noteHold(r)
 	}
-	return send + r.text("pending") + " that wait; " + sends + again
+	return send + r.text("pending") + " that wait; " + sends + again + noteHold(r)
 }
 
 // noteBlocked says how a failing or blocked subscription works again.
@@ -82,7 +93,7 @@ func noteBlocked(c *call, found object) string {
 	case webhook.BlockedByPlan:
 		return "The plan has no webhooks. To send again, an operator runs: keyhook organizations update " + found.text("organization_id") + " --plan growth"
 	case webhook.BlockedByHold:
-		return "An operator has stopped all sending. To send again, an operator runs: keyhook queue release"
+		return releaseQueue
 	}
 	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(organization, found.text("id"))
 }

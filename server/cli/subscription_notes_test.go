@@ -54,14 +54,16 @@ func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
 
 func TestARecoverySaysWhatItSends(t *testing.T) {
 	t.Parallel()
-	const recovery = `{"deliveries":2,"pending":5,"since":"2030-01-31T13:35:00.000Z"}`
-	for name, tt := range map[string]struct{ flags, status, want string }{
-		"of a disabled subscription": {"", "disabled", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
-		"of a failing one":           {"--yes", "failing", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
-		"dry":                        {"--dry-run", "disabled", "\nWould send 5 that wait; would send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
-		"of a healthy one": {"", "healthy", "\nThe subscription is healthy, so there is no outage to recover from. Deliveries that are already on their way: 5.\n" +
+	const recovery = `{"deliveries":2,"pending":5,"since":"2030-01-31T13:35:00.000Z","blocked_by":%s}`
+	for name, tt := range map[string]struct{ flags, status, blockedBy, want string }{
+		"while the queue is held": {"", "disabled", `"queue_held"`, "had failed since 2030-01-31T13:35:00.000Z.\n" +
+			"An operator has stopped all sending. To send again, an operator runs: keyhook queue release\n"},
+		"of a disabled subscription": {"", "disabled", "null", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a failing one":           {"--yes", "failing", "null", "\nSends 5 that wait; sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"dry":                        {"--dry-run", "disabled", "null", "\nWould send 5 that wait; would send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a healthy one": {"", "healthy", "null", "\nThe subscription is healthy, so there is no outage to recover from. Deliveries that are already pending: 5.\n" +
 			"Sends 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
-		"of a healthy one, dry": {"--dry-run", "healthy", "\nWould send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
+		"of a healthy one, dry": {"--dry-run", "healthy", "null", "\nWould send 2 again that had failed since 2030-01-31T13:35:00.000Z.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +72,7 @@ func TestARecoverySaysWhatItSends(t *testing.T) {
 					says(200, jsonType, `{"status":"`+tt.status+`"}`)(w, r)
 					return
 				}
-				says(202, jsonType, recovery)(w, r)
+				says(202, jsonType, fmt.Sprintf(recovery, tt.blockedBy))(w, r)
 			})
 			code, stdout, stderr := s.ask(t, aToken, "subscriptions recover "+ailingSub+" "+tt.flags)
 			if code != cli.ExitOK || !strings.HasSuffix(stderr, tt.want) || !strings.Contains(stdout, "pending     5") {
@@ -86,7 +88,7 @@ func TestARecoverySaysWhatItSends(t *testing.T) {
 				says(403, "application/problem+json", `{"code":"permission_denied"}`)(w, r)
 				return
 			}
-			says(202, jsonType, recovery)(w, r)
+			says(202, jsonType, fmt.Sprintf(recovery, "null"))(w, r)
 		})
 		if code, _, stderr := s.ask(t, aToken, "subscriptions recover "+ailingSub); code != cli.ExitOK || !strings.Contains(stderr, "Sends 5 that wait") {
 			t.Errorf("code %d, remarks %q", code, stderr)

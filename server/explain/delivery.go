@@ -340,7 +340,7 @@ func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 		return r.sendAgain(d, Test, r.command("test"))
 	case r.isOld():
 		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
-	case r.Status != webhook.Healthy && !r.Paused && ended.DueAt >= r.FailingSince: // recover sends what failed since then
+	case r.Status != webhook.Healthy && !r.ByPerson() && ended.DueAt >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
 		return r.sendAgain(d, Recover, r.command("recover"))
 	}

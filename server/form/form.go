@@ -73,7 +73,7 @@ func (f *Form) refuseUnknown() {
 
 // unknown says what to do about a field that nobody read.
 func (f *Form) unknown(name string) string {
-	if name == "organization_id" {
+	if name == "organization_id" || name == "organization" {
 		return "This field is unknown here; to act in another organization, send its id in the header X-Organization-Id."
 	}
 	return "This field is unknown; the fields are " + f.known() + "."

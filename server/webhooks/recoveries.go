@@ -28,6 +28,7 @@ type recoveryBody struct {
 	Deliveries int64         `json:"deliveries"`
 	Pending    int64         `json:"pending"`
 	Since      exchange.Time `json:"since"`
+	BlockedBy  *string       `json:"blocked_by"`
 }
 
 // Recover makes a subscription active, and sends again what its receiver missed. A dry run counts only.
@@ -56,7 +57,7 @@ func (h Recoveries) Recover(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Respond(http.StatusAccepted, recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since)})
+	return x.Respond(http.StatusAccepted, recoveryBody{r.Deliveries, r.Pending, exchange.Time(r.Since), exchange.NullIfEmpty(string(r.BlockedBy))})
 }
 
 // Discard drops pending deliveries of a subscription.

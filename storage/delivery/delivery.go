@@ -66,6 +66,10 @@ func FirstInOrder(subscription string) string {
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT 1`
 }
 
+// PausedByPerson is an SQL expression: whether a person has set is_active of the subscription s to false. It is ByPerson of
+// webhook.Health.
+const PausedByPerson = "(s.paused = 1 OR s.probe_at = -1)"
+
 // FirstDue returns an SQL expression of the earliest due time of a subscription. It is the time of the beginning of an
 // attempt if only attempts are in progress, and NULL if nothing is pending.
 func FirstDue(subscription string) string {

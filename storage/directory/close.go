@@ -49,7 +49,7 @@ func (d *Directory) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (o 
 		return o, c, nil
 	}
 	if o.RowID == by.Organization || o.RowID == by.LogOrganization() {
-		return o, c, fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
+		return o, c, fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another one, or use a credential of another one.")
 	}
 	if err := requireAnotherOperator(t, 0, o.RowID); err != nil {
 		return o, c, err

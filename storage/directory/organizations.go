@@ -173,7 +173,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		}
 		row := found.RowID
 		if row == by.Organization || row == by.LogOrganization() {
-			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
+			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another one, or use a credential of another one.")
 		}
 		if err := d.refuseDependents(t, row); err != nil {
 			return err
@@ -218,7 +218,7 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 		return err
 	}
 	if found = append(found, others...); len(found) > 0 {
-		return errInUse("organization", "it has "+strings.Join(found, ", "))
+		return errInUse("organization", "it has "+strings.Join(found, ", ")+"; close it instead")
 	}
 	return nil
 }

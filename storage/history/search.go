@@ -31,7 +31,7 @@ const (
 
 	foundSubscriptionColumns = `
 		SELECT s.public_id, coalesce(s.external_id, '') AS title, s.url,
-		       CASE WHEN s.deleted_at IS NOT NULL THEN 'deleted' WHEN s.paused THEN 'paused' ELSE s.status END AS detail, ` + foundOrganization
+		       CASE WHEN s.deleted_at IS NOT NULL THEN 'deleted' WHEN ` + delivery.PausedByPerson + ` THEN 'paused' ELSE s.status END AS detail, ` + foundOrganization
 	foundSubscriptionJoins = " CROSS JOIN organizations o ON o.id = s.organization_id"
 
 	foundEventColumns = "SELECT e.id, e.created_at AS at, e.type AS title, " + foundOrganization

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -49,7 +50,7 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	list := scan.List[webhook.Subscription]{
 		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND s.paused = coalesce(?6, s.paused)",
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR " + delivery.PausedByPerson + " = ?6)",
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused},

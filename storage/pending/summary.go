@@ -51,7 +51,7 @@ func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *we
 		Paused bool           `db:"paused"`
 	}
 	if err := s.logs.List(ctx, &rows, `
-		SELECT s.id, s.status, s.paused FROM subscriptions s INDEXED BY subscriptions_live
+		SELECT s.id, s.status, `+delivery.PausedByPerson+` AS paused FROM subscriptions s INDEXED BY subscriptions_live
 		WHERE s.organization_id = ? AND s.deleted_at IS NULL`, organization); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ type pendingGroup struct {
 var selectPendingGroups = `
 	SELECT status, paused, webhooks, count(*) AS subscriptions, sum(pending) AS pending, coalesce(min(due_at), 0) AS due_at
 	FROM (
-		SELECT s.status, s.paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
+		SELECT s.status, ` + delivery.PausedByPerson + ` AS paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
 		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
 		CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id
 		WHERE s.deleted_at IS NULL AND o.closed_at IS NULL)

@@ -24,7 +24,7 @@ type Policy struct {
 
 // ProbesDisabled reports whether a subscription with this health gets probes although it is disabled.
 func (p Policy) ProbesDisabled(h Health) bool {
-	return p.ProbeDisabled > 0 && h.Status == Disabled && !h.Paused && h.ProbeAt != neverProbe
+	return p.ProbeDisabled > 0 && h.Status == Disabled && !h.ByPerson()
 }
 
 // ProbeIsDue reports whether a disabled subscription may get a probe now. A time further away than ProbeDisabled was set
@@ -55,7 +55,7 @@ type Health struct {
 // Succeed returns the state after an attempt that began in epoch and got a 2xx response. In the epoch of a Disabled
 // subscription, only a probe begins.
 func (h Health) Succeed(epoch int64) Health {
-	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
+	if epoch != h.Epoch || h.ByPerson() {
 		return h
 	}
 	return h.to(Healthy, 0, "", 0)
@@ -64,7 +64,7 @@ func (h Health) Succeed(epoch int64) Health {
 // Fail returns the state after an attempt that began in epoch and failed at a time for the given reason. probeAt is the time
 // of the next probe if the subscription is failing then. A failed probe of a Disabled subscription leaves it Disabled.
 func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) Health {
-	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
+	if epoch != h.Epoch || h.ByPerson() {
 		return h
 	}
 	if h.FailingSince == 0 || at < h.FailingSince { // earlier if the clock was set back, so that a recovery finds all failures
@@ -91,6 +91,9 @@ func nextDisabledProbe(at int64, p Policy) int64 {
 // neverProbe is the ProbeAt of a subscription that failures have disabled, and that its owner has switched off then.
 const neverProbe = -1
 
+// ByPerson reports whether a person has set is_active to false: while the subscription was active, or after failures had disabled it.
+func (h Health) ByPerson() bool { return h.Paused || h.ProbeAt == neverProbe }
+
 // Activate returns the state after the owner has set is_active to true: healthy, without failures.
 func (h Health) Activate() Health { return h.to(Healthy, 0, "", 0) }
 
@@ -101,7 +104,7 @@ const DeactivatedBy = "deactivated by "
 // subscription that failures have disabled keeps its reason, and gets no more probes.
 func (h Health) Deactivate(by string) Health {
 	switch {
-	case h.Paused || h.ProbeAt == neverProbe:
+	case h.ByPerson():
 		return h
 	case h.Status == Disabled:
 		h = h.Renew() // so that a probe in progress does not bring it back
@@ -132,7 +135,7 @@ func (h Health) Mend(organization, subscription string) string {
 	switch {
 	case h.Status == Healthy:
 		return ""
-	case h.Paused:
+	case h.ByPerson():
 		return "To send again, run: keyhook subscriptions reactivate " + subscription + organizationFlag(organization)
 	}
 	return "When the receiver works again, run: " + RecoverCommand(organization, subscription)

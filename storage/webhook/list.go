@@ -65,7 +65,7 @@ func (c *SubscriptionCounts) Add(h Health, n int64) {
 	case Disabled:
 		c.Disabled += n
 	}
-	if h.Paused {
+	if h.ByPerson() {
 		c.Paused += n
 	}
 }

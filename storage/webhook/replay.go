@@ -48,6 +48,7 @@ type Recovery struct {
 	Deliveries int64 // new ones, of events whose deliveries ended exhausted
 	Pending    int64 // that waited before
 	Since      int64 // in milliseconds; deliveries that ended exhausted earlier are not sent again
+	BlockedBy  Block // BlockedByHold if all of this waits for the release of the queue
 }
 
 // Common lists patterns for the types that both want. No pattern covers another; nil if there are none.

@@ -58,7 +58,7 @@ type Block string
 // The blocks. NotBlocked is the zero value.
 const (
 	NotBlocked     Block = ""
-	BlockedByPause Block = "paused"     // its owner has disabled it
+	BlockedByPause Block = "paused"     // its owner has disabled it, perhaps after failures had
 	BlockedByFault Block = "disabled"   // failures have disabled it
 	BlockedByPlan  Block = "plan"       // the plan has no webhooks
 	BlockedByHold  Block = "queue_held" // an operator has stopped all sending
@@ -68,7 +68,7 @@ const (
 // comes last.
 func (s Subscription) BlockedBy() Block {
 	switch {
-	case s.Paused:
+	case s.ByPerson():
 		return BlockedByPause
 	case s.Status == Disabled:
 		return BlockedByFault

@@ -317,7 +317,16 @@ func TestSecrets(t *testing.T) {
 		if err := os.WriteFile(open, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{open, t.TempDir(), "/nowhere/secrets"} {
+		other := filepath.Join(t.TempDir(), "a.secret")
+		if err := os.WriteFile(other, []byte("an-old-secret-of-32-characters--\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if text := read(t, other); text != "an-old-secret-of-32-characters--\n" {
+				t.Errorf("the file with something else is %q", text)
+			}
+		}()
+		for _, name := range []string{open, other, t.TempDir(), "/nowhere/secrets"} {
 			if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 				t.Errorf("%s: error %v", name, err)
 			}

@@ -39,6 +39,9 @@ func openSecrets(name string, out output.Printer) (*secrets, error) {
 		err = fault.Advise(fmt.Errorf("other users may read %s", name), "run: chmod 600 %s", name)
 	}
 	if err == nil {
+		err = checkContent(file)
+	}
+	if err == nil {
 		err = lock(file)
 	}
 	if err == nil {
@@ -58,6 +61,17 @@ func openSecrets(name string, out output.Printer) (*secrets, error) {
 func lock(file *os.File) error {
 	if errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
 		return fault.Advise(fmt.Errorf("another apply is writing to %s", file.Name()), "wait for it, or choose another --secrets-file")
+	}
+	return nil
+}
+
+// checkContent refuses a file with something else than secrets, such as a secret_file, which another line would make useless.
+func checkContent(file *os.File) error {
+	first := make([]byte, 1)
+	if n, err := file.ReadAt(first, 0); n == 1 && first[0] != '{' {
+		return fault.Advise(fmt.Errorf("%s has something else than secrets of apply", file.Name()), "choose another --secrets-file")
+	} else if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
 	return nil
 }

@@ -69,8 +69,12 @@ func Confirm(cmd *cobra.Command, question string) error {
 		return nil
 	}
 	if !CanAsk(cmd) {
+		look := ""
+		if cmd.Flags().Lookup("dry-run") != nil {
+			look = "look at --dry-run, and then "
+		}
 		return UsageError{Err: fault.Advise(errors.New("nothing was changed: the command asks before it does this, and there is no terminal to ask at"),
-			"look at --dry-run or --help, and then give --%s", FlagYes)}
+			"%sgive --%s", look, FlagYes)}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", EscapeLines(question))
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

@@ -32,7 +32,7 @@ export function Recover({ subscription, organization, onDone, onClose }) {
     ${data && !isPaused ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
       ${data.pending > 0 && html`<li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>`}
       ${(data.deliveries > 0 || data.pending === 0) && html`<li><strong class="strong">${count(data.deliveries, 'event')}</strong> that Keyhook gave up since <${Time} value=${data.since} form="log" /></li>`}
-    </ul>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+    </ul>${data.blocked_by === 'queue_held' && html`<p>An operator holds the queue: all of this waits for the release.</p>`}` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     <${ErrorBar} error=${isPaused ? null : error} retry=${reload} />
     <${TimeField} form=${form} name="since" label="Since" optional hint="Without a time: since the outage began." />
   <//>`;
