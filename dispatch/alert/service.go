@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -86,9 +87,7 @@ func (p post) send(ctx context.Context, title, body string) error {
 		return err
 	}
 	r.Header.Set("Content-Type", contentType)
-	for name, values := range p.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, p.header)
 	if p.titled != "" {
 		r.Header.Set(p.titled, mime.QEncoding.Encode("utf-8", title))
 	}
