@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,16 +194,16 @@ func TestChangesOfOrder(t *testing.T) {
 
 	runInVirtualTime(t, "a redelivery that fails does not stop the order", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
-		var first []string
+		var refused atomic.Pointer[string]
 		sub := x.subscribeInOrder(t, "a.example", func(q *http.Request) (*http.Response, error) {
-			if len(first) > 0 && q.Header.Get("X-Service-Event-Id") == first[0] {
+			if event := refused.Load(); event != nil && q.Header.Get("X-Service-Event-Id") == *event {
 				return newResponse(500, ""), nil
 			}
 			return newResponse(200, ""), nil
 		})
 		sent := x.publish(t, 1)
 		time.Sleep(time.Second)
-		first = sent
+		refused.Store(&sent[0])
 		if err := x.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
 			t.Fatal(err)
 		}

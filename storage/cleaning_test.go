@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,31 @@ import (
 )
 
 // cleaned opens a store for a test of what is removed in the background, and returns its log. It must be called in a bubble.
-func cleaned(t *testing.T, path string) (platform, *strings.Builder) {
+func cleaned(t *testing.T, path string) (platform, *logText) {
 	t.Helper()
-	o, log := storagetest.Options(t, path), &strings.Builder{}
+	o, log := storagetest.Options(t, path), &logText{}
 	o.Logger, o.KeepEvents, o.KeepAudit = slog.New(slog.NewTextHandler(log, nil)), time.Hour, time.Hour
 	store, _ := storagetest.OpenWith(t, o)
 	operator := storagetest.Operator(t, store)
 	return platform{store, operator, operator.Actor("192.0.2.1", "req")}, log
+}
+
+// logText is a log that goes on while a test reads it.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 const manyFail = 45 // more than two lists of those to clean

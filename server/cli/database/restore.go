@@ -77,15 +77,19 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 	if err := t.Write(out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(out, `
+	lost := "The audit log of the renamed database lists them."
+	if r.ReplacedDatabase == "" {
+		lost = "The audit log of the lost database listed them."
+	}
+	_, err := fmt.Fprintf(out, `
 Start the server. Look at the pending deliveries with "keyhook queue show". Then run one of these two commands:
 
   keyhook queue release   sends the pending deliveries; receivers may get events a second time
   keyhook queue discard   drops the pending deliveries, and sends only events that are published from now on
 
 The keys, tokens and signing secrets of the backup are valid again. If you revoked or rotated some of them after the
-backup, do that again. The audit log of the renamed database lists them.
-`)
+backup, do that again. %s
+`, lost)
 	return err
 }
 

@@ -136,6 +136,8 @@ func TestPortal(t *testing.T) {
 // portalSteps creates a subscription with a test, and a key, and publishes an event.
 func portalSteps(t *testing.T, p *page, r *receiver) {
 	t.Helper()
+	p.visit("/console/subscriptions/")
+	p.expect(`-H "Authorization: ApiKey $KEY"`) // a customer has no access token
 	p.visit("/console/")
 	p.click("link", "New subscription")
 	p.expectPath("/console/subscriptions/new/")

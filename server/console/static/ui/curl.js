@@ -4,16 +4,19 @@
 import { html } from './html.js';
 import { Code } from './code.js';
 import { place } from '../router.js';
+import { session } from '../session.js';
 import { settings } from '../settings.js';
 
 export const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-// Curl shows a request with curl, in the organization of the page. headers are further ones, as "Name: value".
+// Curl shows a request with curl, in the organization of the page. headers are further ones, as "Name: value". In the portal, people have
+// API keys and no access tokens.
 export function Curl({ path, body, method, headers = [] }) {
   const { org } = place.get();
+  const credential = session.get().portal ? 'ApiKey $KEY' : 'Bearer $TOKEN';
   const isInOrganization = org && !path.startsWith('/organizations/');
   const more = [isInOrganization && `X-Organization-Id: ${org}`, ...headers].filter(Boolean).map((header) => `  -H ${quoted(header)} \\\n`);
   return html`<${Code} label="The same with curl" text=${`curl ${method ? `-X ${method} ` : ''}${quoted(`${location.origin}${settings.base}/api/v1${path}`)} \\
-  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -H "Authorization: ${credential}" -H "Content-Type: application/json" \\
 ${more.join('')}  -d ${quoted(body)}`} />`;
 }
