@@ -75,11 +75,11 @@ func (m mailer) send(ctx context.Context, title, body string) error {
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: requestTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(m.host, m.port))
 	if err != nil {
-		return errors.Join(ended(ctx), err)
+		return errors.Join(context.Cause(ctx), err)
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // net/smtp takes no context
 	if err := m.talk(conn, mailText(m.from, m.to, title, body, time.Now())); err != nil {
-		return errors.Join(ended(ctx), err)
+		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -93,24 +94,16 @@ func (p post) send(ctx context.Context, title, body string) error {
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return errors.Join(ended(ctx), err)
+		return errors.Join(context.Cause(ctx), err)
 	}
 	defer response.Body.Close()
 	if _, err := io.CopyN(io.Discard, response.Body, maxResponse); err != nil && !errors.Is(err, io.EOF) {
-		return errors.Join(ended(ctx), err)
+		return errors.Join(context.Cause(ctx), err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("the service answered %d", response.StatusCode)
 	}
 	return nil
-}
-
-// ended returns why a context ended, or nil.
-func ended(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }
 
 // discord is the form discord://TOKEN@ID (discord.com/developers/docs/resources/webhook). Nothing in a message mentions anybody.
@@ -197,7 +190,7 @@ func ntfy(u *url.URL, o *options) (post, error) {
 
 // gotify is the form gotify://HOST/TOKEN (gotify.net/docs/pushmsg).
 func gotify(u *url.URL, o *options) (post, error) {
-	base, token, _ := cutLast(strings.TrimSuffix(u.Path, "/"), "/")
+	base, token := path.Split(strings.TrimSuffix(u.Path, "/"))
 	if token == "" {
 		return post{}, errors.New("the token after the host is missing")
 	}
@@ -205,7 +198,7 @@ func gotify(u *url.URL, o *options) (post, error) {
 		return map[string]any{"title": title, "message": body, "priority": 5}
 	}}
 	var err error
-	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"/message")
+	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
 	return p, err
 }
 
@@ -265,13 +258,4 @@ func setUser(header http.Header, u *url.URL) {
 	password, _ := u.User.Password()
 	r := http.Request{Header: header}
 	r.SetBasicAuth(u.User.Username(), password)
-}
-
-// cutLast cuts a text at the last separator. If there is none, the whole text is the second part.
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return "", text, false
-	}
-	return text[:i], text[i+len(separator):], true
 }

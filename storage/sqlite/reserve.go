@@ -80,7 +80,8 @@ func (f *File) holdReserve() {
 	if err == nil {
 		return
 	}
-	f.o.Logger.Warn("the reserve for a full disk cannot be made, so a key may not be revocable when the disk is full",
+	f.o.Logger.Warn("the reserve for a full disk cannot be made, so a key may not be revocable when the disk is full; "+
+		"free a few megabytes on the disk of storage.path, or correct the rights of its directory and restart",
 		"file", f.reserve.name, "bytes", f.reserve.bytes, "error", err)
 	if f.reserve.spent = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); f.reserve.spent {
 		f.failures.note(byCommit, errSpent)

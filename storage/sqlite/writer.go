@@ -198,14 +198,8 @@ func (f *File) commit(batch []*queuedWrite) {
 
 // onlyReserved ends the writes that may not use the reserve with an error, and returns the others.
 func (f *File) onlyReserved(batch []*queuedWrite, err error) []*queuedWrite {
-	may := make([]*queuedWrite, 0, len(batch))
-	for _, w := range batch {
-		if mayUseReserve(w) {
-			may = append(may, w)
-		} else {
-			f.finish([]*queuedWrite{w}, err)
-		}
-	}
+	may, others := split(batch, mayUseReserve)
+	f.finish(others, err)
 	return may
 }
 
@@ -215,16 +209,21 @@ func (f *File) retryFull(batch []*queuedWrite) []*queuedWrite {
 	if !slices.ContainsFunc(batch, full) || !f.spendReserve() {
 		return batch
 	}
-	var again, others []*queuedWrite
+	again, others := split(batch, full)
+	f.commit(again)
+	return others
+}
+
+// split returns the writes for which is holds, and the others.
+func split(batch []*queuedWrite, is func(*queuedWrite) bool) (those, others []*queuedWrite) {
 	for _, w := range batch {
-		if full(w) {
-			again = append(again, w)
+		if is(w) {
+			those = append(those, w)
 		} else {
 			others = append(others, w)
 		}
 	}
-	f.commit(again)
-	return others
+	return those, others
 }
 
 func mayUseReserve(w *queuedWrite) bool { return w.Reserve }
