@@ -15,11 +15,9 @@ func (s *scheduler) beginKind(l *lane) int {
 	return beginPlaces
 }
 
-// mayBegin reports whether the lane may begin another attempt. A healthy lane begins one for each free slot. It begins
-// as many more as requests ended lately, so that the next attempts are ready when slots become free. A Begin takes as
-// long as two commits, and in that time a quick receiver answers a hundred requests. A failing lane begins one probe,
-// at its probe time, when all earlier attempts are settled. A lane with a rate limit begins only attempts for which
-// there are tokens. Others wait without a record.
+// mayBegin reports whether the lane may begin another attempt. A healthy lane begins as many as beginLimit says. A
+// failing lane begins one probe, at its probe time, when all earlier attempts are settled. A lane with a rate limit begins
+// only attempts for which there are tokens. Others wait without a record.
 //
 // The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
 // places.
@@ -40,9 +38,16 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
 }
 
-// beginLimit returns how many attempts of a healthy lane may be begun and not sent.
+// beginLimit returns how many attempts of a healthy lane may be begun and not sent: one for each free slot, and twice as many as
+// requests ended lately. So the next attempts are ready when slots become free. A Begin takes as long as two commits, and in that
+// time a quick receiver answers a hundred requests.
+//
+// Twice, because a lane whose head is not empty must begin more than arrives. Otherwise its head never becomes empty again, and
+// each new delivery waits for a Begin of its own instead of beginning in the transaction that creates it. On a disk with an fsync
+// of 5 ms and 64 publishers, that is the difference between 20 ms and 60 to 130 ms from publishing to receipt.
 func (s *scheduler) beginLimit(l *lane) int {
-	return max(s.options.PerSubscription-l.requests(), 0) + min(l.recent.ends.recent(s.ends.number), maxBegunPerLaneSlot*s.options.PerSubscription)
+	free := max(s.options.PerSubscription-l.requests(), 0)
+	return free + min(2*l.recent.ends.recent(s.ends.number), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
 // mayProbe reports whether a failing lane may send its probe now.

@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
@@ -27,6 +29,63 @@ func TestSlowDisk(t *testing.T) {
 			checkDeliveredOnce(t, x, "quick.example", events)
 			if took := time.Since(begin); took > 100*commit {
 				t.Errorf("it took the time of %d commits", took/commit)
+			}
+		})
+	})
+
+	t.Run("after a burst, new deliveries soon begin with their own transactions again", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			const commit, perCommit = 10 * time.Millisecond, 40
+			f := newFaults()
+			f.beginTakes, f.recordTakes = 2*commit, 2*commit
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "quick.example", respondAfter(2*time.Millisecond, respond(200)))
+			x.run(t)
+			synctest.Wait()
+			events := 500
+			x.publish(t, events)
+			begins := 0
+			for i := range 75 {
+				if i == 50 {
+					begins = f.called("Begin")
+				}
+				x.publish(t, perCommit)
+				events += perCommit
+				time.Sleep(commit)
+			}
+			if n := f.called("Begin") - begins; n != 0 {
+				t.Errorf("%d calls of Begin after the burst", n)
+			}
+			time.Sleep(time.Minute)
+			checkDeliveredOnce(t, x, "quick.example", events)
+		})
+	})
+
+	t.Run("results that are not saved for long stop all sending, and Ready says so", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			const events, limit, slots = 2500, 1024, 16
+			f := newFaults()
+			x := stoppedFixture(t, f, dispatch.Options{Concurrency: 2 * slots})
+			x.subscribe(t, "a.example", respondAfter(time.Millisecond, respond(200)))
+			x.subscribe(t, "b.example", respondAfter(time.Millisecond, respond(200)))
+			f.slow(5 * time.Minute)
+			x.run(t)
+			for range events / 500 {
+				x.publish(t, 500)
+			}
+			time.Sleep(2 * time.Minute)
+			if n := len(x.requests("a.example")) + len(x.requests("b.example")); n < limit || n > limit+2*slots {
+				t.Errorf("%d requests whose results are not saved", n)
+			}
+			if _, err := x.Dispatcher.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "the database does not take the results") {
+				t.Errorf("Ready: %v", err)
+			}
+			f.slow(0)
+			time.Sleep(10 * time.Minute)
+			checkDeliveredOnce(t, x, "a.example", events)
+			checkDeliveredOnce(t, x, "b.example", events)
+			if _, err := x.Dispatcher.Ready(t.Context()); err != nil {
+				t.Errorf("Ready in the end: %v", err)
 			}
 		})
 	})

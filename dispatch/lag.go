@@ -70,8 +70,8 @@ func (s *scheduler) publishLag() {
 	begin, probe, launch, read := &s.resources[beginPlaces], &s.resources[probePlaces], &s.resources[sendSlots], &s.resources[readSlots]
 	for step, waits := range [stepCount]bool{
 		stepBegin:  s.begin.running || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
-		stepSend:   launch.hasNext(1),
-		stepRecord: s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
+		stepSend:   launch.hasNext(1) && !s.savesTooSlowly(),
+		stepRecord: s.savesTooSlowly() || s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
 		stepRead:   read.used > 0 || read.hasNext(1) || s.reads.failingLanes > 0 || s.reads.droppedUnread,
 		stepList:   s.reads.listing || s.failingOps[opList],
 	} {

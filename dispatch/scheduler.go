@@ -24,6 +24,7 @@ const (
 	maxRecordWait       = time.Minute            // a result that fails to save for longer no longer blocks other lanes
 	maxBegunPerLaneSlot = 16                     // attempts that a lane may begin ahead, per slot of the lane
 	maxBegunPerSlot     = 4                      // attempts that all lanes may begin ahead, per slot
+	maxUnsaved          = maxBatch               // results that wait to be saved while requests are sent
 )
 
 // scheduler decides which deliveries are read, begun and sent, and when. One goroutine runs it and owns all its fields,

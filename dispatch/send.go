@@ -25,10 +25,14 @@ func (s *scheduler) maySend(l *lane) bool {
 	return requests < limit && requests*(allowed-limit) < 2*limit*(allowed-used)
 }
 
-// sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails nothing is
-// sent, because its result could not be recorded.
+// savesTooSlowly reports whether so many results wait to be saved that nothing is sent. The slot of a request is free when its
+// response has ended, so slots alone do not bound these results.
+func (s *scheduler) savesTooSlowly() bool { return s.stages[ended] >= maxUnsaved }
+
+// sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails or does not keep up,
+// nothing is sent, because its result could not be recorded.
 func (s *scheduler) sendNext() {
-	if s.stopping || s.results.blocking > 0 || s.begin.failed {
+	if s.stopping || s.results.blocking > 0 || s.begin.failed || s.savesTooSlowly() {
 		return
 	}
 	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {
