@@ -26,6 +26,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/server/socket"
@@ -91,7 +92,7 @@ type appliance struct {
 // port is reported before any file changes.
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error) {
 	cli.TuneMemory(c.Server.BodyMemory)
-	a := &appliance{settings: c, log: c.Log.Logger(errs), metrics: metrics.New()}
+	a := &appliance{settings: c, log: c.Log.Logger(errs, explain.LogMend), metrics: metrics.New()}
 	logLibraries(a.log)
 	certificate, err := c.Server.Certificate()
 	if err != nil {
@@ -191,7 +192,7 @@ func (a *appliance) issuerOptions() oidc.Options {
 func (a *appliance) alertOptions(certificate *tls.Config) alert.Options {
 	c := a.settings
 	return alert.Options{
-		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Store: a.store,
+		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Command: explain.Command, Store: a.store,
 		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
 	}
 }

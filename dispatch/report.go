@@ -44,7 +44,7 @@ func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result,
 		attrs = append(attrs, slog.String("health", string(settled.Health.Status)), slog.Int("consecutive_failures", settled.Health.ConsecutiveFailures))
 	}
 	if settled.Changed && settled.Health.Status != webhook.Healthy {
-		attrs = append(attrs, slog.String("mend", settled.Health.Mend(t.OrganizationID, t.ID)))
+		attrs = append(attrs, slog.Any("mend", webhook.Mend{Action: settled.Health.Action(), Organization: t.OrganizationID, Subscription: t.ID}))
 	}
 	text := "attempt succeeded"
 	if !r.Succeeded {

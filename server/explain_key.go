@@ -22,6 +22,8 @@ type keyExplainStore interface {
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
 	// KeyID returns the id of the active key with an external id, or NotFound.
 	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
+	// Plans lists the plans, newest first.
+	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
 	// KeyPage finds the keys with a prefix; organization access.AllOrganizations finds those of all organizations.
 	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 }
@@ -46,7 +48,10 @@ type explainBody struct {
 	Checks     []explain.Check `json:"checks"`     // in order
 }
 
-const maxPathLength = 2048
+const (
+	maxPathLength = 2048
+	maxPlansRead  = 1000 // in the search for one with API keys
+)
 
 // explained is the request to explain.
 type explained struct {
@@ -190,8 +195,17 @@ func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string)
 		return err
 	}
 	m.Code = refused.Code
-	if m.At == access.CheckPermission {
+	switch m.At {
+	case access.CheckPermission:
 		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
+		return err
+	case access.CheckPlan:
+		plans, err := h.store.Plans(ctx, 0, maxPlansRead)
+		for _, p := range plans {
+			if p.APIKeys && (p.Webhooks || !m.State.Plan.Webhooks) {
+				m.KeyPlan = p.Name
+			}
+		}
 		return err
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -115,14 +116,14 @@ func publicProblem(err error) problem {
 		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
-		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message), ConflictingID: e.Existing}
+		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: explain.WithMend(e.Code, e.Message), ConflictingID: e.Existing}
 		for i, f := range e.Fields {
 			if i == form.MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
 					fmt.Sprintf("There are more problems; only the first %d are listed.", form.MaxProblems)})
 				break
 			}
-			p.Errors = append(p.Errors, fieldProblem{f.Field, f.Code, withMend(f.Code, f.Message)})
+			p.Errors = append(p.Errors, fieldProblem{f.Field, f.Code, explain.WithMend(f.Code, f.Message)})
 		}
 		if len(p.Errors) == 1 && specificCodes[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message
@@ -151,23 +152,4 @@ func privateCause(err error) error {
 		return e.Unwrap()
 	}
 	return err
-}
-
-// mends tells what to do about a fault of the store, by its code. It names paths, headers, fields and commands,
-// which the store does not know. The mend follows the message of the fault.
-var mends = map[string]string{
-	"subject_mismatch":      "An operator can change the user's external_id with PATCH /api/v1/users/{id}/.",
-	"organization_required": "Name one with the header X-Organization-Id.",
-	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
-	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
-		"(keyhook subscriptions rotate-secret --force).",
-	"paused": "To recover and activate it, send \"activate\": true (keyhook subscriptions recover --activate).",
-}
-
-// withMend returns the message of a fault with the mend for its code, if the table has one.
-func withMend(code, message string) string {
-	if mend := mends[code]; mend != "" {
-		return message + " " + mend
-	}
-	return message
 }

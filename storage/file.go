@@ -21,6 +21,7 @@ var (
 	ErrNewerSchema   = sqlite.ErrNewerSchema
 	ErrSchema        = sqlite.ErrSchema
 	ErrForeignFile   = sqlite.ErrForeignFile
+	ErrNoFile        = sqlite.ErrNoFile
 	ErrDamaged       = sqlite.ErrDamaged
 	ErrExists        = backup.ErrExists
 	ErrBackupRunning = backup.ErrRunning

@@ -81,11 +81,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	organizationID, err := t.organizationID(organization)
-	if err != nil {
-		return err
-	}
-	details["consecutive_failures"], details["last_error"], details["mend"] = h.ConsecutiveFailures, h.LastError, h.Mend(organizationID, id)
+	details["consecutive_failures"], details["last_error"], details["mend"] = h.ConsecutiveFailures, h.LastError, h.Action()
 	if h.FailingSince != 0 {
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}

@@ -246,7 +246,9 @@ func (s *Store) recoverOne(ctx context.Context, m markedSubscription) error {
 	}
 	if err != nil {
 		s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
-			"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.OrganizationID, m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
+			"subscription", m.ID, "error", err, "mend", webhook.Mend{
+				Action: webhook.ActionRecover, Organization: m.OrganizationID, Subscription: m.ID, With: string(webhook.AppendTime(nil, m.Since)),
+			})
 	}
 	return s.change(ctx, func(t *tx) error {
 		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)

@@ -286,7 +286,7 @@ func TestNewsOfAnOutage(t *testing.T) {
 			t.Errorf("%s does not say the host: %s", line.Type, line.Details)
 		}
 		bad := line.Type != access.SubscriptionRecovered
-		if bad != strings.Contains(line.Details, webhook.RecoverCommand(x.sub.OrganizationID, x.sub.ID)) || bad != strings.Contains(line.Details, "failing_since") {
+		if bad != strings.Contains(line.Details, `"mend":"recover"`) || bad != strings.Contains(line.Details, "failing_since") {
 			t.Errorf("%s says %s", line.Type, line.Details)
 		}
 	}

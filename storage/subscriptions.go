@@ -109,13 +109,11 @@ func (s *Store) check(t *tx, organization int64, sub webhook.Subscription, c web
 	if sub.PendingDeliveries > maxPendingChanged && losesAuditEvents(sub, c) {
 		return checked, fault.New(fault.Conflict, "too_many_pending",
 			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
-				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
-				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingChanged)
+				"It has %d pending deliveries, and at most %d can be searched.", sub.PendingDeliveries, maxPendingChanged)
 	}
 	if sub.PendingDeliveries > maxPendingChanged && becomesOrdered(sub, c) {
 		return checked, fault.New(fault.Conflict, "too_many_pending",
-			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order. "+
-				"Wait until fewer are pending, or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingChanged)
+			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order.", sub.PendingDeliveries, maxPendingChanged)
 	}
 	if c.Headers != nil {
 		checked.sealed, err = s.sealHeaders(t, organization, sub, *c.Headers)

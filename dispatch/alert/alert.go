@@ -31,9 +31,11 @@ const (
 
 // Options configure an Alerter.
 type Options struct {
-	URLs        []redact.Text // of the channels; none: Run does nothing
-	Interval    time.Duration // at least this long between two messages of a kind
-	From        string        // the URL of this server, for the messages
+	URLs     []redact.Text // of the channels; none: Run does nothing
+	Interval time.Duration // at least this long between two messages of a kind
+	From     string        // the URL of this server, for the messages
+	// Command returns the command for a mend. Messages have it.
+	Command     func(webhook.Mend) string
 	Store       store
 	Deliveries  deliveries
 	Certificate *tls.Config                // of the server; may be nil
@@ -234,7 +236,7 @@ func (a *Alerter) tellCondition(c *condition, now time.Time) {
 	if c.begins() {
 		f.since = c.since
 	}
-	a.tell(conditionMessage(c.kind, a.options.From, c.begins(), c.since, c.detail), f)
+	a.tell(a.options.conditionMessage(c.kind, c.begins(), c.since, c.detail), f)
 }
 
 // tellSubscriptions tells of subscriptions that became disabled or active again.
@@ -261,7 +263,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 	for _, kind := range kinds {
 		if a.mayTell(kind, len(due[kind]) > 0, now) {
 			all := count{len(due[kind]), countOrganizations(due[kind]), len(untold) > maxUntold}
-			a.tell(subscriptionMessage(kind, a.options.From, all, a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
+			a.tell(a.options.subscriptionMessage(kind, all, a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}{
 		"late deliveries": {
 			conditions{free: 1 << 40, late: errors.New("deliveries have waited")},
-			[]string{"Keyhook: deliveries are late", "Since 2000-01-01 00:00:", "deliveries have waited. Deliveries that wait: 0", "keyhook doctor"},
+			[]string{"Keyhook: deliveries are late", "Since 2000-01-01 00:00:", "deliveries have waited. Deliveries that wait: 0", "do run_doctor"},
 			[]string{"Keyhook: deliveries are no longer late", "began at 2000-01-01 00:00:"},
 		},
 		"little space": {
@@ -28,11 +28,11 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		},
 		"refused writes": {
 			conditions{free: 1 << 40, refuses: errRefused},
-			[]string{"the database refuses writes", errRefused.Error(), "keyhook doctor"}, []string{"the database takes writes again"},
+			[]string{"the database refuses writes", errRefused.Error(), "do run_doctor"}, []string{"the database takes writes again"},
 		},
 		"results that cannot be saved": {
 			conditions{free: 1 << 40, unsaved: 3},
-			[]string{"results of attempts cannot be saved", "cannot be saved: 3", "keyhook doctor"}, []string{"all results of attempts are saved again"},
+			[]string{"results of attempts cannot be saved", "cannot be saved: 3", "do run_doctor"}, []string{"all results of attempts are saved again"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -118,6 +118,11 @@ func (l *logs) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
+// command stands for a command of the CLI.
+func command(m webhook.Mend) string {
+	return fmt.Sprintf("do %s %s %s", m.Action, m.Organization, m.Subscription)
+}
+
 // inVirtualTime runs a parallel test with a running fixture in a bubble of virtual time.
 func inVirtualTime(t *testing.T, urls []string, test func(t *testing.T, x *fixture)) {
 	t.Helper()
@@ -127,7 +132,7 @@ func inVirtualTime(t *testing.T, urls []string, test func(t *testing.T, x *fixtu
 			server: &server{now: healthy}, path: filepath.Join(t.TempDir(), "keyhook.db"), log: &logs{},
 			ends: map[string]int{}, fail: map[string]func() error{},
 		}
-		x.options = alert.Options{Interval: interval, From: "https://keys.example.com", Logger: slog.New(slog.NewTextHandler(x.log, nil))}
+		x.options = alert.Options{Interval: interval, From: "https://keys.example.com", Command: command, Logger: slog.New(slog.NewTextHandler(x.log, nil))}
 		for _, url := range urls {
 			x.options.URLs = append(x.options.URLs, redact.New(url))
 		}

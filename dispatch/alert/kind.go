@@ -1,5 +1,7 @@
 package alert
 
+import "github.com/keyhook/keyhook/storage/webhook"
+
 // Kind is what an alert is about. Each kind has its own message and its own interval.
 type Kind string
 
@@ -19,24 +21,24 @@ func Kinds() []Kind {
 	return []Kind{SubscriptionDisabled, SubscriptionRecovered, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
-// listCommand is the command that lists the subscriptions of all customers.
-func listCommand(kind Kind) string {
+// listing is the action that lists the subscriptions of a kind.
+func listing(kind Kind) webhook.Mend {
 	if kind == SubscriptionDisabled {
-		return "keyhook subscriptions list --organization all --status disabled"
+		return webhook.Mend{Action: webhook.ActionListDisabled}
 	}
-	return "keyhook subscriptions list --organization all"
+	return webhook.Mend{Action: webhook.ActionListSubscriptions}
 }
 
 // conditionText is what a message says about a condition.
 type conditionText struct {
 	begins, ends string // titles
-	mend         string // what to do while it lasts
+	mend         string // what to do while it lasts; DOCTOR stands for the command that looks for faults
 }
 
 var conditionTexts = map[Kind]conditionText{
 	DeliveriesLate: {
 		"deliveries are late", "deliveries are no longer late",
-		"Run `keyhook doctor` on the machine of the server, and look at the log of the server for errors.",
+		"Run `DOCTOR` on the machine of the server, and look at the log of the server for errors.",
 	},
 	DiskLow: {
 		"the disk is nearly full", "the disk has enough free space again",
@@ -44,11 +46,11 @@ var conditionTexts = map[Kind]conditionText{
 	},
 	WritesRefused: {
 		"the database refuses writes", "the database takes writes again",
-		"Run `keyhook doctor` on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
+		"Run `DOCTOR` on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
 	},
 	ResultsUnsaved: {
 		"results of attempts cannot be saved", "all results of attempts are saved again",
-		"Look at the log of the server for \"result of an attempt\", and run `keyhook doctor`. Keyhook tries again. If the server stops first, it sends these deliveries again.",
+		"Look at the log of the server for \"result of an attempt\", and run `DOCTOR`. Keyhook tries again. If the server stops first, it sends these deliveries again.",
 	},
 	CertificateExpires: {
 		"the TLS certificate expires soon", "the TLS certificate was renewed",

@@ -36,16 +36,17 @@ func newMessage(kind Kind, title, from string, paragraphs ...string) message {
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
 // conditionMessage makes the message about a condition that began or ended.
-func conditionMessage(kind Kind, from string, begins bool, since time.Time, detail string) message {
+func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, detail string) message {
 	text := conditionTexts[kind]
 	if !begins {
-		return newMessage(kind, text.ends, from, "The problem began at "+utc(since)+".")
+		return newMessage(kind, text.ends, o.From, "The problem began at "+utc(since)+".")
 	}
-	return newMessage(kind, text.begins, from, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", text.mend)
+	mend := strings.ReplaceAll(text.mend, "DOCTOR", o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}))
+	return newMessage(kind, text.begins, o.From, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
-func subscriptionMessage(kind Kind, from string, all count, named []webhook.AlertSubject) message {
+func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.AlertSubject) message {
 	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
 	if kind == SubscriptionRecovered {
 		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
@@ -57,16 +58,16 @@ func subscriptionMessage(kind Kind, from string, all count, named []webhook.Aler
 	var entries []string
 	room := maxBody - len(title) - len(lead)
 	for _, s := range named {
-		entry := subscriptionText(kind, s)
+		entry := o.subscriptionText(kind, s)
 		if room -= len(entry); room < 0 {
 			break
 		}
 		entries = append(entries, entry)
 	}
 	if more := all.subscriptions - len(entries); more > 0 {
-		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, listCommand(kind)))
+		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(listing(kind))))
 	}
-	return newMessage(kind, title, from, append([]string{lead}, entries...)...)
+	return newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
 }
 
 // count is how many subscriptions a message is about.
@@ -90,7 +91,7 @@ func (c count) String() string {
 }
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
-func subscriptionText(kind Kind, s webhook.AlertSubject) string {
+func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
 	lines := []string{fmt.Sprintf("%s (%s): subscription %s, host %s", clean(s.OrganizationName, maxName), s.OrganizationID, s.ID, host(s.URL))}
 	if kind == SubscriptionRecovered {
 		lines = append(lines, fmt.Sprintf("Status: %s. Deliveries that wait: %d", s.Status, s.PendingDeliveries))
@@ -110,7 +111,7 @@ func subscriptionText(kind Kind, s webhook.AlertSubject) string {
 		fmt.Sprintf("Disabled since %s. First failure: %s. Last success: %s", since, first, last),
 		"Last error: "+clean(s.LastError, maxError),
 		fmt.Sprintf("Deliveries that wait: %d", s.PendingDeliveries),
-		"When the receiver works again, run: "+webhook.RecoverCommand(s.OrganizationID, s.ID))
+		"When the receiver works again, run: "+o.Command(webhook.Mend{Action: webhook.ActionRecover, Organization: s.OrganizationID, Subscription: s.ID}))
 	return strings.Join(lines, "\n")
 }
 

@@ -16,7 +16,7 @@ func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
 		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0(.)example", "Last error: timeout: no response",
-			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID+" --organization "+subs[0].OrganizationID, "https://keys.example.com",
+			"Deliveries that wait: 1", "run: do recover "+subs[0].OrganizationID+" "+subs[0].ID, "https://keys.example.com",
 			"Disabled since 2000-01-01 00:00:0", "First failure: 2000-01-01 00:00:0", "Last success: never")
 		for _, secret := range []string{"secretpath", "secretquery", "whsec_"} {
 			if strings.Contains(m.title+m.body, secret) {
@@ -42,8 +42,8 @@ func TestSubscriptionsThatDieTogetherAreOneMessage(t *testing.T) {
 		x.disable(t, large, subs...)
 		x.disable(t, small, one...)
 		m := x.one(t, 20*time.Second, "Keyhook: 1001 subscriptions of 2 organizations are disabled", "small (org_", one[0].ID, subs[0].ID)
-		named := strings.Count(m.body, "keyhook subscriptions recover sub_")
-		if more := fmt.Sprintf("And %d more.", 1001-named); named < 8 || named > 10 || !strings.Contains(m.body, more) {
+		named := strings.Count(m.body, "do recover org_")
+		if more := fmt.Sprintf("And %d more. List all with `do list_disabled", 1001-named); named < 8 || named > 10 || !strings.Contains(m.body, more) {
 			t.Errorf("%d subscriptions are named, or not %q:\n%s", named, more, m.body)
 		}
 		if len(m.body) > 4000 {

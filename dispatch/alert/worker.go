@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The limits of one channel.
@@ -71,8 +73,8 @@ func (w *worker) report(m message, err error) {
 	case err == nil:
 		w.log.Info("alert sent", "channel", w.String(), "kind", string(m.kind))
 	case !w.failing:
-		w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it with `keyhook alert test`",
-			"channel", w.String(), "kind", string(m.kind), "error", w.scrub(err))
+		w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it",
+			"mend", webhook.Mend{Action: webhook.ActionTestAlerts}, "channel", w.String(), "kind", string(m.kind), "error", w.scrub(err))
 	}
 	w.failing = err != nil
 }

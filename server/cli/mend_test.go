@@ -21,6 +21,8 @@ func TestAnErrorOfTheStoreIsPrintedWithTheFlagThatMendsIt(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s", code, want, stderr)
 		}
 	}
+	refused(t, cli.ExitFailure, `name a file that "keyhook backup" has made`, "restore", path+".none")
+	refused(t, cli.ExitFile, `name a file that "keyhook backup" has made`, "restore", "mend_test.go")
 	to := path + ".copy"
 	if err := os.WriteFile(to, nil, 0o600); err != nil {
 		t.Fatal(err)

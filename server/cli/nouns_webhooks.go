@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"net/http"
+	"slices"
+
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -54,7 +57,9 @@ func noteReactivated(c *call, _ object) string {
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(c.organization, disk.Quote(c.args[0])) + " --since " + found.text("since")
+			". To send them, run: " + explain.Command(webhook.Mend{
+			Action: webhook.ActionRecover, Organization: c.organization, Subscription: c.args[0], With: found.text("since"),
+		})
 	}
 	return note + noteHold(found)
 }
@@ -64,11 +69,8 @@ func noteHold(found object) string {
 	if found.text("blocked_by") != string(webhook.BlockedByHold) {
 		return ""
 	}
-	return "\n" + releaseQueue
+	return "\n" + explain.Sentence(webhook.Mend{Action: webhook.ActionReleaseQueue})
 }
-
-// releaseQueue says how a hold of the queue ends.
-const releaseQueue = "An operator has stopped all sending. To send again, an operator runs: keyhook queue release"
 
 // sayRecovered says in words what a recovery sends.
 func sayRecovered(c *call, r object) string {
@@ -85,17 +87,36 @@ func sayRecovered(c *call, r object) string {
 
 // noteBlocked says how a failing or blocked subscription works again.
 func noteBlocked(c *call, found object) string {
-	organization := c.organization
-	if organization == all {
-		organization = found.text("organization_id")
+	block := webhook.Block(found.text("blocked_by"))
+	health := webhook.Health{Status: webhook.Status(found.text("status")), Paused: block == webhook.BlockedByPause}
+	m := webhook.Mend{Action: health.Action(), Organization: c.organization, Subscription: found.text("id")}
+	if c.organization == all {
+		m.Organization = found.text("organization_id")
 	}
-	switch webhook.Block(found.text("blocked_by")) {
+	switch block {
 	case webhook.BlockedByPlan:
-		return "The plan has no webhooks. To send again, an operator runs: keyhook organizations update " + found.text("organization_id") + " --plan growth"
+		m = webhook.Mend{Action: webhook.ActionChangePlan, Organization: found.text("organization_id"), With: c.webhookPlan()}
 	case webhook.BlockedByHold:
-		return releaseQueue
+		m = webhook.Mend{Action: webhook.ActionReleaseQueue}
 	}
-	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(organization, found.text("id"))
+	return explain.Sentence(m)
+}
+
+// webhookPlan returns the oldest plan with webhooks; empty if there is none, or if the caller may not read plans.
+func (c *call) webhookPlan() string {
+	var plans struct {
+		Data []struct {
+			Name     string
+			Webhooks bool
+		}
+	}
+	_ = c.client.Call(c.cmd.Context(), http.MethodGet, pathPlans, nil, http.StatusOK, &plans) // a remark is worth no error
+	for _, p := range slices.Backward(plans.Data) {
+		if p.Webhooks {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // secretField imports a signing secret.

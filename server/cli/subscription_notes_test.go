@@ -34,7 +34,7 @@ func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
 	}{
 		"disabled by failures":                {"subscriptions get " + ailingSub, ailing(ailingSub, "disabled"), recover + ailingSub + "\n"},
 		"disabled by hand":                    {"subscriptions get " + ailingSub, ailing(ailingSub, "paused"), reactivate + ailingSub + "\n"},
-		"without webhooks in its plan":        {"subscriptions get " + ailingSub, ailing(ailingSub, "plan"), "an operator runs: keyhook organizations update " + ailingOwner + " --plan growth\n"},
+		"without webhooks in its plan":        {"subscriptions get " + ailingSub, ailing(ailingSub, "plan"), "an operator runs: keyhook organizations update " + ailingOwner + " --plan gold\n"},
 		"while the queue is held":             {"subscriptions list", page(ailing(ailingSub, "queue_held")), "an operator runs: keyhook queue release\n"},
 		"in the organization that is named":   {"subscriptions get " + ailingSub + " --organization " + ailingOwner, ailing(ailingSub, "disabled"), recover + ailingSub + " --organization " + ailingOwner + "\n"},
 		"in a list of all organizations":      {"subscriptions list --organization all", page(ailing(ailingSub, "disabled")), recover + ailingSub + " --organization " + ailingOwner + "\n"},
@@ -43,7 +43,13 @@ func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStub(t, says(200, jsonType, tt.body))
+			s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/api/v1/plans/" {
+					says(200, jsonType, page(`{"name":"new","webhooks":true}`, `{"name":"gold","webhooks":true}`, `{"name":"free","webhooks":false}`))(w, r)
+					return
+				}
+				says(200, jsonType, tt.body)(w, r)
+			})
 			code, _, stderr := s.ask(t, aToken, tt.command)
 			if code != cli.ExitOK || !strings.HasSuffix(stderr, tt.want) || strings.Count(stderr, "run: ") > 5 {
 				t.Errorf("code %d, remarks %q, want %q at the end", code, stderr, tt.want)

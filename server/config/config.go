@@ -184,9 +184,9 @@ const (
 	LogText = "text"
 )
 
-// Logger returns a logger that writes to w, with this level and format.
-func (l Log) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: l.Level}
+// Logger returns a logger that writes to w, with this level and format. replace is as in slog.HandlerOptions.
+func (l Log) Logger(w io.Writer, replace func([]string, slog.Attr) slog.Attr) *slog.Logger {
+	options := &slog.HandlerOptions{Level: l.Level, ReplaceAttr: replace}
 	if l.Format == LogText {
 		return slog.New(slog.NewTextHandler(w, options))
 	}

@@ -7,30 +7,21 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// command is a command for the subscription: the verb, its id, and the flags after the verb.
-func (r *Receiver) command(verb string) string {
-	name, flags, _ := strings.Cut(verb, " ")
-	if flags != "" {
-		flags = " " + flags
-	}
-	return "keyhook subscriptions " + name + " " + r.ID + flags + r.flag()
+// mend is an action on the subscription.
+func (r *Receiver) mend(action webhook.Action, with string) webhook.Mend {
+	return webhook.Mend{Action: action, Organization: r.ActFor, Subscription: r.ID, With: with}
 }
 
-// replayCommand sends the event and all later ones that the subscription did not get for the same reason.
-func (r *Receiver) replayCommand(only string) string {
-	return r.command("replay --since " + at(r.Event.At) + " --only " + only)
+// changePlan gives the organization a plan that has webhooks.
+func (r *Receiver) changePlan() webhook.Mend {
+	return webhook.Mend{Action: webhook.ActionChangePlan, Organization: r.OrganizationID, With: r.Event.WebhookPlan}
 }
 
-// redeliverCommand sends the event of an attempt again.
-func (r *Receiver) redeliverCommand(a *webhook.Attempt) string {
-	return "keyhook deliveries redeliver " + r.ID + " " + a.ID + r.flag()
-}
-
-// sendAgain adds a command that creates a delivery. Without webhooks in the plan, it would be refused, so the plan comes first.
-func (r *Receiver) sendAgain(d Delivery, action Action, command string) Delivery {
-	d.Action, d.Advice = action, command
+// sendAgain adds an action that creates a delivery. Without webhooks in the plan, it would be refused, so the plan comes first.
+func (r *Receiver) sendAgain(d Delivery, action webhook.Action, with string) Delivery {
+	d.Mend = r.mend(action, with)
 	if !r.Webhooks {
-		d.Action, d.Advice = ChangePlan, r.planCommand()
+		d.Mend = r.changePlan()
 		d.Detail += " The plan " + r.Event.Plan + " has no webhooks. Nothing can be sent before an operator changes it."
 	}
 	return d
@@ -39,18 +30,6 @@ func (r *Receiver) sendAgain(d Delivery, action Action, command string) Delivery
 // isOld reports whether the event is older than the retention. Then replays leave it out.
 func (r *Receiver) isOld() bool {
 	return r.Event.Kept > 0 && r.Event.At < r.Now-r.Event.Kept.Milliseconds()
-}
-
-func (r *Receiver) planCommand() string {
-	return "keyhook organizations update " + r.OrganizationID + " --plan growth"
-}
-
-// flag names the organization in a command, after a space.
-func (r *Receiver) flag() string {
-	if r.ActFor == "" {
-		return ""
-	}
-	return " --organization " + r.ActFor
 }
 
 // Host returns the host of the subscription's URL, with its port. The rest of a URL is often a secret of the receiver.

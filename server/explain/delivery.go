@@ -12,9 +12,8 @@ import (
 // Delivery explains what happened to an event on its way to one subscription.
 type Delivery struct {
 	Verdict Verdict
-	Detail  string // what happened, with times and the last error
-	Action  Action // the kind of Advice
-	Advice  string // the command that mends it; empty if there is nothing to mend, or nothing mends it
+	Detail  string       // what happened, with times and the last error
+	Mend    webhook.Mend // without an action if there is nothing to mend, or nothing mends it
 	// NextAttemptAt is the time of the next attempt, in milliseconds; nil if the delivery waits for anything but a time.
 	NextAttemptAt *int64
 	Attempts      int // made so far, with the one in progress
@@ -44,24 +43,6 @@ const (
 	AboutItself        Verdict = "about_itself"
 )
 
-// Action says in a word what the advice does, so that a program can offer it. It is empty without an advice.
-type Action string
-
-// The actions.
-const (
-	Recover            Action = "recover"
-	Reactivate         Action = "reactivate"
-	ChangePlan         Action = "change_plan"
-	ReleaseQueue       Action = "release_queue"
-	RaiseRateLimit     Action = "raise_rate_limit"
-	Redeliver          Action = "redeliver"
-	ReplayFailed       Action = "replay_failed"
-	ReplayMissed       Action = "replay_missed"
-	Test               Action = "test"
-	AddEventType       Action = "add_event_type"
-	ReceiveAuditEvents Action = "receive_audit_events"
-)
-
 // Receiver is an event and one subscription of its organization.
 type Receiver struct {
 	Event webhook.EventFacts
@@ -81,7 +62,7 @@ func (r *Receiver) Explain() Delivery {
 		}
 	}
 	if r.DeletedAt != nil {
-		d.Action, d.Advice = "", "" // nothing can be sent to it
+		d.Mend = webhook.Mend{} // nothing can be sent to it
 	}
 	return d
 }
@@ -175,20 +156,20 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
 	switch r.BlockedBy() {
 	case webhook.BlockedByPause:
-		w.Verdict, w.Action, w.Advice = HeldPaused, Reactivate, r.command("reactivate")
+		w.Verdict, w.Mend = HeldPaused, r.mend(webhook.ActionReactivate, "")
 		w.Detail = "The subscription was paused" + r.since() + ": " + r.LastError + ". The delivery waits until the subscription is reactivated."
 	case webhook.BlockedByFault:
-		w.Verdict, w.Action, w.Advice = HeldDisabled, Recover, r.command("recover")
+		w.Verdict, w.Mend = HeldDisabled, r.mend(webhook.ActionRecover, "")
 		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
 			r.since(), r.ConsecutiveFailures, r.LastError) + r.nextProbe(w)
 		if !r.Webhooks { // recover would be refused
-			w.Action, w.Advice = ChangePlan, r.planCommand()
+			w.Mend = r.changePlan()
 		}
 	case webhook.BlockedByPlan:
-		w.Verdict, w.Action, w.Advice = BlockedByPlan, ChangePlan, r.planCommand()
+		w.Verdict, w.Mend = BlockedByPlan, r.changePlan()
 		w.Detail = "The plan " + r.Event.Plan + " has no webhooks. The delivery waits until an operator changes the plan."
 	case webhook.BlockedByHold:
-		w.Verdict, w.Action, w.Advice = HeldQueue, ReleaseQueue, "keyhook queue release"
+		w.Verdict, w.Mend = HeldQueue, webhook.Mend{Action: webhook.ActionReleaseQueue}
 		w.Detail = r.held() + " The delivery waits until an operator releases it."
 	default:
 		return r.open(d, w)
@@ -218,7 +199,7 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	isDue := d.DueAt <= r.Now
 	switch {
 	case r.Status == webhook.Failing:
-		w.Verdict, w.Action, w.Advice = WaitingForProbe, Recover, r.command("recover")
+		w.Verdict, w.Mend = WaitingForProbe, r.mend(webhook.ActionRecover, "")
 		w.Detail = fmt.Sprintf("The subscription is failing, after %d failures in a row. The last error: %s. Keyhook tries one delivery at a time, and the others wait until one succeeds.",
 			r.ConsecutiveFailures, r.LastError)
 		switch {
@@ -231,8 +212,8 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
 		w.Verdict, w.Detail = Scheduled, "The delivery waits for its turn."
 	case isDue && r.RateLimitPerSecond != nil:
-		w.Verdict, w.Action = WaitingForPace, RaiseRateLimit
-		w.Advice = r.command(fmt.Sprintf("update --rate-limit-per-second %d", min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
+		w.Verdict = WaitingForPace
+		w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
 		w.Detail = fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending. The delivery is sent when its turn comes. A higher limit sends faster.",
 			*r.RateLimitPerSecond, r.PendingDeliveries)
 	case isDue:
@@ -279,7 +260,7 @@ func (r *Receiver) skip() string {
 	if r.Front.Attempts == 0 || r.Front.EventAt >= r.Event.At {
 		return ""
 	}
-	return " To send the later events without it, drop what was published up to then with `" + r.command("discard --before "+at(r.Front.EventAt+1)) + "`."
+	return " To send the later events without it, drop what was published up to then with `" + Command(r.mend(webhook.ActionDiscard, at(r.Front.EventAt+1))) + "`."
 }
 
 // otherBlocks says what else keeps the delivery from being sent, besides the first block.
@@ -337,14 +318,14 @@ func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
 		return d
 	case r.Event.IsTest:
 		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
-		return r.sendAgain(d, Test, r.command("test"))
+		return r.sendAgain(d, webhook.ActionTest, "")
 	case r.isOld():
-		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
+		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	case r.Status != webhook.Healthy && !r.ByPerson() && ended.DueAt >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
-		return r.sendAgain(d, Recover, r.command("recover"))
+		return r.sendAgain(d, webhook.ActionRecover, "")
 	}
-	return r.sendAgain(d, ReplayFailed, r.replayCommand("failed"))
+	return r.sendAgain(d, webhook.ActionReplayFailed, at(r.Event.At))
 }
 
 func (r *Receiver) dropped() Delivery {
@@ -358,7 +339,7 @@ func (r *Receiver) dropped() Delivery {
 		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
 	default:
 		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
-		return r.sendAgain(d, Redeliver, r.redeliverCommand(a))
+		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	}
 	d.Detail += r.lastAttempt()
 	return d

@@ -74,7 +74,10 @@ func disabled(r *explain.Receiver) {
 func failing(r *explain.Receiver) {
 	r.Health = webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 7, LastError: "timeout", ProbeAt: later}
 }
-func planless(r *explain.Receiver) { r.Webhooks, r.Event.Plan = false, "free" }
+func planless(r *explain.Receiver) {
+	r.Webhooks, r.Event.Plan, r.Event.WebhookPlan = false, "free", "gold"
+}
+
 func held(r *explain.Receiver) {
 	r.QueueHeld, r.Event.Hold = true, &webhook.Hold{Since: published, Reason: "a restored backup."}
 }
@@ -105,9 +108,9 @@ func TestDeliveryOf(t *testing.T) {
 		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
 			"paused at 2000-01-01T00:00:02.000Z: deactivated by ana. The delivery waits until the subscription is reactivated. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
 			"keyhook subscriptions reactivate sub_5", nil, 0},
-		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
-		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"a command names the organization that one acts in":  {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
 		"a probe of a disabled subscription has a time": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
@@ -128,7 +131,7 @@ func TestDeliveryOf(t *testing.T) {
 		"what failed before the outage is replayed":                {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed before a pause is replayed":                   {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed long ago is delivered again by hand":          {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
-		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 5},
+		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 5},
 		"a failed test is tested again":                            {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
 		"what was discarded is delivered again":                    {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
 		"what was discarded without an attempt is published again": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "publish it again", "", nil, 0},
@@ -173,7 +176,7 @@ func TestDeliveryOf(t *testing.T) {
 		"an audit event to a subscription without them": {with(given(), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
 			explain.NotWanted, "does not receive audit events", "keyhook subscriptions update sub_5 --audit-events=true", nil, 0},
 		"a type that was added later":                                   {given(), explain.NotWanted, "wants order.paid now, but it did not", replay + "missed", nil, 0},
-		"a type that was added later, and a plan without webhook":       {with(given(), planless), explain.NotWanted, "Nothing can be sent before", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"a type that was added later, and a plan without webhook":       {with(given(), planless), explain.NotWanted, "Nothing can be sent before", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"a plan that had no webhooks":                                   {with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now. A replay", replay + "missed", nil, 0},
 		"a plan that had no webhooks long ago":                          {with(with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), old), explain.PlanLackedWebhooks, "too old for a replay", "", nil, 0},
 		"a type that was added later to an event that is being deleted": {with(with(given(), func(r *explain.Receiver) { r.Event.Expired = true }), old), explain.NotWanted, "too old for a replay", "", nil, 0},
@@ -190,7 +193,10 @@ func TestDeliveryOf(t *testing.T) {
 			if !strings.Contains(got.Detail, tt.detail) {
 				t.Errorf("detail %q, want %q", got.Detail, tt.detail)
 			}
-			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Action: actionOf(tt.advice), Advice: tt.advice, NextAttemptAt: tt.next, Attempts: tt.attempts}
+			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Mend: got.Mend, NextAttemptAt: tt.next, Attempts: tt.attempts}
+			if command := explain.Command(got.Mend); command != tt.advice || got.Mend.Action != actionOf(tt.advice) {
+				t.Errorf("the command of %s is %q, want %q", got.Mend.Action, command, tt.advice)
+			}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -210,15 +216,15 @@ func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
 }
 
 // actionOf returns the action that belongs to a command.
-func actionOf(advice string) explain.Action {
+func actionOf(advice string) webhook.Action {
 	for _, known := range []struct {
 		part   string
-		action explain.Action
+		action webhook.Action
 	}{
-		{"subscriptions recover ", explain.Recover}, {"subscriptions reactivate ", explain.Reactivate}, {"subscriptions test ", explain.Test},
-		{"--plan ", explain.ChangePlan}, {"queue release", explain.ReleaseQueue}, {"--rate-limit-per-second ", explain.RaiseRateLimit},
-		{"deliveries redeliver ", explain.Redeliver}, {"--only failed", explain.ReplayFailed}, {"--only missed", explain.ReplayMissed},
-		{"--event-types ", explain.AddEventType}, {"--audit-events", explain.ReceiveAuditEvents},
+		{"subscriptions recover ", webhook.ActionRecover}, {"subscriptions reactivate ", webhook.ActionReactivate}, {"subscriptions test ", webhook.ActionTest},
+		{"--plan ", webhook.ActionChangePlan}, {"queue release", webhook.ActionReleaseQueue}, {"--rate-limit-per-second ", webhook.ActionRaiseRateLimit},
+		{"deliveries redeliver ", webhook.ActionRedeliver}, {"--only failed", webhook.ActionReplayFailed}, {"--only missed", webhook.ActionReplayMissed},
+		{"--event-types ", webhook.ActionAddEventType}, {"--audit-events", webhook.ActionReceiveAuditEvents},
 	} {
 		if strings.Contains(advice, known.part) {
 			return known.action

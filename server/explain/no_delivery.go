@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // absent explains why no delivery was created.
@@ -24,7 +25,7 @@ func (r *Receiver) absent() Delivery {
 		return r.unwanted()
 	case isAudit && !r.AuditEvents:
 		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events." + r.ifLive(" After the change, a replay sends this event too."),
-			Action: ReceiveAuditEvents, Advice: r.command("update --audit-events=true")}
+			Mend: r.mend(webhook.ActionReceiveAuditEvents, "")}
 	case e.PlanLacked:
 		return r.planLacked()
 	case access.HealthNews(e.Type):
@@ -56,20 +57,11 @@ func (r *Receiver) unwanted() Delivery {
 	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
 	if len(types) <= maxTypesInAdvice {
 		d.Detail += r.ifLive(" After the change, a replay sends this event too.")
-		d.Action, d.Advice = AddEventType, r.command("update --event-types "+quoted(append(types, r.Event.Type)))
+		d.Mend = r.mend(webhook.ActionAddEventType, strings.Join(append(types, r.Event.Type), ","))
 	} else {
 		d.Detail += r.ifLive(" Add the type to its event_types. Then a replay sends this event too.")
 	}
 	return d
-}
-
-// quoted joins event types for a command line. The quotes keep a shell from expanding a star. A type has no quotes itself.
-func quoted(types []string) string {
-	text := strings.Join(types, ",")
-	if strings.Contains(text, "*") {
-		return "'" + text + "'"
-	}
-	return text
 }
 
 func (r *Receiver) planLacked() Delivery {
@@ -92,7 +84,7 @@ func (r *Receiver) sendMissed(d Delivery) Delivery {
 	if r.Webhooks {
 		d.Detail += " A replay sends what the subscription missed."
 	}
-	return r.sendAgain(d, ReplayMissed, r.replayCommand("missed"))
+	return r.sendAgain(d, webhook.ActionReplayMissed, at(r.Event.At))
 }
 
 // healthNews explains why news about the health of one subscription did not go to another.

@@ -78,7 +78,8 @@ func (h Explanations) List(x *exchange.Exchange) error {
 func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
 	d := r.Explain()
 	return explainedDeliveryBody{
-		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Action: exchange.NullIfEmpty(string(d.Action)), Advice: exchange.NullIfEmpty(d.Advice),
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail,
+		Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
 		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
 	}
 }

@@ -137,13 +137,13 @@ func checkRestored(from, path string) error {
 	copied, err := os.Stat(from)
 	switch present, presentErr := os.Stat(path); {
 	case errors.Is(err, os.ErrNotExist):
-		return fault.Advise(fmt.Errorf("there is no file %s", from), "name a file that \"keyhook backup\" has made")
+		return fmt.Errorf("%w %s", ErrNoFile, from)
 	case err != nil:
 		return disk.Explain(from, err)
 	case presentErr == nil && os.SameFile(copied, present):
 		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
 	case copied.Mode().IsRegular() && copied.Size() == 0:
-		return fault.Advise(fmt.Errorf("%w: %s is empty", ErrForeignFile, from), "name a file that \"keyhook backup\" has made")
+		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
 	}
 	_, err = fileSize(from) // it is a file
 	return err

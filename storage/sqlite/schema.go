@@ -12,12 +12,14 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The reasons why Open refuses a file. Each error is wrapped with advice on what to do.
+// The reasons why Open, Backup and Restore refuse a file. Each error is wrapped with advice on what to do, but for what only the
+// commands know: how to make a backup.
 var (
 	ErrNewerSchema = errors.New("database was written by a newer version")
 	ErrSchema      = errors.New("database schema is not the expected one")
 	ErrForeignFile = errors.New("file is not a Keyhook database")
 	ErrDamaged     = errors.New("database is damaged")
+	ErrNoFile      = errors.New("there is no file") // of Restore
 )
 
 // object is a table or an index of a schema.

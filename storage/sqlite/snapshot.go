@@ -103,7 +103,7 @@ type Copies struct {
 func (c Copies) check(ctx context.Context, path string) (err error) {
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
-		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name a file that \"keyhook backup\" has made")
+		return fmt.Errorf("%w: %s", ErrForeignFile, path)
 	}
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c Copies) check(ctx context.Context, path string) (err error) {
 	found, _, err := readVersion(ctx, db, path)
 	switch {
 	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
-		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name a file that \"keyhook backup\" has made")
+		return fmt.Errorf("%w: %s", ErrForeignFile, path)
 	case code(err)&primaryMask == sqliteCorrupt:
 		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
 	case err != nil:

@@ -13,7 +13,9 @@ type EventFacts struct {
 	// PlanLacked says that the plan of the organization had no webhooks when the event was published.
 	PlanLacked bool   `db:"plan_lacked"`
 	Plan       string `db:"plan"` // the plan now
-	Hold       *Hold  `db:"-"`
+	// WebhookPlan is a plan with webhooks that has API keys too if Plan has them; empty if there is none.
+	WebhookPlan string `db:"webhook_plan"`
+	Hold        *Hold  `db:"-"`
 	// Kept is how long events are kept; 0 means forever.
 	Kept time.Duration `db:"-"`
 	// Expired says that the event is older than that and no open subscription waits for it. So it is being deleted.

@@ -116,29 +116,15 @@ func (h Health) Deactivate(by string) Health {
 	return h
 }
 
-// RecoverCommand is the command that makes a subscription work again after its receiver was mended. It names the organization,
-// because a command on the machine of the server acts in the first organization otherwise. An organization of "" is left out.
-func RecoverCommand(organization, subscription string) string {
-	return "keyhook subscriptions recover " + subscription + organizationFlag(organization)
-}
-
-func organizationFlag(organization string) string {
-	if organization == "" {
-		return ""
-	}
-	return " --organization " + organization
-}
-
-// Mend says how a subscription works again. It is empty if the subscription is Healthy. The parameters are public ids, and
-// organization may be "" as for RecoverCommand.
-func (h Health) Mend(organization, subscription string) string {
+// Action returns what makes a subscription work again; empty if it is Healthy.
+func (h Health) Action() Action {
 	switch {
 	case h.Status == Healthy:
 		return ""
 	case h.ByPerson():
-		return "To send again, run: keyhook subscriptions reactivate " + subscription + organizationFlag(organization)
+		return ActionReactivate
 	}
-	return "When the receiver works again, run: " + RecoverCommand(organization, subscription)
+	return ActionRecover
 }
 
 // Renew returns the same state in a new epoch, so results of earlier attempts no longer count.

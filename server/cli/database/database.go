@@ -31,12 +31,16 @@ func addFlags(cmd *cobra.Command) {
 	flags.Lookup("storage.path").Hidden = false
 }
 
-// mends says which flag helps against an error of the store. The store does not know the flags. An error with a mend of its own
+const backupNeeded = `name a file that "keyhook backup" has made`
+
+// mends says which command or flag helps against an error of the store. The store does not know them. An error with a mend of its own
 // keeps it.
 var mends = []struct {
 	is   error
 	mend string
 }{
+	{storage.ErrNoFile, backupNeeded},                                                                           // of restore
+	{storage.ErrForeignFile, backupNeeded},                                                                      // of restore; those of a server have a mend
 	{storage.ErrExists, "give another file, or replace it with --force"},                                        // of backup
 	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
 }

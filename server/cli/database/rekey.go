@@ -52,7 +52,7 @@ func (o Options) runRekey(cmd *cobra.Command, oldFile, newFile string) error {
 		return err
 	}
 	options := storage.RekeyOptions{Options: storage.Options{
-		Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr()),
+		Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr(), nil),
 	}}
 	if options.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
 		return err

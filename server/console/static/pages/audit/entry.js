@@ -76,7 +76,7 @@ function Value({ name, value }) {
   if (typeof value === 'object') return html`<${Code} label=${wordsOf(name)} text=${JSON.stringify(value)} pretty />`;
   if (time.test(value)) return html`<${Time} value=${value} form="exact" />`;
   if (name === 'scope' || name === 'scope_not_granted') return html`<span class="tags wrap">${value.split(' ').map((v) => html`<${Tag} key=${v}>${v}<//>`)}</span>`;
-  if (name === 'mend') return html`<${Code} label="Command" text=${value} />`;
+  if (name === 'mend') return { recover: 'Recover the subscription', reactivate: 'Resume the subscription' }[value] ?? value;
   const id = value.match(/^(key|sub|evt|org|usr)_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
   if (id) return html`<${Id} value=${value} href=${hrefOf({ type: ids[id[1]], id: value })} />`;
   return html`<bdi class="lines">${value}</bdi>`;

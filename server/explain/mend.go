@@ -1,0 +1,85 @@
+package explain
+
+import (
+	"cmp"
+	"log/slog"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// mends has the command of each action, and how a sentence for a person begins that ends with the command. Words in capitals stand
+// for the fields of a webhook.Mend.
+var mends = map[webhook.Action]struct{ command, lead string }{
+	webhook.ActionRecover:            {"subscriptions recover SUBSCRIPTION", "When the receiver works again, run: "},
+	webhook.ActionReactivate:         {"subscriptions reactivate SUBSCRIPTION", "To send again, run: "},
+	webhook.ActionTest:               {"subscriptions test SUBSCRIPTION", ""},
+	webhook.ActionRaiseRateLimit:     {"subscriptions update SUBSCRIPTION --rate-limit-per-second WITH", ""},
+	webhook.ActionAddEventType:       {"subscriptions update SUBSCRIPTION --event-types WITH", ""},
+	webhook.ActionReceiveAuditEvents: {"subscriptions update SUBSCRIPTION --audit-events=true", ""},
+	webhook.ActionRedeliver:          {"deliveries redeliver SUBSCRIPTION WITH", ""},
+	webhook.ActionReplayFailed:       {"subscriptions replay SUBSCRIPTION --since WITH --only failed", ""},
+	webhook.ActionReplayMissed:       {"subscriptions replay SUBSCRIPTION --since WITH --only missed", ""},
+	webhook.ActionDiscard:            {"subscriptions discard SUBSCRIPTION --before WITH", ""},
+
+	webhook.ActionChangePlan:        {"organizations update ORGANIZATION --plan WITH", "The plan has no webhooks. To send again, an operator runs: "},
+	webhook.ActionReleaseQueue:      {"queue release", "An operator has stopped all sending. To send again, an operator runs: "},
+	webhook.ActionListSubscriptions: {"subscriptions list --organization all", ""},
+	webhook.ActionListDisabled:      {"subscriptions list --organization all --status disabled", ""},
+	webhook.ActionRunDoctor:         {"doctor", ""},
+	webhook.ActionTestAlerts:        {"alert test", ""},
+}
+
+// unknownPlan stands for a plan where no plan suits.
+const unknownPlan = "PLAN"
+
+// Command returns the command that does what m says; empty if m has no action. It names no plan if none has webhooks.
+func Command(m webhook.Mend) string {
+	text := mends[m.Action].command
+	if text == "" {
+		return ""
+	}
+	if m.Action == webhook.ActionRecover && m.With != "" {
+		text += " --since WITH"
+	}
+	if strings.Contains(text, "SUBSCRIPTION") && m.Organization != "" {
+		text += " --organization ORGANIZATION"
+	}
+	return "keyhook " + strings.NewReplacer(
+		"SUBSCRIPTION", disk.Quote(m.Subscription), "ORGANIZATION", disk.Quote(m.Organization), "WITH", disk.Quote(cmp.Or(m.With, unknownPlan))).Replace(text)
+}
+
+// Sentence says when to do what m says, with the command; empty if m has no action.
+func Sentence(m webhook.Mend) string { return mends[m.Action].lead + Command(m) }
+
+// faults tells what to do about a fault of the store, by its code. It names paths, headers, fields and commands, which the store
+// does not know.
+var faults = map[string]string{
+	"subject_mismatch":      "An operator can change the user's external_id with PATCH /api/v1/users/{id}/.",
+	"organization_required": "Name one with the header X-Organization-Id.",
+	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
+	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
+		"(keyhook subscriptions rotate-secret --force).",
+	"paused": "To recover and activate it, send \"activate\": true (keyhook subscriptions recover --activate).",
+	"too_many_pending": "Wait until fewer are pending, or discard them with POST /api/v1/webhooks/subscriptions/{id}/discard/ " +
+		"(keyhook subscriptions discard).",
+}
+
+// WithMend returns the message of a fault with what to do about it, if that is known.
+func WithMend(code, message string) string {
+	if mend := faults[code]; mend != "" {
+		return message + " " + mend
+	}
+	return message
+}
+
+// LogMend writes a webhook.Mend in a log as its sentence. It is for the ReplaceAttr of a slog.HandlerOptions.
+func LogMend(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindAny {
+		if m, is := a.Value.Any().(webhook.Mend); is {
+			a.Value = slog.StringValue(Sentence(m))
+		}
+	}
+	return a
+}
