@@ -42,7 +42,7 @@ const (
 	wait  = 15 * time.Second
 )
 
-// run runs the steps. A step returns an error if a check fails.
+// run runs the steps until one fails.
 func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "keyhook-demo-")
@@ -62,7 +62,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	s.operator = client.Client{Base: s.server.URL, Authorization: "Bearer " + s.server.Token}
 	for i, step := range []struct {
 		title string
-		run   func(context.Context) error
+		run   func(context.Context)
 	}{
 		{"A server and a receiver", s.begin},
 		{"The operator creates a customer", s.customer},
@@ -75,8 +75,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		{"The server stops without losing anything", s.stop},
 	} {
 		fmt.Fprintf(out, "\n%d. %s\n", i+1, step.title)
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("step %d (%s): %w\n\nThe last lines of the server's log:\n%s", i+1, step.title, err, s.server.Tail())
+		if step.run(ctx); s.err != nil {
+			return fmt.Errorf("step %d (%s): %w\n\nThe last lines of the server's log:\n%s", i+1, step.title, s.err, s.server.Tail())
 		}
 	}
 	fmt.Fprintf(out, "\nAll checks passed, in %.1f s.\n", time.Since(began).Seconds())
@@ -88,6 +88,7 @@ type demo struct {
 	out      io.Writer
 	server   *child.Server
 	receiver *receiver
+	err      error // the first failure of a step; call, check, next and say do nothing after it
 
 	operator, owner, holder client.Client // with the operator's token, the customer's token, and the customer's API key
 	keyID                   string
@@ -95,122 +96,104 @@ type demo struct {
 	secret, oldSecret       string
 }
 
-// say prints one sentence.
-func (s *demo) say(format string, args ...any) { fmt.Fprintf(s.out, "   "+format+"\n", args...) }
+// object is JSON to send.
+type object = map[string]any
 
-func (s *demo) begin(ctx context.Context) error {
-	var me struct {
-		User struct {
-			Name string `json:"name"`
-		} `json:"user"`
-		Permissions []string `json:"permissions"`
+// answer has the members of all responses that the steps look at.
+type answer struct {
+	ID          string    `json:"id"`
+	Token       string    `json:"token"`
+	Key         string    `json:"key"`
+	Prefix      string    `json:"key_prefix"`
+	Scope       string    `json:"scope"`
+	Secret      string    `json:"secret"`
+	Status      string    `json:"status"`
+	Failures    int       `json:"consecutive_failures"`
+	Deliveries  int       `json:"deliveries"`
+	Data        []attempt `json:"data"`
+	Permissions []string  `json:"permissions"`
+	User        struct {
+		Name string `json:"name"`
+	} `json:"user"`
+}
+
+// call makes a request with one of the credentials. Any other status than the expected one is a failure.
+func (s *demo) call(ctx context.Context, as client.Client, method, path string, body object, status int) (got answer) {
+	if s.err != nil {
+		return got
 	}
-	if err := s.operator.Call(ctx, "GET", "/api/v1/whoami/", nil, http.StatusOK, &me); err != nil {
-		return err
+	var content, result any
+	if body != nil {
+		content = body
 	}
+	if status < 300 && status != http.StatusNoContent {
+		result = &got
+	}
+	s.err = as.Call(ctx, method, "/api/v1/"+path, content, status, result)
+	return got
+}
+
+// check fails the step unless it is ok.
+func (s *demo) check(ok bool, format string, args ...any) {
+	if s.err == nil && !ok {
+		s.err = fmt.Errorf(format, args...)
+	}
+}
+
+// say prints one sentence.
+func (s *demo) say(format string, args ...any) {
+	if s.err == nil {
+		fmt.Fprintf(s.out, "   "+format+"\n", args...)
+	}
+}
+
+func (s *demo) begin(ctx context.Context) {
+	me := s.call(ctx, s.operator, "GET", "whoami/", nil, http.StatusOK)
 	s.say("One process serves %s from one file, %s.", s.server.URL, filepath.Base(s.server.Database))
 	s.say("An HTTPS receiver listens at %s. The server trusts its certificate.", s.receiver.url)
 	s.say("The bootstrap token belongs to the operator %q, who has %d permissions.", me.User.Name, len(me.Permissions))
-	return nil
 }
 
-func (s *demo) customer(ctx context.Context) error {
-	var organization, user created
-	var token struct {
-		Token string `json:"token"`
-	}
-	if err := s.operator.Call(ctx, "POST", "/api/v1/organizations/", map[string]any{"name": "Acme", "plan": "growth"}, http.StatusCreated, &organization); err != nil {
-		return err
-	}
-	if err := s.operator.Call(ctx, "POST", "/api/v1/users/", map[string]any{"email": "dev@acme.example", "name": "Acme's developer"}, http.StatusCreated, &user); err != nil {
-		return err
-	}
-	if err := s.operator.Call(ctx, "PUT", "/api/v1/organizations/"+organization.ID+"/members/"+user.ID+"/", map[string]any{"role": "owner"}, http.StatusOK, nil); err != nil {
-		return err
-	}
-	if err := s.operator.Call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", map[string]any{"organization_id": organization.ID}, http.StatusCreated, &token); err != nil {
-		return err
-	}
+func (s *demo) customer(ctx context.Context) {
+	organization := s.call(ctx, s.operator, "POST", "organizations/", object{"name": "Acme", "plan": "growth"}, http.StatusCreated)
+	user := s.call(ctx, s.operator, "POST", "users/", object{"email": "dev@acme.example", "name": "Acme's developer"}, http.StatusCreated)
+	member := "organizations/" + organization.ID + "/members/" + user.ID + "/"
+	s.call(ctx, s.operator, "PUT", member, object{"role": "owner"}, http.StatusOK)
+	tokens := "users/" + user.ID + "/access-tokens/"
+	token := s.call(ctx, s.operator, "POST", tokens, object{"organization_id": organization.ID}, http.StatusCreated)
 	s.owner = client.Client{Base: s.server.URL, Authorization: "Bearer " + token.Token}
 	s.say("The organization Acme has the plan growth and one member, with the role owner and an access token.")
-	if err := s.owner.Call(ctx, "GET", "/api/v1/plans/", nil, http.StatusForbidden, nil); err != nil {
-		return err
-	}
+	s.call(ctx, s.owner, "GET", "plans/", nil, http.StatusForbidden)
 	s.say("Checked: that token works in Acme, but not for the operator's own endpoints (403).")
-	return nil
 }
 
-func (s *demo) key(ctx context.Context) error {
-	var key struct {
-		created
-		Key             string `json:"key"`
-		Prefix          string `json:"key_prefix"`
-		Scope           string `json:"scope"`
-		ScopeNotGranted string `json:"scope_not_granted"`
-	}
-	if err := s.owner.Call(ctx, "POST", "/api/v1/api-keys/", map[string]any{"name": "backend", "scope": "events:write platform:write"}, http.StatusCreated, &key); err != nil {
-		return err
-	}
-	if err := expect("the granted scope", key.Scope, "events:write"); err != nil {
-		return err
-	}
+func (s *demo) key(ctx context.Context) {
+	wanted := object{"name": "backend", "scope": "events:write platform:write"}
+	key := s.call(ctx, s.owner, "POST", "api-keys/", wanted, http.StatusCreated)
+	s.check(key.Scope == "events:write", "the granted scope is %q", key.Scope)
 	s.keyID = key.ID
 	s.holder = client.Client{Base: s.server.URL, Authorization: "ApiKey " + key.Key}
-	s.say("Requested the scope \"events:write platform:write\", got %q. Nobody can grant a permission that they do not have.", key.Scope)
+	s.say("Requested the scope %q, got %q. Nobody can grant a permission that they do not have.", wanted["scope"], key.Scope)
 	s.say("The key was shown once. From now on only its prefix is shown: %s", key.Prefix)
-	if err := s.holder.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/", nil, http.StatusForbidden, nil); err != nil {
-		return err
-	}
+	s.call(ctx, s.holder, "GET", "webhooks/subscriptions/", nil, http.StatusForbidden)
 	s.say("Checked: the key cannot read subscriptions, although its creator can (403).")
-	return nil
 }
 
-func (s *demo) subscribe(ctx context.Context) error {
-	var sub struct {
-		created
-		Secret string `json:"secret"`
-		Status string `json:"status"`
-	}
-	if err := s.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", map[string]any{"url": s.receiver.url, "event_types": []string{"order.*"}}, http.StatusCreated, &sub); err != nil {
-		return err
-	}
-	if err := expect("the status", sub.Status, "healthy"); err != nil {
-		return err
-	}
-	s.subscription, s.secret = sub.ID, sub.Secret
+func (s *demo) subscribe(ctx context.Context) {
+	wanted := object{"url": s.receiver.url, "event_types": []string{"order.*"}}
+	sub := s.call(ctx, s.owner, "POST", "webhooks/subscriptions/", wanted, http.StatusCreated)
+	s.check(sub.Status == "healthy", "the new subscription is %q", sub.Status)
+	s.subscription, s.secret = "webhooks/subscriptions/"+sub.ID+"/", sub.Secret
 	s.say("%s receives all events \"order.*\". Its signing secret was shown once.", s.receiver.url)
-	return nil
 }
 
-func (s *demo) revoke(ctx context.Context) error {
-	if err := s.owner.Call(ctx, "DELETE", "/api/v1/api-keys/"+s.keyID+"/", nil, http.StatusNoContent, nil); err != nil {
-		return err
-	}
-	err := s.holder.Call(ctx, "POST", "/api/v1/events/", map[string]any{"type": "order.paid", "data": map[string]any{}}, http.StatusUnauthorized, nil)
-	if err != nil {
-		return err
-	}
+func (s *demo) revoke(ctx context.Context) {
+	s.call(ctx, s.owner, "DELETE", "api-keys/"+s.keyID+"/", nil, http.StatusNoContent)
+	s.call(ctx, s.holder, "POST", "events/", object{"type": "order.paid", "data": object{}}, http.StatusUnauthorized)
 	s.say("Checked: the next request with the key was refused (401).")
-	return nil
 }
 
-func (s *demo) stop(ctx context.Context) error {
-	if err := s.server.Stop(ctx); err != nil {
-		return err
-	}
+func (s *demo) stop(ctx context.Context) {
+	s.err = s.server.Stop(ctx)
 	s.say("Checked: after SIGTERM the server finished its work and exited with code 0.")
-	return nil
-}
-
-// created is the common part of the responses to a creation.
-type created struct {
-	ID string `json:"id"`
-}
-
-// expect compares a value with the expected one.
-func expect(what, got, want string) error {
-	if got != want {
-		return fmt.Errorf("%s is %q instead of %q", what, got, want)
-	}
-	return nil
 }
