@@ -37,7 +37,7 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/explain", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
-	"server":                       {"server/check", "server/console", "server/credential", "server/docs", "server/exchange", "server/explain", "server/form", "server/platform", "server/share", "server/webhooks", "limiter", "dispatch/egress", "storage/clock", "storage/search"},
+	"server":                       {"server/check", "server/console", "server/credential", "server/docs", "server/exchange", "server/explain", "server/form", "server/platform", "server/share", "server/webhooks", "limiter", "dispatch/egress", "dispatch/signature", "storage/clock", "storage/search"},
 	"server/console":               {},
 	"server/build":                 {},
 	"server/form":                  {},
@@ -50,22 +50,22 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form", "storage/disk"}, // the quotes of a shell
 	"server/oidc":                  {},
 	"server/socket":                {},
-	"server/config":                {"dispatch/alert"},                                                  // checks alerts.urls
-	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"}, // main calls its hooks
+	"server/config":                {"dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
+	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                         // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"dispatch/egress", "server/cli/client", "server/cli/output", "server/config", "server/form"}, // reads fields as the server does
 	"server/cli/child":             {},
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "dispatch/signature"},
-	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive"},
+	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/sender"},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
-	"dispatch/alert":               {},
+	"dispatch/alert":               {"storage/disk"},
 	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/backup":               {"storage/disk"},

@@ -30,12 +30,7 @@ const (
 	maxStreams     = 16        // requests at once: anybody may open them, and each has headers
 	maxFrameBytes  = 16 << 10  // net/http has a buffer for the largest frame
 	maxUnreadBytes = 256 << 10 // bytes of bodies that it may send before a handler reads them
-
-	maxConnections = 1024 // open at the same time
 )
-
-// DefaultConnectionsPerAddress is how many connections one address may have open at the same time.
-const DefaultConnectionsPerAddress = 128
 
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")

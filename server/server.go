@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
@@ -31,11 +32,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The budget for the bodies of all requests, in bytes.
-const (
-	DefaultBodyMemory = 64 << 20
-	MinBodyMemory     = exchange.SmallestMemory
-)
+// MinBodyMemory is the smallest budget for the bodies of all requests, in bytes. It is also the default.
+const MinBodyMemory = exchange.SmallestMemory
 
 // Store is everything that the server asks of the store. Each file of handlers declares its own part.
 //
@@ -63,7 +61,7 @@ type Options struct {
 	Tester webhooks.Tester
 	// SentHeaders returns the headers of an attempt's request, with masked signatures; nil shows none.
 	SentHeaders func(webhook.Attempt) http.Header
-	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it. Default X-Service.
+	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it. Empty means signature.DefaultHeaderPrefix.
 	HeaderPrefix string
 	Issuer       check.Issuer                                   // nil accepts no tokens of an identity provider
 	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
@@ -85,9 +83,9 @@ type Options struct {
 	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
 
-	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
+	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means MinBodyMemory
 	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate
-	ConnectionsPerAddress int                      // open at the same time; 0 means DefaultConnectionsPerAddress
+	ConnectionsPerAddress int                      // open at the same time; 0 means share.DefaultConnectionsPerAddress
 	Connections           share.ConnectionObserver // nil observes nothing
 
 	Logger *slog.Logger // nil means slog.Default
@@ -137,7 +135,7 @@ func New(o Options) (*Server, error) {
 		log:     o.Logger,
 		unknown: share.NewAnonymousLog(o.Logger),
 
-		connections: share.Limits{Open: maxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
+		connections: share.Limits{Open: share.MaxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
 		observer:    o.Observe,
 		router:      new(router),
 	}
@@ -165,12 +163,12 @@ func (o *Options) normalize() (base string, err error) {
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
-	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
+	o.BodyMemory = cmp.Or(o.BodyMemory, MinBodyMemory)
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
-	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, share.DefaultConnectionsPerAddress)
 	o.ConsoleURL = cmp.Or(o.ConsoleURL, o.BaseURL, "http://localhost")
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
-	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, "X-Service")
+	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix)
 	if o.SentHeaders == nil {
 		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
 	}

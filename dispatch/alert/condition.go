@@ -6,16 +6,17 @@ import (
 	"crypto/x509"
 	"fmt"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // A condition ends when it was absent for settleTime. So a condition that comes and goes is one condition.
 const settleTime = time.Minute
 
-const (
-	lowSpace    = 256 << 20           // free bytes; below, the server logs a warning too
-	enoughSpace = lowSpace + 64<<20   // free bytes at which the condition ends
-	expiresSoon = 14 * 24 * time.Hour // as in doctor
-)
+const enoughSpace = disk.LowSpace + 64<<20 // free bytes at which the condition ends
+
+// ExpiresSoon is the time before the end of a certificate in which the operator is warned.
+const ExpiresSoon = 14 * 24 * time.Hour
 
 // condition is a state of the server. The operator is told when it begins and when it ends.
 type condition struct {
@@ -58,7 +59,7 @@ func (o *Options) conditions() []*condition {
 			return text(err), err != nil
 		}},
 		{kind: DiskLow, check: func(_ context.Context, active bool) (string, bool) {
-			least := uint64(lowSpace)
+			least := uint64(disk.LowSpace)
 			if active {
 				least = enoughSpace
 			}
@@ -76,7 +77,7 @@ func (o *Options) conditions() []*condition {
 	}
 	if leaf := leafOf(o.Certificate); leaf != nil {
 		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context, bool) (string, bool) {
-			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < expiresSoon
+			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < ExpiresSoon
 		}})
 	}
 	return list

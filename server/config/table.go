@@ -5,7 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const day = 24 * time.Hour
@@ -24,11 +29,11 @@ var table = []Setting{
 		"PEM private key of that certificate"),
 	newSetting("server.shutdown_grace", "20s", duration(0, 10*time.Minute),
 		"time for current requests and attempts to end when the server stops; make it longer than webhooks.timeout"),
-	newSetting("server.token_rate", "100", number(1, 1_000_000),
+	newSetting("server.token_rate", show(check.DefaultTokenRate), number(1, 1_000_000),
 		"requests per second of one organization without an API key, and twice as many in a burst; platform:act_as has no limit"),
-	newSetting("server.connections_per_address", "128", number(1, 1024),
+	newSetting("server.connections_per_address", show(share.DefaultConnectionsPerAddress), number(1, share.MaxConnections),
 		"open connections of one client address (IPv6: one /64, and four times as many for a /56); server.trusted_proxies have no limit"),
-	newSetting("server.body_memory", "64MiB", size(64<<20, 64<<30),
+	newSetting("server.body_memory", show(int64(exchange.SmallestMemory)), size(exchange.SmallestMemory, 64<<30),
 		"memory for the bodies of all current requests; one organization may use two thirds of it"),
 
 	newSetting("storage.path", "keyhook.db", text("path", checkDatabasePath),
@@ -43,9 +48,9 @@ var table = []Setting{
 	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", checkKeyPrefix),
 		"prefix of new API keys, for people and secret scanners; existing keys stay valid"),
 
-	newSetting("webhooks.header_prefix", "X-Service", text("text", checkHeaderPrefix),
+	newSetting("webhooks.header_prefix", signature.DefaultHeaderPrefix, text("text", checkHeaderPrefix),
 		"prefix of the headers of a delivery, such as X-Service-Signature; receivers depend on it"),
-	newSetting("webhooks.max_attempts", "5", number(1, 100),
+	newSetting("webhooks.max_attempts", show(webhook.DefaultPolicy().MaxAttempts), number(1, 100),
 		"maximum number of attempts for one delivery, including the first"),
 	newSetting("webhooks.retry_base", "15s", duration(time.Millisecond, day),
 		"delay before the second attempt"),
@@ -61,11 +66,11 @@ var table = []Setting{
 		"maximum number of attempts in progress for one subscription, so a slow receiver does not delay the others"),
 	newSetting("webhooks.poll_interval", "1s", duration(10*time.Millisecond, time.Minute),
 		"how often to read due deliveries from the database; most deliveries do not wait for this"),
-	newSetting("webhooks.failing_after", "5", number(1, 1000),
+	newSetting("webhooks.failing_after", show(webhook.DefaultPolicy().FailingAfter), number(1, 1000),
 		"consecutive failed attempts after which a subscription is failing and gets one attempt at a time"),
-	newSetting("webhooks.disabled_after", "15", number(2, 10000),
+	newSetting("webhooks.disabled_after", show(webhook.DefaultPolicy().DisabledAfter), number(2, 10000),
 		"consecutive failed attempts after which a subscription is disabled, until somebody recovers or reactivates it"),
-	newSetting("webhooks.probe_disabled", "0s", durationOrNone(time.Minute, 7*day),
+	newSetting("webhooks.probe_disabled", show(webhook.DefaultPolicy().ProbeDisabled), durationOrNone(time.Minute, 7*day),
 		"how often to try one delivery of a subscription that failures have disabled, such as 1h; a success recovers it; 0: never"),
 
 	newSetting("egress.allow_http", "false", choice(true, false),

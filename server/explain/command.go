@@ -1,9 +1,6 @@
 package explain
 
 import (
-	"net/url"
-	"strings"
-
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -33,22 +30,7 @@ func (r *Receiver) isOld() bool {
 }
 
 // Host returns the host of the subscription's URL, with its port. The rest of a URL is often a secret of the receiver.
-func (r *Receiver) Host() string {
-	u, err := url.Parse(r.URL)
-	if err != nil {
-		return ""
-	}
-	return u.Host
-}
-
-// host returns the host of a URL in lower case, without port.
-func host(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-}
+func (r *Receiver) Host() string { return webhook.URLHost(r.URL) }
 
 // at writes a time as responses do.
 func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }

@@ -2,7 +2,6 @@ package platform
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -55,11 +54,8 @@ func newQueueBody(q webhook.Queue) queueBody {
 		body.Held, body.HeldSince, body.Reason = true, &since, exchange.NullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
-		item := queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, "", w.Pending, exchange.Time(w.OldestDue)}
-		if u, err := url.Parse(w.URL); err == nil {
-			item.URLHost = u.Host
-		}
-		body.Pending = append(body.Pending, item)
+		host := webhook.URLHost(w.URL)
+		body.Pending = append(body.Pending, queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, host, w.Pending, exchange.Time(w.OldestDue)})
 	}
 	return body
 }

@@ -16,6 +16,12 @@ const (
 	warningInterval = time.Minute
 )
 
+// The limits of a server on open connections.
+const (
+	MaxConnections               = 1024
+	DefaultConnectionsPerAddress = 128
+)
+
 // Why a connection is closed without a response.
 const (
 	reasonAddress = "address" // its address has too many

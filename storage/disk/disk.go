@@ -20,6 +20,12 @@ var (
 	ErrFileSystem = errors.New("the file system cannot store a database safely")
 )
 
+// The bounds of warnings, in bytes.
+const (
+	LowSpace = 256 << 20 // of free space; with less, the operator is warned
+	LongLog  = 256 << 20 // of the write-ahead log; with more, the operator is warned
+)
+
 // refusal is a complete sentence with the reasons that errors.Is finds. The sentence does not repeat their texts.
 type refusal struct {
 	sentence string

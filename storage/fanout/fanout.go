@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -108,7 +107,7 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
-	s.Host = normalHost(s.Host)
+	s.Host = webhook.Hostname(s.Host)
 	if len(c.subscriptions) >= maxCached {
 		clear(c.subscriptions)
 	}
@@ -164,13 +163,4 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 		}
 	}
 	return to, nil
-}
-
-// normalHost returns the host of a URL in lower case, without port and final dot.
-func normalHost(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// LogBounds limit the size of the write-ahead log, in bytes. The zero value means 48 MiB and 256 MiB.
+// LogBounds limit the size of the write-ahead log, in bytes. The zero value means 48 MiB and disk.LongLog.
 type LogBounds struct {
 	Restart int64 // above this size, the log is restarted
 	Warn    int64 // above this size, the operator gets a warning
 }
 
-var defaultLogBounds = LogBounds{Restart: 48 << 20, Warn: 256 << 20}
+var defaultLogBounds = LogBounds{Restart: 48 << 20, Warn: disk.LongLog}
 
 // checkpointer has the connection for checkpoints beside the writer, and the state of the write-ahead log.
 type checkpointer struct {

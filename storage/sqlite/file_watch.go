@@ -15,7 +15,6 @@ const (
 	watchInterval = time.Second
 	probeLimit    = 5 * time.Second
 	probeSize     = 16 << 10 // bytes; a disk with less room counts as full
-	lowSpace      = 256 << 20
 )
 
 // fileIdentity is a file as it was when it was opened. While it is open, no other file can get its inode number.
@@ -114,7 +113,7 @@ func (f *File) watch(ctx context.Context) {
 			f.probe(ctx)
 		}
 		free, known := f.Free()
-		if isLow := known && free < lowSpace; isLow != low {
+		if isLow := known && free < disk.LowSpace; isLow != low {
 			low = isLow
 			if low {
 				f.o.Logger.Warn("the disk of storage.path is nearly full; free some space before writes fail", "free_bytes", free)

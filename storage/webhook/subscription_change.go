@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/url"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -96,6 +97,15 @@ func URLHost(address string) string {
 		return ""
 	}
 	return u.Host
+}
+
+// Hostname returns the host of a URL in lower case, without port and final dot.
+func Hostname(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
 // originOf returns the scheme, the host and the port of a URL.

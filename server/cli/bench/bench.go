@@ -21,6 +21,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -32,8 +33,8 @@ type options struct {
 	connections int
 }
 
-// maxConnections is half of what the server takes.
-const maxConnections = 512
+// maxConnections is half of what the server takes, because its connections to the receiver are open too.
+const maxConnections = share.MaxConnections / 2
 
 // New returns the command.
 func New() *cobra.Command {

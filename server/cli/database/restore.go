@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // NewRestore makes the command restore.
@@ -40,7 +40,7 @@ server accepts requests and events, but sends nothing. To end the hold, run one 
 			options := storage.Options{
 				Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: slog.New(slog.DiscardHandler),
 			}
-			options.Policy.MaxAttempts, options.Policy.FailingAfter, options.Policy.DisabledAfter = c.Webhooks.MaxAttempts, c.Webhooks.FailingAfter, c.Webhooks.DisabledAfter
+			options.Policy = c.Webhooks.Policy()
 			restored, err := storage.Restore(o.UntilSignal(cmd.Context()), options, args[0])
 			if err != nil {
 				return err
@@ -65,7 +65,7 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
 	name, others := "pending", r.Pending
 	for _, waiting := range r.Waiting {
-		t.Add(name, fmt.Sprintf("%s for %s (%s)", deliveries(waiting.Pending), waiting.SubscriptionID, host(waiting.URL)))
+		t.Add(name, fmt.Sprintf("%s for %s (%s)", deliveries(waiting.Pending), waiting.SubscriptionID, webhook.URLHost(waiting.URL)))
 		name, others = "", others-waiting.Pending
 	}
 	if others > 0 {
@@ -94,12 +94,3 @@ backup, do that again. %s
 }
 
 func deliveries(n int64) string { return output.Count(n, "delivery", "deliveries") }
-
-// host returns the host of a receiver's URL. The rest of the URL may be secret.
-func host(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "?"
-	}
-	return u.Host
-}

@@ -16,11 +16,11 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// The limits of the checks, in bytes.
+// The limits of the checks, in bytes. Doctor warns before the server does.
 const (
-	littleSpace = 512 << 20
+	littleSpace = 2 * disk.LowSpace
 	noSpace     = 16 << 20
-	longLog     = 128 << 20 // of the write-ahead log
+	longLog     = disk.LongLog / 2
 )
 
 // checkDatabase checks the place of the database, and the database itself or the server that owns it. It returns the settings

@@ -44,9 +44,6 @@ func (r *report) checkCertificate(c config.Config) {
 	r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", leaf)
 }
 
-// certificateSoon is the time before the end of a certificate in which doctor warns.
-const certificateSoon = 14 * 24 * time.Hour
-
 // checkExpiry reports when a certificate expires. what names the certificate at the beginning of a sentence.
 func (r *report) checkExpiry(mend, what string, leaf *x509.Certificate) {
 	left, end := time.Until(leaf.NotAfter), leaf.NotAfter.UTC().Format(time.DateOnly)
@@ -54,7 +51,7 @@ func (r *report) checkExpiry(mend, what string, leaf *x509.Certificate) {
 	switch {
 	case left < 0:
 		r.problem("tls", mend, "%s expired on %s.", what, end)
-	case left < certificateSoon:
+	case left < alert.ExpiresSoon:
 		r.warning("tls", mend, "%s expires in %s, on %s.", what, days, end)
 	default:
 		r.ok("tls", "%s is valid for another %s, until %s.", what, days, end)
