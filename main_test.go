@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"storage/history":              {"storage/delivery", "storage/directory", "storage/pending", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite", "storage/timeline"},
 	"storage/applied":              {"storage/audit", "storage/scan", "storage/sqlite"},
 	"storage/audit":                {},
-	"storage/fanout":               {"storage/sqlite"},
+	"storage/fanout":               {"storage/delivery", "storage/sqlite"},
 	"storage/quota":                {"storage/directory", "storage/sqlite"},
 	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/scan", "storage/sqlite", "storage/timeline"},
 	"storage/timeline":             {"storage/clock", "storage/scan"},

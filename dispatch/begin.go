@@ -146,7 +146,7 @@ func (s *scheduler) queueOrRelease(a *attempt) {
 // mustRelease reports whether an attempt must not wait for a slot behind so many others of its lane.
 func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	l := a.lane
-	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.health.Epoch || others >= l.bucket.capacity())
+	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.capacity())
 }
 
 // recheckBegun releases begun attempts that the current state of the subscription forbids.

@@ -95,8 +95,9 @@ func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	t.Helper()
 	s := newTestScheduler(t)
 	l := s.laneOf(7, 1)
-	l.target = &sender.Target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
-	l.health, l.version = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
+	l.target = &sender.Target{Target: webhook.Target{Subscription: 7, Gate: webhook.Gate{Webhooks: true}, RateLimitPerSecond: &limit}}
+	s.setHealth(l, webhook.Health{Status: webhook.Healthy, Epoch: 1})
+	l.version = l.wantVersion
 	l.bucket = l.bucket.withLimit(&limit, s.clock)
 	for range l.bucket.capacity() {
 		l.bucket.takeToken(s.clock)

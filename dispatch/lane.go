@@ -116,9 +116,9 @@ type lane struct {
 // globalVersion equals the scheduler's.
 type knownSubscription struct {
 	target               *sender.Target // nil: never read
-	health               webhook.Health
-	probesDisabled       bool    // it is disabled, and its probe was due when the health was read
-	bucket               *bucket // of its rate limit; nil: no limit
+	gate                 webhook.Gate   // of target, with the latest health
+	sends                bool           // attempts could begin when the health was read
+	bucket               *bucket        // of its rate limit; nil: no limit
 	version, wantVersion uint64
 	globalVersion        uint64
 	refusedEpoch         int64 // the epoch in which the store refused a Begin; 0: none
@@ -177,20 +177,23 @@ func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
 
 // isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe
 // is due.
-func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing || l.probesDisabled }
+func (l *lane) isFailing() bool { return l.gate.Status == webhook.Failing || l.probesDisabled() }
+
+// probesDisabled reports whether the subscription is disabled, and its probe is due.
+func (l *lane) probesDisabled() bool { return l.gate.Status == webhook.Disabled && l.sends }
 
 // isClosed reports whether the cached state forbids sending.
-func (l *lane) isClosed() bool {
-	return !l.target.Open || l.health.Status == webhook.Disabled && !l.probesDisabled
-}
+func (l *lane) isClosed() bool { return !l.sends }
 
 // setHealth sets the known health of a lane's subscription.
 func (s *scheduler) setHealth(l *lane, h webhook.Health) {
-	l.health, l.probesDisabled = h, s.options.Policy.ProbeIsDue(h, s.now)
+	l.gate = l.target.Gate
+	l.gate.Health = h
+	l.sends = l.gate.Sends(s.now)
 }
 
 // probeIsDue reports whether the time of the next probe has come.
-func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled || s.isDue(l.health.ProbeAt) }
+func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled() || s.isDue(l.gate.ProbeAt) }
 
 // willFail reports whether the lane will be failing once its last failures are settled. A request sent before that
 // would be wasted.
@@ -300,7 +303,7 @@ func (s *scheduler) dropBody(a *attempt) {
 // takeFromHead takes the lane's next job from its head so that it can begin.
 func (s *scheduler) takeFromHead(l *lane) *attempt {
 	a := l.head.pop()
-	a.epoch, a.probe = l.health.Epoch, l.isFailing()
+	a.epoch, a.probe = l.gate.Epoch, l.isFailing()
 	s.move(a, beginning)
 	return a
 }

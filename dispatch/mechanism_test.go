@@ -12,7 +12,7 @@ import (
 // currentLane returns a lane whose healthy subscription was read.
 func currentLane(s *scheduler, subscription, organization int64) *lane {
 	l := s.laneOf(subscription, organization)
-	l.target = &sender.Target{Target: webhook.Target{Subscription: subscription, Organization: organization, Open: true}}
+	l.target = &sender.Target{Target: webhook.Target{Subscription: subscription, Organization: organization, Gate: webhook.Gate{Webhooks: true}}}
 	l.version, l.globalVersion = l.wantVersion, s.changes.globalVersion
 	s.setHealth(l, webhook.Health{Status: webhook.Healthy, Epoch: 1})
 	return l
@@ -72,7 +72,7 @@ func TestADroppedLaneGetsNoWork(t *testing.T) {
 	t.Parallel()
 	s := newTestScheduler(t)
 	l := currentLane(s, 1, 1)
-	l.target.Open = false
+	l.sends = false
 	s.resources[readSlots].wait(l)
 	s.update(l)
 	if s.lanes[1] != nil {

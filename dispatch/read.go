@@ -50,7 +50,7 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 			return result
 		}
 		result.target = d.sender.Prepare(t)
-		if !t.Open {
+		if t.Shut() {
 			return result
 		}
 		if request.ordered = t.Ordered; t.Status != webhook.Healthy {
@@ -128,10 +128,10 @@ func (s *scheduler) useTarget(m readReturned) {
 	}
 	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next
 	// try.
-	if l.refusedEpoch == l.health.Epoch && !l.isClosed() {
+	if l.refusedEpoch == l.gate.Epoch && !l.isClosed() {
 		l.table.readAfter = s.now + s.options.PollInterval.Milliseconds()
 	}
-	l.refusedEpoch, l.recent.failureStreak = 0, l.health.ConsecutiveFailures
+	l.refusedEpoch, l.recent.failureStreak = 0, l.gate.ConsecutiveFailures
 	s.recheckBegun(l)
 }
 

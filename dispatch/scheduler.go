@@ -311,8 +311,8 @@ func (s *scheduler) dropLane(l *lane) {
 	}
 	if l.parked {
 		s.parked[l.subscription] = 0
-		if s.options.Policy.ProbesDisabled(l.health) {
-			s.parked[l.subscription] = l.health.ProbeAt
+		if l.gate.GetsProbe() {
+			s.parked[l.subscription] = l.gate.ProbeAt
 		}
 	}
 	s.updateLate(l)

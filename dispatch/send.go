@@ -14,7 +14,7 @@ func (s *scheduler) maySend(l *lane) bool {
 	if requests == 0 {
 		return true
 	}
-	if !known || l.health.Status != webhook.Healthy || l.isOrdered() {
+	if !known || l.gate.Status != webhook.Healthy || l.isOrdered() {
 		return false
 	}
 	used, allowed := l.org.used[sendSlots], s.allowed(l, sendSlots)
@@ -52,7 +52,7 @@ func (s *scheduler) sendNext() {
 func (s *scheduler) send(a *attempt) {
 	s.worker.send(&sendOrder{
 		Job: a.Job, row: a.row, epoch: a.epoch,
-		target: a.lane.target, failures: a.lane.health.ConsecutiveFailures, changesRead: s.changes.read,
+		target: a.lane.target, failures: a.lane.gate.ConsecutiveFailures, changesRead: s.changes.read,
 	})
 }
 
@@ -118,10 +118,10 @@ func (s *scheduler) updateHealth(l *lane, now webhook.Settled) {
 		if l.table.reading { // the read may be older than this
 			l.wantVersion++
 		}
-	case epoch < l.health.Epoch: // older than what is known
-	case epoch == l.health.Epoch:
+	case epoch < l.gate.Epoch: // older than what is known
+	case epoch == l.gate.Epoch:
 		s.setHealth(l, now.Health)
-	case now.Changed && epoch == l.health.Epoch+1:
+	case now.Changed && epoch == l.gate.Epoch+1:
 		s.setHealth(l, now.Health)
 		s.recheckBegun(l)
 	default:

@@ -83,7 +83,7 @@ func (s *scheduler) nextWake(l *lane) int64 {
 		wakeBy(l.table.readAfter)
 	}
 	if l.isFailing() && (l.table.hasMore || l.stages[queued] > 0) {
-		wakeBy(l.health.ProbeAt)
+		wakeBy(l.gate.ProbeAt)
 	}
 	if l.bucket != nil {
 		s.rateWake(l, wakeBy)

@@ -161,7 +161,7 @@ func TestClosedOrganization(t *testing.T) {
 			t.Errorf("the closure ends %+v", c)
 		}
 		ids := must[[]int64](t)(x.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
-		if at := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)); at.Open || ids[0] != 0 {
+		if at := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)); !at.Shut() || ids[0] != 0 {
 			t.Errorf("attempt %d begins at %+v", ids[0], at)
 		}
 		_, err := x.PrincipalByKey(ctx, x.key.Digest())

@@ -42,7 +42,7 @@ func TestHold(t *testing.T) {
 		holdQueue(t, x)
 		storagetest.Publish(t, x.Store, x.owner, "b")
 		at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
-		if at.Open || !before.Open || at.Epoch != before.Epoch {
+		if !at.Shut() || before.Shut() || at.Epoch != before.Epoch {
 			t.Errorf("before %+v, held %+v", before, at)
 		}
 		jobs := x.jobs(t)

@@ -368,7 +368,7 @@ func TestBlockedBy(t *testing.T) {
 		read := must[webhook.Subscription](t)(x.Subscription(t.Context(), owner.Home.RowID, sub.ID))
 		listed := must[[]webhook.Subscription](t)(x.Subscriptions(t.Context(), owner.Home.RowID, "", 0, 10))[0]
 		changed := must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{Description: new(strings.Repeat("x", 5))}))
-		if got := []webhook.Block{read.BlockedBy(), listed.BlockedBy(), changed.BlockedBy()}; !slices.Equal(got, []webhook.Block{want, want, want}) {
+		if got := []webhook.Block{read.Why(), listed.Why(), changed.Why()}; !slices.Equal(got, []webhook.Block{want, want, want}) {
 			t.Errorf("read, listed and changed it is blocked by %q, want %q", got, want)
 		}
 	}

@@ -68,7 +68,7 @@ func newStore(o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.tx, s.clock = newTx(s.log), clock.NewWatch(s.log)
+	s.tx, s.clock = newTx(s.policy.ProbeDisabled, s.log), clock.NewWatch(s.log)
 	return s, nil
 }
 

@@ -50,8 +50,8 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 			if err != nil {
 				return err
 			}
-			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && (sub.Open() || sub.Receives() && s.policy.ProbeIsDue(sub.Health, t.Now()))
-			if may && (sub.Ordered || !sub.Open()) {
+			may := sub.Epoch == start.Epoch && !ordered[start.Subscription] && sub.Sends(t.Now())
+			if may && (sub.Ordered || sub.Status == webhook.Disabled) {
 				if may, err = isNext(t, sub, start); err != nil {
 					return err
 				}

@@ -213,8 +213,8 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 			s := x.read(t)
 			listed := must[webhook.SubscriptionPage](t)(x.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
 			waits := must[webhook.PendingSummary](t)(x.PendingSummary(t.Context(), x.org()))
-			if s.Status != webhook.Disabled || (s.BlockedBy() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
-				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.BlockedBy() {
+			if s.Status != webhook.Disabled || (s.Why() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
+				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.Why() {
 				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.SubscriptionCounts(), waits)
 			}
 		}

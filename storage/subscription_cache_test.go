@@ -172,8 +172,8 @@ func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.
 		if err != nil {
 			r.Fatal(err)
 		}
-		if began := rows[0] != 0; began != at.Open {
-			r.Errorf("begun: %t, open: %t", began, at.Open)
+		if began := rows[0] != 0; began == at.Shut() {
+			r.Errorf("begun: %t, shut: %t", began, at.Shut())
 		}
 		if rows[0] == 0 {
 			return

@@ -24,7 +24,6 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Previous      []byte `db:"previous_secret"`
 		PreviousUntil int64  `db:"previous_until"`
 		Headers       []byte `db:"headers"`
-		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
 		SELECT `+history.SubscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until,
@@ -34,10 +33,10 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}
+	row.QueueHeld, row.ProbedEvery = s.Hold() != nil, s.policy.ProbeDisabled
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
-		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Health: row.Health,
-		Open: (row.Active() || s.policy.ProbesDisabled(row.Health)) && row.Webhooks && !row.Deleted && s.Hold() == nil,
+		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Gate: row.Gate,
 	}
 	if row.Deleted {
 		return target, nil // it has no secret

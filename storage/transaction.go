@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -31,10 +32,10 @@ type tx struct {
 	created           *createdDeliveries        // to announce together after the commit; nil if there are none
 }
 
-func newTx(log *slog.Logger) *tx {
+func newTx(probedEvery time.Duration, log *slog.Logger) *tx {
 	return &tx{
 		organizations:     map[int64]string{},
-		fanout:            fanout.New(log),
+		fanout:            fanout.New(probedEvery, log),
 		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
 		quotas:            quota.New(),
 		sending:           map[int64]sendingDelivery{},

@@ -35,7 +35,7 @@ func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return false, err
 	}
-	if !sub.Open() || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
 	t.Wrote(0) // so that a failure of this write undoes it

@@ -31,7 +31,7 @@ func newBenchSender(transport http.RoundTripper, url string) (*Sender, *Target, 
 	s := New(Options{
 		Transport: transport, HeaderPrefix: "X-Service", Timeout: 15 * time.Second, AllowHTTP: true, Logger: slog.New(slog.DiscardHandler),
 	})
-	t := s.Prepare(webhook.Target{ID: "sub_1", URL: url, Secret: webhook.NewSecret(), Open: true})
+	t := s.Prepare(webhook.Target{ID: "sub_1", URL: url, Secret: webhook.NewSecret()})
 	return s, t, &webhook.Job{EventID: "evt_01kh2m3n4p5q6r7s8t9v0w1x2y", EventType: "order.paid", Body: bytes.Repeat([]byte("x"), 1<<10)}
 }
 

@@ -48,8 +48,8 @@ type attempt struct {
 func newAttempt(url string) *attempt {
 	return &attempt{
 		target: webhook.Target{
-			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret), Open: true,
-			Health: webhook.Health{Status: webhook.Healthy, Epoch: 1},
+			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret),
+			Gate: webhook.Gate{Health: webhook.Health{Status: webhook.Healthy, Epoch: 1}, Webhooks: true},
 		},
 		job: webhook.Job{
 			Delivery: 3, Subscription: 7, EventID: "evt_1", EventType: "order.paid", Body: []byte(`{"n":1}`), Cause: webhook.ByTest,

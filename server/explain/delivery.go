@@ -150,11 +150,11 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	switch {
 	case r.DeletedAt != nil:
 		return Delivery{Verdict: Dropped, Detail: "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries are dropped." + r.lastAttempt()}
-	case r.Event.Expired && r.BlockedBy() != webhook.NotBlocked:
+	case r.Event.Expired && r.Why() != webhook.NotBlocked:
 		return r.expired()
 	}
 	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
-	switch r.BlockedBy() {
+	switch r.Why() {
 	case webhook.BlockedByPause:
 		w.Verdict, w.Mend = HeldPaused, r.mend(webhook.ActionReactivate, "")
 		w.Detail = "The subscription was paused" + r.since() + ": " + r.LastError + ". The delivery waits until the subscription is reactivated."
@@ -265,7 +265,7 @@ func (r *Receiver) skip() string {
 
 // otherBlocks says what else keeps the delivery from being sent, besides the first block.
 func (r *Receiver) otherBlocks() (text string) {
-	first := r.BlockedBy()
+	first := r.Why()
 	if !r.Webhooks && first != webhook.BlockedByPlan {
 		text += " Besides, the plan " + r.Event.Plan + " has no webhooks."
 	}

@@ -27,8 +27,8 @@ func given(deliveries ...webhook.DeliveryFacts) explain.Receiver {
 	}
 	r.Deliveries = deliveries
 	r.Subscription = webhook.Subscription{
-		RowID: 5, ID: "sub_5", OrganizationID: "org_3", URL: "https://Hooks.example.com:8443/path", Webhooks: true, AuditEvents: true,
-		Health: webhook.Health{Status: webhook.Healthy, Epoch: 1}, CreatedAt: published - 1000,
+		RowID: 5, ID: "sub_5", OrganizationID: "org_3", URL: "https://Hooks.example.com:8443/path", AuditEvents: true,
+		Gate: webhook.Gate{Health: webhook.Health{Status: webhook.Healthy, Epoch: 1}, Webhooks: true}, CreatedAt: published - 1000,
 	}
 	r.Birth = 1
 	return r

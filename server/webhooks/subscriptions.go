@@ -74,7 +74,7 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), BlockedBy: exchange.NullIfEmpty(string(s.BlockedBy())), Description: s.Description, ExternalID: s.ExternalID,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
 		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),

@@ -44,13 +44,30 @@ const (
 	AttemptCause = "CASE WHEN d.attempts > 0 THEN " + CauseRetry + " ELSE d.cause END"
 )
 
-// EventWaits reports whether an event e has a pending delivery to an open subscription, or an attempt in progress.
+// GateColumns are the columns of a webhook.Gate of a subscription s, its organization o and its plan p. The hold of the queue and the
+// interval of probes are in memory.
+const GateColumns = `s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, p.webhooks,
+	s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted`
+
+// Why is Why of the webhook.Gate that GateColumns reads, while the queue is not held.
+const Why = `CASE
+	WHEN s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL THEN '` + string(webhook.BlockedByDeletion) + `'
+	WHEN ` + PausedByPerson + ` THEN '` + string(webhook.BlockedByPause) + `'
+	WHEN s.status = '` + string(webhook.Disabled) + `' THEN '` + string(webhook.BlockedByFault) + `'
+	WHEN NOT p.webhooks THEN '` + string(webhook.BlockedByPlan) + `'
+	ELSE '` + string(webhook.NotBlocked) + `' END`
+
+// PausedByPerson is an SQL expression: whether a person has set is_active of the subscription s to false. It is ByPerson of
+// webhook.Health.
+const PausedByPerson = "(s.paused = 1 OR s.probe_at = -1)"
+
+// EventWaits reports whether an event e has a pending delivery to a subscription that nothing blocks, or an attempt in progress.
 const EventWaits = `EXISTS (
 	SELECT 1 FROM deliveries d
 	JOIN subscriptions s ON s.id = d.subscription_id
 	JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 	WHERE d.event_id = e.id AND (
-		d.state = ` + Pending + ` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+		d.state = ` + Pending + ` AND ` + Why + ` = ''
 		OR d.state >= ` + Sending + `))`
 
 // FirstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
@@ -65,10 +82,6 @@ func FirstInOrder(subscription string) string {
 	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_ordered
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + ` AND d.sequence > 0 ORDER BY d.sequence, d.due_at LIMIT 1`
 }
-
-// PausedByPerson is an SQL expression: whether a person has set is_active of the subscription s to false. It is ByPerson of
-// webhook.Health.
-const PausedByPerson = "(s.paused = 1 OR s.probe_at = -1)"
 
 // FirstDue returns an SQL expression of the earliest due time of a subscription. It is the time of the beginning of an
 // attempt if only attempts are in progress, and NULL if nothing is pending.

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -22,12 +24,13 @@ type Cache struct {
 	matching      map[eventTypeKey][]int64
 	matches       int // rows in matching, plus one for each type
 	healthNews    healthNewsLimit
+	probedEvery   time.Duration
 	log           *slog.Logger
 }
 
-// New returns an empty cache.
-func New(log *slog.Logger) *Cache {
-	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[eventTypeKey][]int64{}, log: log}
+// New returns an empty cache. probedEvery is Policy.ProbeDisabled.
+func New(probedEvery time.Duration, log *slog.Logger) *Cache {
+	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[eventTypeKey][]int64{}, probedEvery: probedEvery, log: log}
 }
 
 // The limits of the cache: some megabytes, for any number of types and subscriptions.
@@ -38,12 +41,10 @@ const (
 
 // Subscription has the columns of a subscription that fan-out and the attempts need.
 type Subscription struct {
-	webhook.Health
+	webhook.Gate        // without the hold of the queue
 	ID           string `db:"public_id"`
 	Organization int64  `db:"organization_id"`
 	Host         string `db:"host"`         // of the URL, normalized
-	Webhooks     bool   `db:"webhooks"`     // the plan has webhooks
-	Deleted      bool   `db:"deleted"`      // the subscription is deleted, or its organization is closed
 	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
 	Ordered      bool   `db:"ordered"`
 
@@ -51,12 +52,6 @@ type Subscription struct {
 	SuccessAt int64 `db:"-"`
 	FailureAt int64 `db:"-"`
 }
-
-// Receives reports whether the subscription gets new deliveries. Those of a disabled one wait.
-func (s *Subscription) Receives() bool { return s.Webhooks && !s.Deleted }
-
-// Open reports whether attempts may begin.
-func (s *Subscription) Open() bool { return s.Receives() && s.Status != webhook.Disabled }
 
 // eventTypeKey is an event type of one organization.
 type eventTypeKey struct {
@@ -96,18 +91,16 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	}
 	s := new(Subscription)
 	err := t.Get(s, `
-		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused,
-		       s.url AS host, p.webhooks,
-		       s.deleted_at IS NOT NULL OR o.closed_at IS NOT NULL AS deleted, s.audit_events, s.ordered
+		SELECT `+delivery.GateColumns+`, s.public_id, s.organization_id, s.url AS host, s.audit_events, s.ordered
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return &Subscription{Deleted: true}, nil
+		return &Subscription{Gate: webhook.Gate{Deleted: true}}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
-	s.Host = webhook.Hostname(s.Host)
+	s.Host, s.ProbedEvery = webhook.Hostname(s.Host), c.probedEvery
 	if len(c.subscriptions) >= maxCached {
 		clear(c.subscriptions)
 	}

@@ -38,10 +38,7 @@ func (h *History) Subscription(ctx context.Context, organization int64, id strin
 
 // Complete sets what the table does not have.
 func (h *History) Complete(sub *webhook.Subscription, hold *webhook.Hold) {
-	sub.PendingDeliveries, sub.QueueHeld = h.pending.Of(sub.RowID), hold != nil
-	if h.policy.ProbesDisabled(sub.Health) {
-		sub.ProbedEvery = h.policy.ProbeDisabled
-	}
+	sub.PendingDeliveries, sub.QueueHeld, sub.ProbedEvery = h.pending.Of(sub.RowID), hold != nil, h.policy.ProbeDisabled
 }
 
 // SubscriptionPage lists the subscriptions of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable

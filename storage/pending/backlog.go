@@ -31,7 +31,7 @@ var selectBacklog = `
 	       coalesce(min(due_at) FILTER (WHERE state <> 'disabled' AND NOT paced), 0) AS oldest_due
 	FROM (
 		SELECT j.value AS pending,
-		       CASE WHEN p.webhooks AND s.deleted_at IS NULL AND o.closed_at IS NULL THEN s.status ELSE 'disabled' END AS state,
+		       iif(` + delivery.Why + ` = '', s.status, 'disabled') AS state,
 		       s.rate_limit_per_second IS NOT NULL OR s.ordered AS paced,
 		       max(s.probe_at, ` + delivery.FirstDue("s.id") + `) AS due_at
 		FROM json_each(?) j

@@ -1,7 +1,6 @@
 package pending
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -65,42 +64,35 @@ func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *we
 	return counts, nil
 }
 
-// pendingGroup counts pending deliveries of subscriptions that are alike in what can block them.
-type pendingGroup struct {
-	Status        webhook.Status `db:"status"`
-	Paused        bool           `db:"paused"`
-	Webhooks      bool           `db:"webhooks"`
-	Subscriptions int64          `db:"subscriptions"`
-	Pending       int64          `db:"pending"`
-	OldestDue     int64          `db:"due_at"`
-}
-
-// selectPendingGroups leaves out deleted subscriptions, whose deliveries are dropped soon.
-var selectPendingGroups = `
-	SELECT status, paused, webhooks, count(*) AS subscriptions, sum(pending) AS pending, coalesce(min(due_at), 0) AS due_at
+// selectBlocked groups subscriptions by what blocks them. It leaves out deleted ones, whose deliveries are dropped soon.
+var selectBlocked = `
+	SELECT why AS blocked_by, count(*) AS subscriptions, sum(pending) AS deliveries, coalesce(min(due_at), 0) AS oldest_due
 	FROM (
-		SELECT s.status, ` + delivery.PausedByPerson + ` AS paused, p.webhooks, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
+		SELECT ` + delivery.Why + ` AS why, j.value AS pending, ` + delivery.FirstDue("s.id") + ` AS due_at
 		FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
-		CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id
-		WHERE s.deleted_at IS NULL AND o.closed_at IS NULL)
-	GROUP BY status, paused, webhooks`
+		CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id)
+	WHERE why <> '` + string(webhook.BlockedByDeletion) + `'
+	GROUP BY why`
 
 // blockedPending groups pending deliveries, which are counted by subscription, by what blocks them.
 func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
-	hold := s.hold()
-	found := map[webhook.Block]*webhook.BlockedPending{}
+	held := s.hold() != nil
+	found := map[webhook.Block]webhook.BlockedPending{}
 	for rows := range slices.Chunk(slices.Sorted(maps.Keys(counts)), subscriptionsPerRead) {
 		some := make(map[int64]int64, len(rows))
 		for _, row := range rows {
 			some[row] = counts[row]
 		}
 		began := time.Now()
-		var groups []pendingGroup
-		if err := s.logs.List(ctx, &groups, selectPendingGroups, sqlite.RowCounts(some)); err != nil {
+		var groups []webhook.BlockedPending
+		if err := s.logs.List(ctx, &groups, selectBlocked, sqlite.RowCounts(some)); err != nil {
 			return nil, err
 		}
 		for _, g := range groups {
-			addPending(found, g, hold != nil)
+			if g.By == webhook.NotBlocked && held {
+				g.By = webhook.BlockedByHold
+			}
+			found[g.By] = found[g.By].Plus(g)
 		}
 		if len(rows) < subscriptionsPerRead {
 			break
@@ -111,26 +103,9 @@ func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]
 	}
 	blocked := []webhook.BlockedPending{}
 	for _, by := range webhook.Blocks() {
-		if f := found[by]; f != nil {
-			blocked = append(blocked, *f)
+		if f, ok := found[by]; ok {
+			blocked = append(blocked, f)
 		}
 	}
 	return blocked, nil
-}
-
-// addPending adds a group to the counts of its block.
-func addPending(found map[webhook.Block]*webhook.BlockedPending, g pendingGroup, held bool) {
-	by := webhook.Subscription{
-		Health: webhook.Health{Status: g.Status, Paused: g.Paused}, Webhooks: g.Webhooks, QueueHeld: held,
-	}.BlockedBy()
-	f := found[by]
-	if f == nil {
-		f = &webhook.BlockedPending{By: by}
-		found[by] = f
-	}
-	f.Subscriptions += g.Subscriptions
-	f.Deliveries += g.Pending
-	if g.OldestDue != 0 {
-		f.OldestDue = min(cmp.Or(f.OldestDue, g.OldestDue), g.OldestDue)
-	}
 }

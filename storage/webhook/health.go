@@ -22,17 +22,6 @@ type Policy struct {
 	ProbeDisabled time.Duration
 }
 
-// ProbesDisabled reports whether a subscription with this health gets probes although it is disabled.
-func (p Policy) ProbesDisabled(h Health) bool {
-	return p.ProbeDisabled > 0 && h.Status == Disabled && !h.ByPerson()
-}
-
-// ProbeIsDue reports whether a disabled subscription may get a probe now. A time further away than ProbeDisabled was set
-// under a longer interval, or before the clock was set back. It counts as due.
-func (p Policy) ProbeIsDue(h Health, now int64) bool {
-	return p.ProbesDisabled(h) && (h.ProbeAt <= now || h.ProbeAt > now+p.ProbeDisabled.Milliseconds())
-}
-
 // DefaultPolicy returns the default limits.
 func DefaultPolicy() Policy { return Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 15} }
 

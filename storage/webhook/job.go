@@ -14,8 +14,7 @@ type Target struct {
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64
 	Ordered            bool // one delivery at a time, in the order of publication
-	Health
-	Open     bool   // active or probed, not deleted, the plan has webhooks, and the queue is not held
+	Gate
 	Unusable string // why the secret or a header cannot be decrypted; empty if both can
 }
 

@@ -10,7 +10,7 @@ type Schedule struct {
 // anything but a time after now: for a change of the subscription, its plan or the queue, for the probe of another delivery,
 // or for a free slot.
 func (s Schedule) NextAttempt(due *int64, now int64) *int64 {
-	if due == nil || s.BlockedBy() != NotBlocked && !s.GetsProbe() {
+	if due == nil || s.Shut() {
 		return nil
 	}
 	at := *due
@@ -20,7 +20,7 @@ func (s Schedule) NextAttempt(due *int64, now int64) *int64 {
 		}
 		at = max(at, s.ProbeAt)
 	}
-	if s.GetsProbe() && (Policy{ProbeDisabled: s.ProbedEvery}).ProbeIsDue(s.Health, now) {
+	if s.probeIsDue(now) {
 		at = *due
 	}
 	if at <= now {

@@ -13,7 +13,7 @@ func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1000)
 	open := func(change func(*webhook.Schedule)) webhook.Schedule {
-		s := webhook.Schedule{Subscription: webhook.Subscription{Health: fresh(), Webhooks: true}}
+		s := webhook.Schedule{Subscription: webhook.Subscription{Gate: webhook.Gate{Health: fresh(), Webhooks: true}}}
 		if change != nil {
 			change(&s)
 		}

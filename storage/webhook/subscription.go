@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Limits of a subscription's fields.
@@ -36,52 +35,17 @@ type Subscription struct {
 	// Ordered says that deliveries are sent one at a time, in the order of publication. The next one waits until the one before
 	// is delivered or exhausted.
 	Ordered bool `db:"ordered"`
-	Health
-	Webhooks          bool  `db:"webhooks"` // whether the plan of its organization has webhooks
-	QueueHeld         bool  `db:"-"`        // whether an operator has stopped all sending
-	PendingDeliveries int64 `db:"-"`        // from a counter in memory
-	// ProbedEvery is the interval of probes, if failures have disabled the subscription and it gets probes; else 0.
-	ProbedEvery   time.Duration `db:"-"`
-	CreatedAt     int64         `db:"created_at"`
-	UpdatedAt     int64         `db:"updated_at"`
-	DisabledAt    *int64        `db:"disabled_at"`
-	LastSuccessAt *int64        `db:"last_success_at"`
-	LastFailureAt *int64        `db:"last_failure_at"`
+	Gate
+	PendingDeliveries int64  `db:"-"` // from a counter in memory
+	CreatedAt         int64  `db:"created_at"`
+	UpdatedAt         int64  `db:"updated_at"`
+	DisabledAt        *int64 `db:"disabled_at"`
+	LastSuccessAt     *int64 `db:"last_success_at"`
+	LastFailureAt     *int64 `db:"last_failure_at"`
 }
 
 // Active reports whether the subscription is not disabled, which the API calls is_active.
 func (s Subscription) Active() bool { return s.Status != Disabled }
-
-// Block is the reason why nothing is sent to a subscription. Each block ends in another way.
-type Block string
-
-// The blocks. NotBlocked is the zero value.
-const (
-	NotBlocked     Block = ""
-	BlockedByPause Block = "paused"     // its owner has disabled it, perhaps after failures had
-	BlockedByFault Block = "disabled"   // failures have disabled it
-	BlockedByPlan  Block = "plan"       // the plan has no webhooks
-	BlockedByHold  Block = "queue_held" // an operator has stopped all sending
-)
-
-// BlockedBy returns the first reason why nothing is sent: the subscription itself comes before its plan, and the whole queue
-// comes last.
-func (s Subscription) BlockedBy() Block {
-	switch {
-	case s.ByPerson():
-		return BlockedByPause
-	case s.Status == Disabled:
-		return BlockedByFault
-	case !s.Webhooks:
-		return BlockedByPlan
-	case s.QueueHeld:
-		return BlockedByHold
-	}
-	return NotBlocked
-}
-
-// GetsProbe reports whether a subscription that failures have disabled gets probes. Its other deliveries wait.
-func (s Subscription) GetsProbe() bool { return s.ProbedEvery > 0 && s.Webhooks && !s.QueueHeld }
 
 // Types lists the event types that a subscription wants: exact types, and prefixes with ".*". Empty means every type.
 type Types []string
