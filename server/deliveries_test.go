@@ -78,7 +78,7 @@ func TestDeliveries(t *testing.T) {
 		}
 		want := map[string]any{
 			"subscription_id": sub.ID, "event_type": "user.created", "attempt_number": 1.0, "trigger": "event", "outcome": "failed",
-			"response_status": 503.0, "response_body": "thanks", "duration_ms": 12.0, "error": "http_status: 503",
+			"response_status": 503.0, "response_body": "thanks", "duration_ms": 12.0, "error": "http_status: 503", "hint": "receiver_error",
 		}
 		if diff := cmp.Diff(want, failed); diff != "" {
 			t.Errorf("attempt (-want +got):\n%s", diff)
@@ -141,7 +141,7 @@ func TestTestDelivery(t *testing.T) {
 	})
 	got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", operator, "", nil}).want(t, http.StatusOK, "")
 	want := `{"id":"att_01h455vb4pex5vsknk084sn02q","subscription_id":"sub_01h455vb4pex5vsknk084sn02q","event_id":"evt_01h455vb4pex5vsknk084sn02q","event_type":"webhook_test","attempt_number":1,"trigger":"test",` +
-		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,` +
+		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,"hint":null,` +
 		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null}` + "\n"
 	if diff := cmp.Diff(want, got.body); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)

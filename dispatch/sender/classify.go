@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
@@ -42,6 +44,18 @@ func (s *Sender) classify(ctx context.Context, err error, p *progress) webhook.F
 }
 
 var connectionLost = webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
+
+// maxRedirectHost is the longest host that describeRedirect shows.
+const maxRedirectHost = 253
+
+// describeRedirect says to which other host a response redirects. The rest of the address may be secret.
+func describeRedirect(r *http.Response, from string) string {
+	to, err := r.Location()
+	if r.StatusCode/100 != 3 || err != nil || to.Host == from || len(to.Host) > maxRedirectHost {
+		return ""
+	}
+	return " to " + strings.ToValidUTF8(to.Host, "")
+}
 
 func describeDNS(err *net.DNSError) string {
 	switch {

@@ -109,7 +109,7 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 	result.body, err = readResponse(response, t.Headers)
 	switch {
 	case status < 200 || status > 299:
-		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
+		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
 		result.RetryAfter = retryAfter(response.Header, time.Now(), s.maxRetryAfter)
 	case err != nil:
 		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)

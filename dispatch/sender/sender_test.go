@@ -166,7 +166,11 @@ func TestStatus(t *testing.T) {
 		var followed atomic.Int64
 		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
 		defer elsewhere.Close()
-		for _, location := range []string{elsewhere.URL, "http://169.254.169.254/latest/meta-data", "/again"} {
+		for location, host := range map[string]string{
+			strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1) + "/secret?secret": " to localhost" + strings.TrimPrefix(elsewhere.URL, "http://127.0.0.1"),
+			"http://user:secret@169.254.169.254/latest/meta-data":                          " to 169.254.169.254", "/again": "", "//%zz": "",
+			"https://" + strings.Repeat("a.", 200): "",
+		} {
 			for _, status := range []int{301, 302, 303, 307, 308} {
 				var got atomic.Int64
 				receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +179,7 @@ func TestStatus(t *testing.T) {
 				}))
 				r := sendOne(t, newAttempt(secretURL(receiver.URL)), sender.Options{Transport: loopback(t)})
 				receiver.Close()
-				if r.Succeeded || r.Failure.String() != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
+				if r.Succeeded || r.Failure.String() != "http_status: "+strconv.Itoa(status)+host || got.Load() != 1 || followed.Load() != 0 {
 					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Failure.String(), got.Load(), followed.Load())
 				}
 			}

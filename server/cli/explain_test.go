@@ -16,7 +16,7 @@ func TestEventsExplain(t *testing.T) {
 		sub   = "sub_01h455vb4pex5vsknk084sn02q"
 		other = "sub_01h455vb4pex5vsknk084sn03r"
 		body  = `{"data":[
-			{"subscription_id":"` + sub + `","url_host":"a.example","verdict":"held_paused","detail":"Paused by ana.\u001b[2J","advice":"keyhook subscriptions reactivate ` + sub + `","next_attempt_at":null,"attempts":1},
+			{"subscription_id":"` + sub + `","url_host":"a.example","verdict":"held_paused","detail":"Paused by ana.\u001b[2J","hint":"check_secret","advice":"keyhook subscriptions reactivate ` + sub + `","next_attempt_at":null,"attempts":1},
 			{"subscription_id":"` + other + `","url_host":"b.example","verdict":"delivered","detail":"Delivered.","advice":null,"next_attempt_at":null,"attempts":2}],
 			"has_more":false,"next_cursor":null}`
 		list = "GET /api/v1/events/" + event + "/explain/?limit=50 Bearer " + aToken
@@ -28,6 +28,7 @@ sub_01h455vb4pex5vsknk084sn02q  a.example  held_paused  1         -
 sub_01h455vb4pex5vsknk084sn03r  b.example  delivered    2         -
 
 sub_01h455vb4pex5vsknk084sn02q: Paused by ana.\x1b[2J
+    The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.
     keyhook subscriptions reactivate sub_01h455vb4pex5vsknk084sn02q
 
 sub_01h455vb4pex5vsknk084sn03r: Delivered.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/explain"
 )
 
 // maxCellWidth is the number of characters that a cell of a list may have.
@@ -167,6 +168,9 @@ func (l list) text(c *call, items []object) string {
 	}
 	for _, o := range items {
 		b.WriteString("\n" + o.text(columns[0]) + ": " + o.text(l.detail) + "\n")
+		if hint := explain.Hint(o.text("hint")).Sentence(); hint != "" {
+			b.WriteString("    " + hint + "\n")
+		}
 		if command := o.text(l.command); command != absent {
 			b.WriteString("    " + command + "\n")
 		}

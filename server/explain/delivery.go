@@ -12,8 +12,11 @@ import (
 // Delivery explains what happened to an event on its way to one subscription.
 type Delivery struct {
 	Verdict Verdict
-	Detail  string       // what happened, with times and the last error
-	Mend    webhook.Mend // without an action if there is nothing to mend, or nothing mends it
+	Detail  string // what happened, with times and the last error
+	// LastError is the error of the latest attempt that ended, or else of the subscription for which the delivery waits.
+	LastError string
+	Hint      Hint         // where to look for the cause of the last error, unless the event arrived
+	Mend      webhook.Mend // without an action if there is nothing to mend, or nothing mends it
 	// NextAttemptAt is the time of the next attempt, in milliseconds; nil if the delivery waits for anything but a time.
 	NextAttemptAt *int64
 	Attempts      int // made so far, with the one in progress
@@ -60,6 +63,9 @@ func (r *Receiver) Explain() Delivery {
 		if known.Sending {
 			d.Attempts++
 		}
+	}
+	if d.LastError = r.lastError(); d.Verdict != Delivered {
+		d.Hint = HintOf(d.LastError)
 	}
 	if r.DeletedAt != nil {
 		d.Mend = webhook.Mend{} // nothing can be sent to it
@@ -118,6 +124,17 @@ func (r *Receiver) last() (found *webhook.Attempt) {
 	return found
 }
 
+// lastError is as in Delivery.
+func (r *Receiver) lastError() string {
+	if a := r.last(); a != nil {
+		return a.Error
+	}
+	if len(r.Deliveries) > 0 && !r.ByPerson() {
+		return r.LastError
+	}
+	return ""
+}
+
 // lastAttempt is a sentence about the latest attempt that ended, after a space; empty if there is none.
 func (r *Receiver) lastAttempt() string {
 	switch a := r.last(); {
@@ -131,13 +148,13 @@ func (r *Receiver) lastAttempt() string {
 }
 
 func (r *Receiver) delivered(d *webhook.DeliveryFacts) Delivery {
-	detail := "Delivered."
+	detail := "Delivered to " + r.Host() + "."
 	if a := d.Last; a != nil {
 		status := "2xx"
 		if a.ResponseStatus != nil {
 			status = fmt.Sprint(*a.ResponseStatus)
 		}
-		detail = fmt.Sprintf("Delivered at %s: the receiver answered attempt %d with %s.", at(a.AttemptedAt+a.DurationMS), a.Number, status)
+		detail = fmt.Sprintf("Delivered to %s at %s: the receiver answered attempt %d with %s.", r.Host(), at(a.AttemptedAt+a.DurationMS), a.Number, status)
 	}
 	if again := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Pending }); again != nil {
 		detail += " Another delivery of the same event, which somebody asked for, is on its way."

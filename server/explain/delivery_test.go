@@ -193,12 +193,37 @@ func TestDeliveryOf(t *testing.T) {
 			if !strings.Contains(got.Detail, tt.detail) {
 				t.Errorf("detail %q, want %q", got.Detail, tt.detail)
 			}
-			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Mend: got.Mend, NextAttemptAt: tt.next, Attempts: tt.attempts}
+			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, LastError: got.LastError, Hint: got.Hint, Mend: got.Mend, NextAttemptAt: tt.next, Attempts: tt.attempts}
 			if command := explain.Command(got.Mend); command != tt.advice || got.Mend.Action != actionOf(tt.advice) {
 				t.Errorf("the command of %s is %q, want %q", got.Mend.Action, command, tt.advice)
 			}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestAnExplanationHasAHint(t *testing.T) {
+	t.Parallel()
+	arrived := webhook.DeliveryFacts{State: webhook.Delivered, Last: attempt(1, webhook.Succeeded, "")}
+	for name, tt := range map[string]struct {
+		receiver explain.Receiver
+		last     string
+		hint     explain.Hint
+	}{
+		"of the last attempt":                      {given(ended(webhook.Exhausted)), "timeout", explain.TooSlow},
+		"of a subscription without an attempt":     {with(given(pending(now)), failing), "timeout", explain.TooSlow},
+		"but not of a pause":                       {with(given(pending(now)), paused), "", ""},
+		"but not of an event that arrived":         {given(arrived), "", ""},
+		"but not of one that is sent again":        {given(ended(webhook.Exhausted), arrived), "timeout", ""},
+		"but not of an event that nobody wanted":   {with(given(), func(r *explain.Receiver) { failing(r); r.EventTypes = webhook.Types{"a"} }), "", ""},
+		"but not of an attempt that was cut short": {given(webhook.DeliveryFacts{State: webhook.Pending, Last: attempt(1, webhook.Interrupted, "interrupted")}), "interrupted", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.receiver.Explain(); got.LastError != tt.last || got.Hint != tt.hint {
+				t.Errorf("%q with the hint %q", got.LastError, got.Hint)
 			}
 		})
 	}

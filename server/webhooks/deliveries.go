@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -52,6 +53,7 @@ type attemptBody struct {
 	ResponseBody   string         `json:"response_body"`
 	DurationMS     int64          `json:"duration_ms"`
 	Error          *string        `json:"error"`
+	Hint           *string        `json:"hint"`
 	AttemptedAt    exchange.Time  `json:"attempted_at"`
 	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
 }
@@ -61,10 +63,13 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
-		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: exchange.NullIfEmpty(a.Error),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: exchange.NullIfEmpty(a.Error), Hint: hintOf(a.Error),
 		AttemptedAt: exchange.Time(a.AttemptedAt), NextAttemptAt: (*exchange.Time)(s.NextAttempt(a.NextAttemptAt, time.Now().UnixMilli())),
 	}
 }
+
+// hintOf returns where to look for the cause of a failure, or nil.
+func hintOf(failure string) *string { return exchange.NullIfEmpty(string(explain.HintOf(failure))) }
 
 // Test sends a test event to a subscription, and responds with the attempt.
 func (h Deliveries) Test(x *exchange.Exchange) error {

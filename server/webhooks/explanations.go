@@ -31,6 +31,8 @@ type explainedDeliveryBody struct {
 	URLHost        string         `json:"url_host"`
 	Verdict        string         `json:"verdict"`
 	Detail         string         `json:"detail"`
+	LastError      *string        `json:"last_error"`
+	Hint           *string        `json:"hint"`
 	Action         *string        `json:"action"`
 	Advice         *string        `json:"advice"`
 	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
@@ -79,6 +81,7 @@ func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
 	d := r.Explain()
 	return explainedDeliveryBody{
 		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail,
+		LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
 		Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
 		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
 	}

@@ -50,6 +50,7 @@ type subscriptionBody struct {
 	ConsecutiveFailures int                `json:"consecutive_failures"`
 	FailingSince        *exchange.Time     `json:"failing_since"` // the first of these failures; null if there is none
 	LastError           *string            `json:"last_error"`
+	Hint                *string            `json:"hint"`
 	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string             `json:"description"`
 	ExternalID          *string            `json:"external_id"`           // the organization's own id
@@ -74,7 +75,8 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
+		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
 		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),

@@ -88,7 +88,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.visit(eventPage(w.newest(a, "invoice.created")))
 	p.expect("Not delivered: Keyhook gave up after 5 attempts. The receiver answered 503.")
 	p.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
-	p.expect("The receiver has a fault.")
+	p.expect("The receiver, or a proxy in front of it, has a fault.")
 	p.expectElement("link", "Request as sent")
 	p.look("event-attempt")
 	w.receiver.answer("failing", http.StatusNoContent, "")

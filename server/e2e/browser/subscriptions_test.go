@@ -207,7 +207,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	w.receiver.await(t, "failing", before+1)
 
 	p.visit(console(a.paused))
-	p.expect("Paused: nothing is sent Paused by Owner of Acme")
+	p.expect("Paused: nothing is sent Deactivated by Owner of Acme")
 	p.click("button", "More")
 	p.allow(http.StatusConflict, subscriptions)
 	p.click("menuitem", "Recover")

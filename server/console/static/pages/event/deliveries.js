@@ -12,7 +12,7 @@ import { href, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
-import { inWords, mendOf, wordsOf } from '../subscription/mend.js';
+import { mendOf, wordsOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -57,7 +57,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       <${SendAgain} reason=${r} event=${event} onDone=${onChanged} />
       <${Mend} reason=${r} event=${event} onDone=${onChanged} />
     </div>
-    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${inWords(r.detail)} /></p>`}
+    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${r.detail} /></p>`}
     ${r.attempts > 0 && can('webhooks:read') && (isOnly && r.attempts === 1 ? attempts : html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
       <summary>${count(r.attempts, 'attempt')}</summary>
       ${isOpen && attempts}
@@ -103,7 +103,7 @@ const Line = ({ attempt: a }) => html`<span class="attempt-line">
   <bdi class="quiet grow cut" title=${a.error}>${a.response_status ? '' : wordsOf(a.error)}</bdi></span>`;
 
 const Answer = ({ attempt: a }) => html`<div class="stack tight answer">
-  ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a.error)}</p>`}
+  ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a)}</p>`}
   <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
   <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
 </div>`;
@@ -118,7 +118,7 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
       <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
-      <p class="quiet"><${WithTimes} text=${inWords(r.detail)} /></p></li>`)}</ul>`}
+      <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
   </details>`;
 }
 

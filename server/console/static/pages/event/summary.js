@@ -12,7 +12,7 @@ export function Summary({ event, reasons }) {
   const groups = group(all);
   const delivered = groups.get('delivered')?.length ?? 0;
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
-  if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail.replace(/^Delivered/, `$& to ${only.url_host}`)} /></p><//>`;
+  if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail} /></p><//>`;
   const rest = [...groups].filter(([verdict]) => verdict !== 'delivered').sort(([a], [b]) => verdicts[a].rank - verdicts[b].rank);
   const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}<${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
   return html`<${Bar} tone=${toneOf(rest, delivered)}><p class="summary strong">
@@ -35,7 +35,7 @@ function deliveredTo(n, all) {
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
 function Clause({ verdict, list, isOnly }) {
   const n = list.length, { waits, many } = verdicts[verdict];
-  if (verdict === 'exhausted') return isOnly ? html`Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}${lastError(list[0])}` : `${n} failed, and Keyhook gave up`;
+  if (verdict === 'exhausted') return isOnly ? html`Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}${lastError(list[0].error)}` : `${n} failed, and Keyhook gave up`;
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;
@@ -47,10 +47,7 @@ function Clause({ verdict, list, isOnly }) {
 }
 
 // lastError is a sentence about the last error of a delivery, without its dot: ". The receiver answered 503".
-function lastError({ detail }) {
-  const error = detail.match(/ failed at \S+: (.+?)\.(?: The subscription |$)/)?.[1];
-  return error && html`. <bdi>${wordsOf(error)}</bdi>`;
-}
+const lastError = (error) => error && html`. <bdi>${wordsOf(error)}</bdi>`;
 
 function toneOf(rest, delivered) {
   const worst = Math.min(9, ...rest.map(([verdict]) => verdicts[verdict].rank));

@@ -25,7 +25,7 @@ export const verdicts = {
 const states = { delivered: 'delivered', exhausted: 'exhausted', dropped: 'dropped', pending: 'scheduled' };
 const order = ['delivered', 'pending', 'exhausted', 'dropped'];
 
-// outcomes returns [{ id, verdict, next, attempts, detail }] of the subscriptions with a delivery. An event may have several deliveries
+// outcomes returns [{ id, verdict, next, attempts, error }] of the subscriptions with a delivery. An event may have several deliveries
 // to a subscription; the one that came furthest decides. The reasons say more, but may not be loaded.
 export function outcomes(event, reasons) {
   const found = new Map();
@@ -37,6 +37,6 @@ export function outcomes(event, reasons) {
   return [...found.values()].map((o) => {
     const reason = explained.get(o.id);
     const isSame = reason && (reason.verdict in states ? reason.verdict : 'pending') === o.state;
-    return { ...o, verdict: isSame ? reason.verdict : states[o.state], detail: isSame ? reason.detail : '' };
+    return { ...o, verdict: isSame ? reason.verdict : states[o.state], error: isSame ? reason.last_error : null };
   });
 }

@@ -98,14 +98,7 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
   const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
   const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
-  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${without(attempt, verdict.detail)} /></p><//>`;
-}
-
-// without cuts out of the text of a verdict what the panel says already: the title, and the failure of this attempt.
-function without({ attempt_number: number, error }, text) {
-  const detail = text.replace(/^All attempts failed, so Keyhook gave up\./, '');
-  const start = detail.indexOf(` Attempt ${number} failed at `), end = detail.indexOf(`: ${error}.`, start);
-  return start < 0 || end < 0 ? detail : detail.slice(0, start) + detail.slice(end + `: ${error}.`.length);
+  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${verdict.detail} /></p><//>`;
 }
 
 // published is the time of the event, which is in the body of the request.
@@ -117,7 +110,7 @@ export function Response({ attempt: a }) {
   if (a.outcome === 'sending') return null;
   return html`<div class="stack tight">
     <h3>Response ${a.response_status && html`<span class=${a.outcome === 'failed' ? 'danger' : 'quiet'}>${a.response_status}</span>`}</h3>
-    ${a.error && html`<p>${!a.error.startsWith('http_status') && html`<bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. `}${mendOf(a.error)}</p>`}
+    ${a.error && html`<p>${!a.error.startsWith('http_status') && html`<bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. `}${mendOf(a)}</p>`}
     <${Code} text=${a.response_body} label="Body of the response" empty=${a.response_status ? 'The response has no body.' : 'There was no response.'} />
     ${[...a.response_body].length >= kept && html`<p class="quiet small">Only the first 2,000 characters are kept.</p>`}
   </div>`;

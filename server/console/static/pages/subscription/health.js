@@ -32,7 +32,7 @@ export function Health({ subscription: s, actions }) {
 }
 
 const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s.last_error}>${wordsOf(s.last_error)}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} form="log" />`}.
-  ${' '}${mendOf(s.last_error)}</p>`;
+  ${' '}${mendOf(s)}</p>`;
 
 // NoWebhooks says that the plan of the organization has no webhooks, and who can change that.
 export function NoWebhooks({ waits }) {
