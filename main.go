@@ -128,7 +128,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	cli.LogNotices(a.log, a.store, c.Storage.Path)
-	if a.store.BootstrapCreated() {
+	if a.store.Directory.BootstrapCreated() {
 		first.Welcome(out, c, a.url)
 	}
 	a.log.Info("ready", "url", a.url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
@@ -163,11 +163,11 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 	if err := egress.CheckOwnAddresses(); err != nil {
 		a.log.Warn("deliveries to the public addresses of this machine are not blocked; allow AF_NETLINK, or list these addresses in egress.denied_networks", "error", err)
 	}
-	if a.dispatcher, err = dispatch.New(a.store, a.dispatchOptions()); err != nil {
+	if a.dispatcher, err = dispatch.New(a.store.All(), a.dispatchOptions()); err != nil {
 		return err
 	}
 	a.store.Watch(a.dispatcher)
-	a.metrics.Read(a.store)
+	a.metrics.Read(a.store.All())
 	if c.OIDC.Issuer != "" {
 		a.issuer = oidc.New(a.issuerOptions())
 	}
@@ -213,7 +213,7 @@ func (a *appliance) dispatchOptions() dispatch.Options {
 func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 	c := a.settings
 	o := server.Options{
-		Store:  a.store,
+		Store:  a.store.All(),
 		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
 		CheckURL:  a.guard().CheckURL,
 		Limiter:   limiter.New(time.Minute),

@@ -78,7 +78,7 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 	publishers.Wait()
 	for waits := true; waits; {
 		time.Sleep(5 * time.Millisecond)
-		backlog, err := store.Backlog(context.Background())
+		backlog, err := store.Survey.Backlog(context.Background())
 		if err != nil {
 			b.Fatal(err)
 		}

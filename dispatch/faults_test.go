@@ -14,7 +14,7 @@ var errDisk = errors.New("the disk is full")
 
 // faultyStore is a real store whose methods fail on demand.
 type faultyStore struct {
-	*storage.Store
+	storage.All
 	*faults
 }
 
@@ -111,7 +111,7 @@ func (s faultyStore) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	if err := s.call("Lanes"); err != nil {
 		return nil, err
 	}
-	lanes, err := s.Store.Lanes(ctx)
+	lanes, err := s.Store.Survey.Lanes(ctx)
 	for i := range lanes {
 		lanes[i].DueAt += s.dueShift.Milliseconds()
 	}
@@ -195,7 +195,7 @@ func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]w
 	}
 	if poison := s.eventToFail(); poison != "" {
 		for _, r := range results {
-			if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
+			if a, err := s.History.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
 				return nil, errDisk
 			}
 		}

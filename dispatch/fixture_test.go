@@ -93,9 +93,9 @@ func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o disp
 	}
 	var err error
 	if f != nil {
-		x.Dispatcher, err = dispatch.New(faultyStore{store, f}, o)
+		x.Dispatcher, err = dispatch.New(faultyStore{store.All(), f}, o)
 	} else {
-		x.Dispatcher, err = dispatch.New(store, o)
+		x.Dispatcher, err = dispatch.New(store.All(), o)
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -159,7 +159,7 @@ func (x *fixture) publish(tb testing.TB, n int) []string {
 // health returns the subscription as it is now.
 func (x *fixture) health(tb testing.TB, sub webhook.Subscription) webhook.Subscription {
 	tb.Helper()
-	now, err := x.Subscription(context.Background(), x.org(), sub.ID)
+	now, err := x.History.Subscription(context.Background(), x.org(), sub.ID)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func (x *fixture) attempts(tb testing.TB, sub webhook.Subscription) []webhook.At
 	var all []webhook.Attempt
 	f := webhook.AttemptFilter{Limit: 500}
 	for {
-		page, err := x.AttemptPage(context.Background(), x.org(), sub.ID, f)
+		page, err := x.History.AttemptPage(context.Background(), x.org(), sub.ID, f)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -209,7 +209,7 @@ func (x *fixture) setActive(tb testing.TB, sub webhook.Subscription, active bool
 func (x *fixture) setPlan(tb testing.TB, name string) {
 	tb.Helper()
 	operator := storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
-	if _, err := x.UpdateOrganization(context.Background(), operator, x.owner.Organization.ID, access.OrganizationChange{Plan: &name}); err != nil {
+	if _, err := x.Directory.UpdateOrganization(context.Background(), operator, x.owner.Organization.ID, access.OrganizationChange{Plan: &name}); err != nil {
 		tb.Fatal(err)
 	}
 }

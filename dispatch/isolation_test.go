@@ -164,7 +164,7 @@ func TestLimits(t *testing.T) {
 			sub = x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
 				found := false
 				outcome := webhook.Sending
-				page, err := x.AttemptPage(q.Context(), x.org(), sub.ID, webhook.AttemptFilter{
+				page, err := x.History.AttemptPage(q.Context(), x.org(), sub.ID, webhook.AttemptFilter{
 					Limit: 10, Outcome: &outcome, EventID: q.Header.Get("Webhook-Id"),
 				})
 				if err != nil {
@@ -197,7 +197,7 @@ func runInVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
 func (x *fixture) untilIdle(tb testing.TB) {
 	tb.Helper()
 	for {
-		b, err := x.Store.Backlog(tb.Context())
+		b, err := x.Store.Survey.Backlog(tb.Context())
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -194,7 +194,7 @@ func (m *orderSimulation) checkOrder() {
 func (m *orderSimulation) inOrderOfPublication() (order []string, places map[string]int) {
 	rows := map[string]int64{}
 	for _, event := range m.published {
-		facts, err := m.EventFacts(context.Background(), m.org(), event)
+		facts, err := m.History.EventFacts(context.Background(), m.org(), event)
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -90,7 +90,7 @@ func TestRateLimit(t *testing.T) {
 
 	runInVirtualTime(t, "a slow store does not lower the rate", func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
-		d, err := dispatch.New(slowStore{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+		d, err := dispatch.New(slowStore{x.Store.All()}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 func (x *fixture) attemptsInProgress(tb testing.TB, sub webhook.Subscription) int {
 	tb.Helper()
 	outcome := webhook.Sending
-	page, err := x.AttemptPage(context.Background(), x.org(), sub.ID, webhook.AttemptFilter{Limit: 500, Outcome: &outcome})
+	page, err := x.History.AttemptPage(context.Background(), x.org(), sub.ID, webhook.AttemptFilter{Limit: 500, Outcome: &outcome})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func (r *receivers) requestsInProgress(host string) int {
 }
 
 // slowStore takes 20 ms to begin attempts.
-type slowStore struct{ *storage.Store }
+type slowStore struct{ storage.All }
 
 func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	time.Sleep(20 * time.Millisecond)

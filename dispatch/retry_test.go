@@ -286,7 +286,7 @@ func TestLargeBacklog(t *testing.T) {
 			for _, q := range x.requests("a.example") {
 				succeeded[q.header.Get("Webhook-Id")] = true
 			}
-			if b, err := x.Store.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
+			if b, err := x.Store.Survey.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
 				t.Errorf("%v, something is pending since %d", err, b.OldestDue)
 			}
 			if len(succeeded) != 1000 {

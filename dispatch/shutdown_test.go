@@ -297,7 +297,7 @@ func TestShutdownEndsInTime(t *testing.T) {
 
 // keptResults is a store whose Record hangs until its context ends, and whose writer still has the results then.
 type keptResults struct {
-	*storage.Store
+	storage.All
 	mu     sync.Mutex
 	kept   [][]webhook.Result
 	copies [][]webhook.Result
@@ -314,7 +314,7 @@ func (s *keptResults) Record(ctx context.Context, results ...webhook.Result) ([]
 func TestResultsThatTheWriterStillHasStayTheSame(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
-		store := &keptResults{Store: x.Store}
+		store := &keptResults{All: x.Store.All()}
 		d, err := dispatch.New(store, dispatch.Options{Grace: time.Second, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

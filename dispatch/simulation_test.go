@@ -148,7 +148,7 @@ func (m *simulation) repairAll() {
 }
 
 func (m *simulation) check() {
-	if b, err := m.Store.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
+	if b, err := m.Store.Survey.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
 		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(b.OldestDue))
 	}
 	_, all := m.peak("")

@@ -13,7 +13,7 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store, _ := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(dir, "keyhook.db")))
-	f := start(t, func(o *server.Options) { o.Store = store })
+	f := start(t, func(o *server.Options) { o.Store = store.All() })
 	of := filepath.Join(dir, "backups")
 	f.run(t, map[string]string{"as": operator}, []scenario{
 		ok("without a body it gets a dated name", "POST /api/v1/backups/", "", 201,

@@ -66,7 +66,7 @@ func TestEventDataIsKeptAsWritten(t *testing.T) {
 			got := f.do(t, call{"POST " + path, operator, body, nil}).want(t, 202, "")
 			_, id, _ := strings.Cut(got.body, `"id":"`)
 			id, _, _ = strings.Cut(id, `"`)
-			event, _, err := f.store.Event(t.Context(), storagetest.Operator(t, f.store).Organization.RowID, id)
+			event, _, err := f.store.History.Event(t.Context(), storagetest.Operator(t, f.store).Organization.RowID, id)
 			if err != nil {
 				t.Fatal(err)
 			}

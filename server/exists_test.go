@@ -33,11 +33,11 @@ func TestMissingBeforeWrong(t *testing.T) {
 	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
 	attempted(t, f, victim, sub, 1)
-	page, err := f.store.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
+	page, err := f.store.History.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
 	if err != nil || len(page.Attempts) != 1 {
 		t.Fatal(err)
 	}
-	token, err := f.store.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
+	token, err := f.store.Directory.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	f.plan(t, "clerk", true, true, "1")
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, []string{"X-Keyhook-Apply", "true"}}).want(t, 201, "")
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	audit, err := f.store.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
+	audit, err := f.store.History.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
 	if err != nil || len(audit.Events) != 1 {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 	}
 	store, _ := storagetest.OpenWith(t, of)
 	e := &engine{receivers: &receivers{answers: map[string]string{}, sent: map[string][]sentRequest{}}}
-	d, err := dispatch.New(store, dispatch.Options{Transport: e.receivers, Policy: of.Policy, Logger: slog.New(slog.DiscardHandler)})
+	d, err := dispatch.New(store.All(), dispatch.Options{Transport: e.receivers, Policy: of.Policy, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 		cancel()
 		running.Wait()
 	})
-	e.testServer = build(t, func(o *server.Options) { o.Store, o.Tester, o.TokenRate = store, d, 100_000 })
+	e.testServer = build(t, func(o *server.Options) { o.Store, o.Tester, o.TokenRate = store.All(), d, 100_000 })
 	e.store = store
 	owner, token := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
 	e.owner, e.token = owner, bearer(token)

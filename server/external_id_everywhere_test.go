@@ -37,7 +37,7 @@ func (f *testServer) newCustomer(t *testing.T) customer {
 	f.do(t, call{"PATCH " + orgs + owner.Home.ID + "/", operator, `{"external_id":"` + c.externals.organization + `"}`, nil}).want(t, 200, "")
 	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"external_id":"` + c.externals.user + `"}`, nil}).want(t, 200, "")
 	sub := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator, `{"url":"https://example.com/","external_id":"` + c.externals.subscription + `"}`, in}).want(t, 201, "").field("id")
-	stored, err := f.store.Subscription(t.Context(), owner.Home.RowID, sub)
+	stored, err := f.store.History.Subscription(t.Context(), owner.Home.RowID, sub)
 	if err != nil {
 		t.Fatal(err)
 	}

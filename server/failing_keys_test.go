@@ -25,7 +25,7 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 		t.Helper()
 		p, _ := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead), ExpiresAt: expiresAt}
-		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
+		key, err := f.store.Directory.CreateKey(t.Context(), p, p.Actor("", ""), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 	organization("foreign", nil)
 	organization("powerless", nil)
 
-	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
+	if err := f.store.Directory.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []access.Principal{revoked, expired, inactive} {

@@ -168,7 +168,7 @@ func TestGateRefusals(t *testing.T) {
 	f.plan(t, "none", true, true, "0")
 	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	revoked, asRevoked := storagetest.Key(t, f.store, owner, access.EventsRead)
-	if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
+	if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, asPowerless := storagetest.Key(t, f.store, owner, access.EventsRead)

@@ -23,19 +23,19 @@ func newGrants(t *testing.T) grants {
 	for name, permissions := range map[string][]string{
 		"writer": {access.PlatformWrite}, "traveller": {access.PlatformWrite, access.PlatformActAs}, "auditor": {access.EventsRead, access.AuditRead},
 	} {
-		if _, err := f.store.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
+		if _, err := f.store.Directory.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	auditor, _ := storagetest.Member(t, f.store, admin.Home, "auditor", "auditor")
 	asleep, _ := storagetest.Member(t, f.store, admin.Home, "asleep", access.RoleOperator)
-	if _, err := f.store.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {
+	if _, err := f.store.Directory.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	writer, writerToken := storagetest.Member(t, f.store, admin.Home, "writer", "writer")
 	_, travellerToken := storagetest.Member(t, f.store, admin.Home, "traveller", "traveller")
-	if _, err := f.store.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
+	if _, err := f.store.Directory.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
 		t.Fatal(err)
 	}
 	_, key := storagetest.Key(t, f.store, admin, access.PlatformWrite)

@@ -46,7 +46,7 @@ func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	f := &testServer{store: storagetest.Open(t), log: &lines{}}
 	o := server.Options{
-		Store:    f.store,
+		Store:    f.store.All(),
 		Console:  new(console.Options),
 		Tester:   tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
 		CheckURL: egress.Policy{}.CheckURL,

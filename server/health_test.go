@@ -146,7 +146,7 @@ func TestReady(t *testing.T) {
 
 // dispatching is a store whose Begin may block.
 type dispatching struct {
-	*storage.Store
+	storage.All
 	stuck atomic.Bool
 }
 
@@ -186,7 +186,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d dispatching
 		f := build(t, func(o *server.Options) {
-			d.Store = o.Store.(*storage.Store)
+			d.All = o.Store.(storage.All)
 			o.Deliveries = d.run(t).Ready
 		})
 		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)

@@ -206,7 +206,7 @@ func TestAServerWithoutAnIssuerSaysSoToAJWT(t *testing.T) {
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Bootstrap = c
 		store, _ := storagetest.OpenWith(t, o)
-		chosen := start(t, func(o *server.Options) { o.Store = store })
+		chosen := start(t, func(o *server.Options) { o.Store = store.All() })
 		chosen.do(t, call{"GET /api/v1/whoami/", bearer(c), "", nil}).want(t, 200, "")
 	})
 }

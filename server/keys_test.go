@@ -151,7 +151,7 @@ func TestOtherOrganizations(t *testing.T) {
 		}
 	})
 	t.Run("are unchanged", func(t *testing.T) {
-		after, err := f.store.Subscription(t.Context(), victim.Organization.RowID, sub.ID)
+		after, err := f.store.History.Subscription(t.Context(), victim.Organization.RowID, sub.ID)
 		if err != nil || !after.Active() {
 			t.Errorf("%+v %v", after, err)
 		}

@@ -70,7 +70,7 @@ func filled(t *testing.T) (f *testServer, as string, lists map[string]string) {
 	for i := range 6 {
 		n := string(rune('a' + i))
 		storagetest.Member(t, f.store, owner.Organization, "member-"+n, access.RoleMember)
-		if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
+		if _, err := f.store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, created := range []call{

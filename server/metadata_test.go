@@ -129,7 +129,7 @@ func TestExplainByPrefix(t *testing.T) {
 	})
 	t.Run("finds a revoked key", func(t *testing.T) {
 		gone, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+		if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		if e := f.explain(t, bearer(token), gone.KeyPrefix, "GET /api/v1/events/"); e.Code != "key_revoked" {
@@ -145,7 +145,7 @@ func TestExplainByPrefix(t *testing.T) {
 	})
 	t.Run("asks for the id if several keys that the caller may know have the prefix", func(t *testing.T) {
 		another := func(of access.Principal) access.Key {
-			made, err := f.store.CreateKey(t.Context(), of, of.Actor("", ""), access.NewKey{
+			made, err := f.store.Directory.CreateKey(t.Context(), of, of.Actor("", ""), access.NewKey{
 				Credential: similar(t, raw), Name: "another", Scope: access.NewScope(access.EventsRead),
 			})
 			if err != nil {

@@ -22,7 +22,7 @@ import (
 // measured sets real metrics, served at /metrics.
 func measured(o *server.Options) {
 	m := metrics.New()
-	m.Read(o.Store.(*storage.Store))
+	m.Read(o.Store.(storage.All))
 	o.Observe, o.Metrics, o.SignIn = m.Observe, m, new(login)
 }
 

@@ -28,7 +28,7 @@ func TestOrganizationRate(t *testing.T) {
 				}
 			}
 			if last = raw; passed < 6 || refusal.Response == nil {
-				if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
+				if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
 					t.Fatal(err)
 				}
 				continue

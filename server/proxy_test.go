@@ -294,7 +294,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	_, asNarrow := storagetest.Key(t, f.store, owner, access.EventsRead)
 	small, _ := storagetest.Organization(t, f.store, "small", "two", access.RoleOwner)
 	_, asSmall := storagetest.Key(t, f.store, small, "orders:read")
-	if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
+	if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	keyhook, _ := strings.CutPrefix(f.url, "http://")

@@ -80,7 +80,7 @@ func TestPutByExternalID(t *testing.T) {
 // systemID is the id of the built-in user.
 func systemID(t *testing.T, f *testServer) string {
 	t.Helper()
-	system, err := f.store.PrincipalOfSystem(t.Context())
+	system, err := f.store.Directory.PrincipalOfSystem(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestRecoverAndDiscard(t *testing.T) {
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*")
 	foreign, _ := storagetest.Subscription(t, f.store, other, "https://example.com/")
 	attempted(t, f, owner, sub, 2) // one is delivered, one waits after a failure
-	found, err := f.store.Subscription(t.Context(), owner.Organization.RowID, sub.ID)
+	found, err := f.store.History.Subscription(t.Context(), owner.Organization.RowID, sub.ID)
 	if err != nil || found.FailingSince == 0 {
 		t.Fatalf("%+v, error %v", found, err)
 	}

@@ -61,7 +61,7 @@ func (f *testServer) customer(t *testing.T, name string) (c searched) {
 	c.sub = f.do(t, call{"POST /api/v1/webhooks/subscriptions/", c.token,
 		`{"url":"https://` + name + `.example.com/hook?secret=1","external_id":"` + name + `-erp","event_types":["order.paid","user.created"]}`, nil}).want(t, 201, "").field("id")
 	c.event = f.do(t, call{"POST /api/v1/events/", c.token, `{"type":"order.paid","data":{},"idempotency_key":"` + name + `-order-1"}`, nil}).want(t, 202, "").field("id")
-	row, err := f.store.SubscriptionRow(t.Context(), owner.Organization.RowID, c.sub)
+	row, err := f.store.History.SubscriptionRow(t.Context(), owner.Organization.RowID, c.sub)
 	if err != nil {
 		t.Fatal(err)
 	}

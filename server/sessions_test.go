@@ -297,7 +297,7 @@ func TestSessionCookie(t *testing.T) {
 			owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 			token := access.Mint(access.TokenPrefix)
 			expires := time.Now().Add(90 * time.Second).UnixMilli()
-			if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {
+			if _, err := f.store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {
 				t.Fatal(err)
 			}
 			created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 201, "")
@@ -435,11 +435,11 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-	f := build(t, func(o *server.Options) { o.Store = store })
+	f := build(t, func(o *server.Options) { o.Store = store.All() })
 	created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, nil}).want(t, 201, "")
 	stop()
 	again, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-	f = build(t, func(o *server.Options) { o.Store = again })
+	f = build(t, func(o *server.Options) { o.Store = again.All() })
 	cookie := created.Cookies()[0]
 	f.do(t, call{"GET " + sessionPath, "", "", []string{"Cookie", cookie.Name + "=" + cookie.Value}}).want(t, 200, "")
 }

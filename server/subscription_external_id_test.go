@@ -22,7 +22,7 @@ func TestSubscriptionExternalIDs(t *testing.T) {
 	}
 	made := create(bearer(token), "ware/house+1").want(t, 201, "")
 	id, named := made.field("id"), path+url.PathEscape("ware/house+1")+"/"
-	sub, err := f.store.Subscription(t.Context(), owner.Home.RowID, id)
+	sub, err := f.store.History.Subscription(t.Context(), owner.Home.RowID, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func TestSentHeaders(t *testing.T) {
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	path := subs + sub.ID + "/"
 	f.do(t, call{"PATCH " + path, bearer(token), `{"headers":{"Authorization":"Bearer canary"}}`, nil}).want(t, 200, "")
-	sub, err := f.store.Subscription(t.Context(), owner.Home.RowID, sub.ID)
+	sub, err := f.store.History.Subscription(t.Context(), owner.Home.RowID, sub.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

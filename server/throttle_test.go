@@ -117,7 +117,7 @@ func TestThrottle(t *testing.T) {
 		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		f.from(peer, apiKey(credential))
 		f.exhaust(t, peer)
-		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, key.ID); err != nil {
+		if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
 		if status, code := f.from(peer, apiKey(credential)); status != 401 {

@@ -71,7 +71,7 @@ func TestVerify(t *testing.T) {
 
 	t.Run("has a code for every invalid key", func(t *testing.T) {
 		gone, goneRaw := storagetest.Key(t, f.store, owner, access.EventsRead)
-		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+		if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		for shown, code := range map[string]string{

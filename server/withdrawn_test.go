@@ -243,7 +243,7 @@ func TestExpiredWhileTheBodyArrives(t *testing.T) {
 		s := serve(t)
 		owner, _ := storagetest.Organization(t, s.store, "acme", "growth", access.RoleOwner)
 		credential := access.Mint("svc")
-		if _, err := s.store.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+		if _, err := s.store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 			Credential: credential, Name: "n", Scope: access.NewScope(access.EventsWrite), ExpiresAt: new(time.Now().Add(5 * time.Second).UnixMilli()),
 		}); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.Al
 	err = s.get(ctx, &subject, `
 		SELECT `+history.SubscriptionColumns+`, o.name AS organization_name
 		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
-	s.Complete(&subject.Subscription, s.Hold())
+	s.History.Complete(&subject.Subscription, s.Hold())
 	return subject, err
 }
 

@@ -43,7 +43,7 @@ func TestUntold(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			x.fail(t, 2)
-			return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID)).DisabledAt
+			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), x.sub.ID)).DisabledAt
 		}
 		expect("a new subscription")
 		x.setActive(t, false)

@@ -20,8 +20,8 @@ func TestAppliedAfterAClosure(t *testing.T) {
 	var ids []string
 	subscriptions := map[string]string{} // by organization
 	for _, name := range []string{"one", "two", "three"} {
-		o := must[access.Organization](t)(x.CreateOrganization(ctx, apply, access.Organization{Name: name, Plan: "growth"}))
-		must[access.Member](t)(x.SetMember(ctx, apply, o.ID, owner.User.ID, access.RoleMember))
+		o := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, apply, access.Organization{Name: name, Plan: "growth"}))
+		must[access.Member](t)(x.Directory.SetMember(ctx, apply, o.ID, owner.User.ID, access.RoleMember))
 		sub, _, err := x.CreateSubscription(ctx, apply, o.RowID, webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
 		if err != nil {
 			t.Fatal(err)
@@ -29,10 +29,10 @@ func TestAppliedAfterAClosure(t *testing.T) {
 		ids, subscriptions[o.ID] = append(ids, o.ID), sub.ID
 	}
 	slices.Sort(ids)
-	must[access.Closure](t)(x.CloseOrganization(ctx, x.by, ids[0]))
+	must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, ids[0]))
 
 	got := map[access.Applied]bool{}
-	for _, a := range must[[]access.Applied](t)(x.Applied(ctx, 0, 100)) {
+	for _, a := range must[[]access.Applied](t)(x.ApplyList.Applied(ctx, 0, 100)) {
 		a.RowID = 0
 		got[a] = true
 	}

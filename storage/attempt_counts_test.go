@@ -76,30 +76,30 @@ func TestSeries(t *testing.T) {
 			{"until excludes, since includes", "", first, first + 2, 1, []webhook.MinuteCounts{one}},
 			{"of nothing", "", first + 3, first + 10, 1, []webhook.MinuteCounts{}},
 		} {
-			got, err := store.Series(t.Context(), x.org(), test.subscription, test.since, test.until, test.step)
+			got, err := store.History.Series(t.Context(), x.org(), test.subscription, test.since, test.until, test.step)
 			if d := cmp.Diff(test.want, got); err != nil || d != "" {
 				t.Errorf("%s: %v (-want +got):\n%s", test.name, err, d)
 			}
 		}
 
 		stranger, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
-		if all, err := store.Series(t.Context(), access.AllOrganizations, "", first, first+3, 1); err != nil || !cmp.Equal(all, []webhook.MinuteCounts{one, two}) {
+		if all, err := store.History.Series(t.Context(), access.AllOrganizations, "", first, first+3, 1); err != nil || !cmp.Equal(all, []webhook.MinuteCounts{one, two}) {
 			t.Errorf("all organizations: %v, %v", all, err)
 		}
-		if got, err := store.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
+		if got, err := store.History.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
 			t.Errorf("another organization sees %v, %v", got, err)
 		}
-		if _, err := store.Series(t.Context(), stranger.Organization.RowID, x.sub.ID, first, first+10, 1); fault.KindOf(err) != fault.NotFound {
+		if _, err := store.History.Series(t.Context(), stranger.Organization.RowID, x.sub.ID, first, first+10, 1); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another organization's subscription: %v", err)
 		}
 
 		time.Sleep(45 * time.Minute)
-		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 2 {
+		if got, err := store.History.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 2 {
 			t.Errorf("after 47 minutes: %v, %v", got, err)
 		}
 		time.Sleep(30 * time.Minute) // retention reads minutes every ten minutes
 		for _, organization := range []int64{x.org(), access.AllOrganizations} {
-			if got, err := store.Series(t.Context(), organization, "", first, first+10, 1); err != nil || len(got) != 0 {
+			if got, err := store.History.Series(t.Context(), organization, "", first, first+10, 1); err != nil || len(got) != 0 {
 				t.Errorf("organization %d after 77 minutes: %v, %v", organization, got, err)
 			}
 		}

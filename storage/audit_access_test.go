@@ -33,7 +33,7 @@ func (x fixture) types(t *testing.T) (types []string) {
 	for _, job := range x.jobs(t) {
 		types = append(types, job.EventType)
 	}
-	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+	sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
 	if err != nil || sub.PendingDeliveries != int64(len(types)) {
 		t.Fatalf("%d deliveries are pending, the count says %d, error %v", len(types), sub.PendingDeliveries, err)
 	}
@@ -150,7 +150,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 				t.Errorf("an attempt of %s is begun: %v", job.EventType, begun)
 			}
 		}
-		attempt, err := x.Attempt(t.Context(), failed)
+		attempt, err := x.History.Attempt(t.Context(), failed)
 		if err != nil {
 			t.Fatal(err)
 		}

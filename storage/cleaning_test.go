@@ -52,14 +52,14 @@ func TestAClosureThatFailsDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, log := cleaned(t, path)
 		close := func(name string) access.Closure {
-			org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth"}))
-			must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
+			org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth"}))
+			must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, org.ID))
 			return access.Closure{ID: org.ID}
 		}
 		complete := func(id string) bool {
-			return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, id)).Complete
+			return must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, id)).Complete
 		}
-		last := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "first", Plan: "growth"}))
+		last := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "first", Plan: "growth"}))
 		refusals{x.Store}.refuse(t, "UPDATE OF cleaned_at ON organizations", fmt.Sprintf("NEW.id > %d AND NEW.id <= %d", last.RowID, last.RowID+manyFail))
 		var failing string
 		for i := range manyFail {
@@ -86,10 +86,12 @@ func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		x, log := cleaned(t, path)
-		complete := func(id string) bool { return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, id)).Complete }
+		complete := func(id string) bool {
+			return must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, id)).Complete
+		}
 		var users []string
 		for i := range manyFail + 1 {
-			user := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Name: fmt.Sprint("user-", i), IsActive: true}))
+			user := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Name: fmt.Sprint("user-", i), IsActive: true}))
 			users = append(users, user.ID)
 		}
 		failing, works := users[:manyFail], users[manyFail]
@@ -132,7 +134,7 @@ func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
 			}
 			return n
 		}
-		if _, _, err := x.Event(t.Context(), x.org(), first[299]); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := x.History.Event(t.Context(), x.org(), first[299]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("the last event: %v", err)
 		}
 		if n := left("SELECT count(*) FROM audit_events"); n != 0 {

@@ -28,7 +28,7 @@ func hourlyRetention(t *testing.T) storage.Options {
 // isDeleted reports whether an event was deleted.
 func (x fixture) isDeleted(t *testing.T, id string) bool {
 	t.Helper()
-	_, _, err := x.Event(t.Context(), x.org(), id)
+	_, _, err := x.History.Event(t.Context(), x.org(), id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		t.Fatal(err)
 	}

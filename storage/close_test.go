@@ -41,11 +41,11 @@ func newCustomer(t *testing.T) *customer {
 	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	x.open(t)
 	ctx := t.Context()
-	x.org = must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
+	x.org = must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
 	x.owner, x.token = storagetest.Member(t, x.Store, x.org, "member", access.RoleOwner)
 	by := x.owner.Actor("192.0.2.9", "req")
 	x.key = access.Mint("svc")
-	must[access.Key](t)(x.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
+	must[access.Key](t)(x.Directory.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
 	sub, _, err := x.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
 		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"), ExternalID: new("hook-12"),
 		Headers: &[]webhook.Header{{Name: "X-Initech-Auth", Value: redact.New("swordfish")}},
@@ -76,12 +76,12 @@ func (x *customer) visitPortal(t *testing.T) {
 	var link access.Credential
 	for _, path := range []string{"/unused-link", "/portal-session"} {
 		link = access.Mint(access.LinkPrefix)
-		must[access.SignInLink](t)(x.CreatePortalLink(t.Context(), x.by, x.org.ID, access.NewPortalLink{
+		must[access.SignInLink](t)(x.Directory.CreatePortalLink(t.Context(), x.by, x.org.ID, access.NewPortalLink{
 			Credential: link, Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://initech.example" + path),
 		}))
 	}
-	p := must[access.Principal](t)(x.PrincipalByLink(t.Context(), link.Digest()))
-	must[access.Session](t)(x.UseLink(t.Context(), p, x.by, link, access.MintSession()))
+	p := must[access.Principal](t)(x.Directory.PrincipalByLink(t.Context(), link.Digest()))
+	must[access.Session](t)(x.Directory.UseLink(t.Context(), p, x.by, link, access.MintSession()))
 }
 
 func (x *customer) open(t *testing.T) {
@@ -102,7 +102,9 @@ func (x *customer) end(t *testing.T) {
 // close closes the organization and waits until that is complete.
 func (x *customer) close(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete })
+	eventually(t, func() bool {
+		return must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete
+	})
 }
 
 func TestCloseOrganization(t *testing.T) {
@@ -117,7 +119,7 @@ func TestCloseOrganization(t *testing.T) {
 		if found := tracesIn(t, before.File, customerTraces); len(found) != len(customerTraces) {
 			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)
 		}
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
 		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
@@ -156,7 +158,7 @@ func TestClosedOrganization(t *testing.T) {
 		ctx := t.Context()
 		job := must[[]webhook.Job](t)(x.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
 		epoch := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)).Epoch
-		c := must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
+		c := must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, x.org.ID))
 		if c.APIKeys != 1 || c.AccessTokens != 1 || c.Members != 1 || c.Subscriptions != 1 || c.PendingDeliveries != 2 || c.ClosedAt == nil {
 			t.Errorf("the closure ends %+v", c)
 		}
@@ -164,9 +166,9 @@ func TestClosedOrganization(t *testing.T) {
 		if at := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)); !at.Shut() || ids[0] != 0 {
 			t.Errorf("attempt %d begins at %+v", ids[0], at)
 		}
-		_, err := x.PrincipalByKey(ctx, x.key.Digest())
+		_, err := x.Directory.PrincipalByKey(ctx, x.key.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
-		_, err = x.PrincipalByToken(ctx, x.token.Digest())
+		_, err = x.Directory.PrincipalByToken(ctx, x.token.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 		// A request that was checked before the closure still runs.
 		_, err = x.create(t, x.owner, access.EventsRead)
@@ -180,23 +182,23 @@ func TestClosedOrganization(t *testing.T) {
 		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
 		store := must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, nothing is cleaned
 		defer store.Close()
-		_, err := store.PrincipalByKey(t.Context(), x.key.Digest())
+		_, err := store.Directory.PrincipalByKey(t.Context(), x.key.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
-		_, err = store.PrincipalByToken(t.Context(), x.token.Digest())
+		_, err = store.Directory.PrincipalByToken(t.Context(), x.token.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 	})
 
 	t.Run("its members need not name their other organization", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
-		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, other.ID, x.owner.User.ID, access.RoleOwner))
-		must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.owner.User.ID, access.UserChange{ExternalID: new("idp|7")}))
+		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, other.ID, x.owner.User.ID, access.RoleOwner))
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, x.owner.User.ID, access.UserChange{ExternalID: new("idp|7")}))
 		x.stop()
 		alter(t, x.o.Path, "UPDATE organizations SET closed_at = 1 WHERE name = 'Initech'")
 		store := must[*storage.Store](t)(storage.Open(t.Context(), x.o)) // without Run, the memberships stay
 		defer store.Close()
-		p := must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "idp|7"}, ""))
+		p := must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "idp|7"}, ""))
 		if p.Home.ID != other.ID {
 			t.Errorf("the member acts in %s", p.Home.ID)
 		}
@@ -206,15 +208,15 @@ func TestClosedOrganization(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
 		session := access.MintSession()
-		must[access.Session](t)(x.CreateSession(t.Context(), x.owner, x.owner.Actor("192.0.2.9", ""), session))
-		p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), session.Digest()))
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.owner, x.owner.Actor("192.0.2.9", ""), session))
+		p := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), session.Digest()))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
-		if err := x.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
+		if err := x.Directory.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
 			t.Fatal(err)
 		}
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
+		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 1}))
 		if e := page.Events[0]; e.Type != access.SessionEnded || e.Details != "{}" || e.IP != "" || e.Name != "erased" {
 			t.Errorf("the log has %+v", e)
 		}
@@ -228,12 +230,12 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
 		ctx := t.Context()
-		must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, x.org.ID))
 		_, published := x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
 		_, subscribed := x.subscribe(t, x.operator.In(x.org))
-		_, token := x.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
-		_, member := x.SetMember(ctx, x.by, x.org.ID, x.operator.User.ID, access.RoleOwner)
-		_, changed := x.UpdateOrganization(ctx, x.by, x.org.ID, access.OrganizationChange{Name: new("Initech again")})
+		_, token := x.Directory.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, member := x.Directory.SetMember(ctx, x.by, x.org.ID, x.operator.User.ID, access.RoleOwner)
+		_, changed := x.Directory.UpdateOrganization(ctx, x.by, x.org.ID, access.OrganizationChange{Name: new("Initech again")})
 		_, key := x.create(t, x.operator.In(x.org), access.EventsRead)
 		_, replayed := x.Replay(ctx, x.by, x.org.RowID, x.sub.ID, webhook.Replay{})
 		for _, err := range []error{published, subscribed, token, member, changed, key} {
@@ -244,10 +246,10 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		}
 		x.end(t)
 		x.close(t)
-		if org := must[access.Organization](t)(x.Organization(ctx, x.org.ID)); org.ClosedAt == nil || org.ExternalID != nil || org.Name != access.ClosedOrganizationName {
+		if org := must[access.Organization](t)(x.Directory.Organization(ctx, x.org.ID)); org.ClosedAt == nil || org.ExternalID != nil || org.Name != access.ClosedOrganizationName {
 			t.Errorf("the organization is %+v", org)
 		}
-		again := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
+		again := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "Initech", Plan: "growth", ExternalID: new("cust|4711")}))
 		if again.ID == x.org.ID {
 			t.Error("the new organization is the closed one")
 		}
@@ -256,9 +258,9 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("the record of an attempt in progress stays until the attempt ends", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
 		time.Sleep(100 * time.Millisecond)
-		if c := must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)); c.Complete {
+		if c := must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID)); c.Complete {
 			t.Error("the closure is complete while an attempt is in progress")
 		}
 		x.end(t)
@@ -268,10 +270,10 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("the log has the closure, and keeps the ids of who did what", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
+		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
 		if len(page.Events) < 5 || page.Events[0].Type != access.OrganizationClosed || page.Events[0].Details == "{}" {
 			t.Errorf("the newest of %d lines is %+v", len(page.Events), page.Events[0])
 		}
@@ -285,10 +287,10 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("nobody closes the organization of the last operator, or the own one", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.CloseOrganization(t.Context(), x.by, x.operator.Home.ID)
+		_, err := x.Directory.CloseOrganization(t.Context(), x.by, x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		elsewhere, _ := storagetest.Organization(t, x.Store, "Other", "growth", access.RoleOwner)
-		_, err = x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
+		_, err = x.Directory.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
 	})
 	t.Run("an operator who acts in another organization closes neither of the two", func(t *testing.T) {
@@ -299,12 +301,12 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		third, _ := storagetest.Organization(t, x.Store, "Third", "growth", access.RoleOwner)
 		by := x.operator.In(customer.Home).Actor("", "")
 		for _, o := range []access.Organization{x.operator.Home, customer.Home} {
-			_, err := x.CloseOrganization(t.Context(), by, o.ID)
+			_, err := x.Directory.CloseOrganization(t.Context(), by, o.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
-			_, err = x.CountClosure(t.Context(), by, o.ID)
+			_, err = x.Directory.CountClosure(t.Context(), by, o.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		}
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), by, third.Home.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), by, third.Home.ID))
 	})
 }
 
@@ -313,13 +315,13 @@ func TestClosedFirstOrganization(t *testing.T) {
 	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	x.open(t)
 	elsewhere, _ := storagetest.Organization(t, x.Store, "Operations", "growth", access.RoleOperator)
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
-	system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
+	system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 	if system.Home.ID != elsewhere.Home.ID {
 		t.Fatalf("the local socket acts in the organization %s", system.Home.ID)
 	}
-	made := must[access.Plan](t)(x.CreatePlan(t.Context(), system.Actor("", ""), access.Plan{Name: "pro"}))
-	page := must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	made := must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), system.Actor("", ""), access.Plan{Name: "pro"}))
+	page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
 	if len(page.Events) != 1 || page.Events[0].TargetID != made.Name || page.Events[0].Details == "{}" {
 		t.Errorf("the log has %+v", page.Events)
 	}
@@ -328,7 +330,7 @@ func TestClosedFirstOrganization(t *testing.T) {
 	x.stop()
 	must[backup.Restored](t)(storage.Restore(t.Context(), x.o, copied.File))
 	x.Store, _ = storagetest.OpenWith(t, x.o)
-	page = must[access.AuditPage](t)(x.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
+	page = must[access.AuditPage](t)(x.History.AuditPage(t.Context(), elsewhere.Home.RowID, access.AuditFilter{Limit: 1}))
 	if len(page.Events) != 1 || page.Events[0].Type != access.DatabaseRestored || page.Events[0].Details == "{}" {
 		t.Errorf("after the restore, the log has %+v", page.Events)
 	}
@@ -337,16 +339,16 @@ func TestClosedFirstOrganization(t *testing.T) {
 func TestDeleteClosedOrganization(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Initech", Plan: "growth"}))
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
+	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Initech", Plan: "growth"}))
+	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, org.ID))
 	eventually(t, func() bool {
-		err := x.DeleteOrganization(t.Context(), x.by, org.ID)
+		err := x.Directory.DeleteOrganization(t.Context(), x.by, org.ID)
 		if err != nil {
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		}
 		return err == nil
 	})
-	page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.OrganizationCreated}))
+	page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.OrganizationCreated}))
 	for _, e := range page.Events {
 		if e.TargetID == org.ID && e.Details != "{}" {
 			t.Errorf("the log keeps the name of the organization: %s", e.Details)
@@ -357,14 +359,14 @@ func TestDeleteClosedOrganization(t *testing.T) {
 func TestPlanOfClosedOrganization(t *testing.T) {
 	t.Parallel()
 	x := newCustomer(t) // on the plan growth, with data, so it cannot be deleted
-	if err := x.DeletePlan(t.Context(), x.by, "growth"); err == nil {
+	if err := x.Directory.DeletePlan(t.Context(), x.by, "growth"); err == nil {
 		t.Fatal("the plan of an open organization was deleted")
 	}
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
-	if err := x.DeletePlan(t.Context(), x.by, "growth"); err != nil {
+	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+	if err := x.Directory.DeletePlan(t.Context(), x.by, "growth"); err != nil {
 		t.Errorf("after the closure: %v", err)
 	}
-	must[access.Organization](t)(x.Organization(t.Context(), x.org.ID))
+	must[access.Organization](t)(x.Directory.Organization(t.Context(), x.org.ID))
 }
 
 // TestCloseLargeOrganization closes an organization with more subscriptions and events than one transaction removes. Its owner has

@@ -33,7 +33,7 @@ func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.
 // stateOf returns the state of an event's only delivery.
 func (x fixture) stateOf(t *testing.T, event string) webhook.DeliveryState {
 	t.Helper()
-	_, deliveries, err := x.Event(t.Context(), x.org(), event)
+	_, deliveries, err := x.History.Event(t.Context(), x.org(), event)
 	if err != nil || len(deliveries) != 1 {
 		t.Fatalf("%d deliveries, error %v", len(deliveries), err)
 	}
@@ -64,7 +64,7 @@ func TestResultsOfADroppedDelivery(t *testing.T) {
 					t.Error("it is pending again")
 				}
 			}
-			if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != int64(len(x.jobs(t))) {
+			if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != int64(len(x.jobs(t))) {
 				t.Errorf("%d are counted as pending of %d, error %v", sub.PendingDeliveries, len(x.jobs(t)), err)
 			}
 		})
@@ -112,7 +112,7 @@ func TestAResultIsRecordedOnce(t *testing.T) {
 	if _, err := x.Record(t.Context(), r); err == nil || fault.KindOf(err) == fault.Unavailable {
 		t.Errorf("the second time: %v", err)
 	}
-	if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
+	if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
 		t.Errorf("%d failures and %d pending are counted, want 1 and 1, error %v", sub.ConsecutiveFailures, sub.PendingDeliveries, err)
 	}
 	if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {

@@ -41,27 +41,27 @@ func newLeaver(t *testing.T) *leaver {
 	t.Helper()
 	x := &leaver{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	x.open(t)
-	org := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
 	owner, _ := storagetest.Member(t, x.Store, org, "owner", access.RoleOwner)
 	x.sub, _ = storagetest.Subscription(t, x.Store, owner, "https://example.com/")
 	second, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/second")
 	third, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/third")
 
-	user := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{
+	user := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{
 		Email: "ada.byron@example.com", Name: "Ada Byron", ExternalID: new("idp|ada-1815"), IsActive: true,
 	}))
-	must[access.Member](t)(x.SetMember(t.Context(), x.by, org.ID, user.ID, access.RoleOwner))
+	must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, user.ID, access.RoleOwner))
 	x.token = access.Mint(access.TokenPrefix)
-	must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
+	must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
 	x.sign(t)
 	x.pause(t, second)
-	must[access.User](t)(x.UpdateUser(t.Context(), x.by, user.ID, access.UserChange{
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, user.ID, access.UserChange{
 		Email: new("ada.lovelace@example.com"), Name: new("Ada Lovelace"), ExternalID: new("idp|ada-1835"),
 	}))
 	x.sign(t)
 	x.pause(t, third)
 	session := access.MintSession()
-	must[access.Session](t)(x.CreateSession(t.Context(), x.who, x.actor(), session))
+	must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.who, x.actor(), session))
 	_, x.key = storagetest.Key(t, x.Store, x.who, access.EventsRead)
 	x.echo(t)
 	return x
@@ -76,7 +76,7 @@ func (x *leaver) open(t *testing.T) {
 
 func (x *leaver) sign(t *testing.T) {
 	t.Helper()
-	x.who = must[access.Principal](t)(x.PrincipalByToken(t.Context(), x.token.Digest()))
+	x.who = must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), x.token.Digest()))
 }
 
 func (x *leaver) actor() access.Actor { return x.who.Actor("192.0.2.77", "req") }
@@ -114,9 +114,9 @@ func (x *leaver) begin(t *testing.T) webhook.Result {
 // beginErasure begins the erasure of the member. It waits until only an attempt in progress delays the erasure.
 func (x *leaver) beginErasure(t *testing.T) {
 	t.Helper()
-	must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+	must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID))
 	time.Sleep(1500 * time.Millisecond)
-	if must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
+	if must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
 		t.Error("the erasure is complete while an attempt with the old body is in progress")
 	}
 }
@@ -124,7 +124,9 @@ func (x *leaver) beginErasure(t *testing.T) {
 // erase erases the member and waits until that is complete.
 func (x *leaver) erase(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete })
+	eventually(t, func() bool {
+		return must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete
+	})
 }
 
 // eventually waits until a request says that it is complete.
@@ -233,15 +235,15 @@ func TestEraseUser(t *testing.T) {
 	t.Run("the log keeps the id, and the erasure has one line", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		first := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+		first := must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID))
 		if first.APIKeys != 1 || first.AccessTokens != 1 || first.Memberships != 1 || first.ErasedAt == nil {
 			t.Errorf("the erasure ends %+v", first)
 		}
 		x.erase(t)
-		if again := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
+		if again := must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
 			t.Errorf("the second erasure is %+v", again)
 		}
-		own := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
+		own := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
 		for _, e := range own.Events {
 			if e.Name != access.ErasedUserName || e.IP != "" {
 				t.Errorf("%s is by %q from %q", e.Type, e.Name, e.IP)
@@ -250,7 +252,7 @@ func TestEraseUser(t *testing.T) {
 		if len(own.Events) < 4 {
 			t.Errorf("the log has %d lines of the user", len(own.Events))
 		}
-		lines := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
+		lines := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
 		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
 			t.Errorf("the log of the operator has %+v", lines.Events)
 		}
@@ -288,7 +290,7 @@ func TestEraseUserDuringAnAttempt(t *testing.T) {
 		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
 		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
 		must[[]webhook.Settled](t)(x.Record(t.Context(), undone))
-		page := must[webhook.AttemptPage](t)(x.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
+		page := must[webhook.AttemptPage](t)(x.History.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
 		if page.Attempts[0].ResponseBody != undone.ResponseBody {
 			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
 		}
@@ -302,44 +304,44 @@ func TestErasedUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		ctx, id, org := t.Context(), x.who.User.ID, x.who.Organization
-		must[access.Erasure](t)(x.EraseUser(ctx, x.by, id))
-		if _, err := x.PrincipalByToken(ctx, x.token.Digest()); fault.KindOf(err) != fault.Unauthenticated {
+		must[access.Erasure](t)(x.Directory.EraseUser(ctx, x.by, id))
+		if _, err := x.Directory.PrincipalByToken(ctx, x.token.Digest()); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("the token: %v", err)
 		}
-		if _, err := x.PrincipalByKey(ctx, x.key.Digest()); fault.KindOf(err) != fault.Unauthenticated {
+		if _, err := x.Directory.PrincipalByKey(ctx, x.key.Digest()); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("the key: %v", err)
 		}
 		for _, i := range []access.Identity{{Subject: "idp|ada-1835"}, {Subject: "new", Email: "ada.lovelace@example.com"}} {
-			_, err := x.PrincipalByIdentity(ctx, i, "")
+			_, err := x.Directory.PrincipalByIdentity(ctx, i, "")
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
 		}
-		_, err := x.CreateToken(ctx, x.by, id, org.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, err := x.Directory.CreateToken(ctx, x.by, id, org.ID, access.Mint(access.TokenPrefix), "", nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
-		_, err = x.SetMember(ctx, x.by, org.ID, id, access.RoleMember)
+		_, err = x.Directory.SetMember(ctx, x.by, org.ID, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
-		_, err = x.UpdateUser(ctx, x.by, id, access.UserChange{IsActive: new(true)})
+		_, err = x.Directory.UpdateUser(ctx, x.by, id, access.UserChange{IsActive: new(true)})
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
 		// A request that was checked before the erasure still runs.
 		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
-		if sub := must[webhook.Subscription](t)(x.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
+		if sub := must[webhook.Subscription](t)(x.History.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
 		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
-		log := must[access.AuditPage](t)(x.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
+		log := must[access.AuditPage](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
 		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
 			t.Errorf("the log has a later line of the user: %+v", e)
 		}
-		key := must[access.CredentialState](t)(x.KeyState(ctx, x.key.Digest()))
+		key := must[access.CredentialState](t)(x.Directory.KeyState(ctx, x.key.Digest()))
 		if key.Principal.Key.RevokedAt == nil {
 			t.Error("the key is not revoked")
 		}
-		members := must[[]access.Member](t)(x.Members(ctx, org.ID, 0, 10))
-		tokens := must[[]access.AccessToken](t)(x.Tokens(ctx, id, 0, 10))
+		members := must[[]access.Member](t)(x.Directory.Members(ctx, org.ID, 0, 10))
+		tokens := must[[]access.AccessToken](t)(x.Directory.Tokens(ctx, id, 0, 10))
 		if len(members) != 1 || len(tokens) != 1 || tokens[0].RevokedAt == nil || tokens[0].Name != "" {
 			t.Errorf("there are %d members, and the tokens %+v", len(members), tokens)
 		}
-		again := must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Email: "ada.lovelace@example.com", Name: "Ada", ExternalID: new("idp|ada-1835"), IsActive: true}))
+		again := must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Email: "ada.lovelace@example.com", Name: "Ada", ExternalID: new("idp|ada-1835"), IsActive: true}))
 		if again.ID == id {
 			t.Error("the new user is the erased one")
 		}
@@ -348,15 +350,15 @@ func TestErasedUser(t *testing.T) {
 	t.Run("a namesake in another organization keeps the name", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
 		namesake, _ := storagetest.Member(t, x.Store, other, "Ada Lovelace", access.RoleOwner)
 		sub, _ := storagetest.Subscription(t, x.Store, namesake, "https://example.com/")
 		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
-		if sub := must[webhook.Subscription](t)(x.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
+		if sub := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		log := must[access.AuditPage](t)(x.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
+		log := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
 		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
 			t.Errorf("the log has %+v", log.Events)
 		}
@@ -365,12 +367,12 @@ func TestErasedUser(t *testing.T) {
 	t.Run("nobody erases the last operator or the built-in user", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.EraseUser(t.Context(), x.by, x.operator.User.ID)
+		_, err := x.Directory.EraseUser(t.Context(), x.by, x.operator.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
-		system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
-		_, err = x.EraseUser(t.Context(), x.by, system.User.ID)
+		system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
+		_, err = x.Directory.EraseUser(t.Context(), x.by, system.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		_, err = x.EraseUser(t.Context(), x.by, "nobody")
+		_, err = x.Directory.EraseUser(t.Context(), x.by, "nobody")
 		if fault.KindOf(err) != fault.NotFound {
 			t.Error(err)
 		}

@@ -53,7 +53,7 @@ func TestPublish(t *testing.T) {
 			t.Fatal(err)
 		}
 		published := storagetest.Publish(t, store, owner, "user.created")
-		_, deliveries, err := store.Event(t.Context(), owner.Organization.RowID, published.ID)
+		_, deliveries, err := store.History.Event(t.Context(), owner.Organization.RowID, published.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestPublish(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		no := false
-		if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
+		if _, err := x.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
 			t.Fatal(err)
 		}
 		if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 0 || len(x.jobs(t)) != 0 {
@@ -168,7 +168,7 @@ func TestPublishTransaction(t *testing.T) {
 		for i := range 64 {
 			all.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
 			all.Go(func() {
-				_, err := x.CreateUser(t.Context(), operator.Actor("", ""), access.User{Email: "same@example.com", Name: "same", IsActive: true})
+				_, err := x.Directory.CreateUser(t.Context(), operator.Actor("", ""), access.User{Email: "same@example.com", Name: "same", IsActive: true})
 				if fault.KindOf(err) != fault.Conflict && err != nil {
 					t.Errorf("user %d: %v", i, err)
 				}
@@ -207,11 +207,11 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-	if _, _, err := x.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
+	if _, _, err := x.History.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another organization's event: %v", err)
 	}
 	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", withWrongTime(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
-		if _, _, err := x.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := x.History.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -299,27 +299,27 @@ func TestQueryPlans(t *testing.T) {
 		}
 	}
 	_, err1 := x.Events(t.Context(), x.org(), 0, 10)
-	_, _, err2 := x.Event(t.Context(), x.org(), p.ID)
-	_, err3 := x.KeyPage(t.Context(), x.org(), access.KeyFilter{Limit: 10})
-	_, err4 := x.Key(t.Context(), x.org(), key.ID)
+	_, _, err2 := x.History.Event(t.Context(), x.org(), p.ID)
+	_, err3 := x.Directory.KeyPage(t.Context(), x.org(), access.KeyFilter{Limit: 10})
+	_, err4 := x.Directory.Key(t.Context(), x.org(), key.ID)
 	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
 	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
-	_, err7 := x.Attempt(t.Context(), attempt)
-	_, err8 := x.Backlog(t.Context())
-	_, err9 := x.Series(t.Context(), x.org(), "", 1, 2, 1)
-	_, err10 := x.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
-	_, err11 := x.Lanes(t.Context())
+	_, err7 := x.History.Attempt(t.Context(), attempt)
+	_, err8 := x.Survey.Backlog(t.Context())
+	_, err9 := x.History.Series(t.Context(), x.org(), "", 1, 2, 1)
+	_, err10 := x.History.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
+	_, err11 := x.Survey.Lanes(t.Context())
 	_, err12 := x.Target(t.Context(), x.sub.RowID)
-	a, _ := x.Attempt(t.Context(), attempt)
-	_, err15 := x.SentAttempt(t.Context(), x.org(), x.sub.ID, a.ID)
-	_, err16 := x.Schedules(t.Context(), x.org(), []string{x.sub.ID})
+	a, _ := x.History.Attempt(t.Context(), attempt)
+	_, err15 := x.History.SentAttempt(t.Context(), x.org(), x.sub.ID, a.ID)
+	_, err16 := x.History.Schedules(t.Context(), x.org(), []string{x.sub.ID})
 	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
-	_, err14 := x.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
-	_, err17 := x.PendingSummary(t.Context(), x.org())
+	_, err14 := x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
+	_, err17 := x.Survey.PendingSummary(t.Context(), x.org())
 	err20 := searchEverything(t, x, p.ID, a.ID, key)
-	_, err21 := x.EventTypes(t.Context(), x.org(), true)
-	_, err19 := x.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
-	_, err18 := x.PendingSummary(t.Context(), access.AllOrganizations)
+	_, err21 := x.History.EventTypes(t.Context(), x.org(), true)
+	_, err19 := x.History.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
+	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21); err != nil {
 		t.Fatal(err)
 	}
@@ -337,12 +337,12 @@ func TestQueryPlans(t *testing.T) {
 
 // searchEverything makes every lookup of a search.
 func searchEverything(t *testing.T, x fixture, event, attempt string, key access.Key) error {
-	audit := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.org(), access.AuditFilter{Limit: 1})).Events[0].ID
-	token := must[[]access.AccessToken](t)(x.Tokens(t.Context(), x.owner.User.ID, 0, 1))[0].ID
+	audit := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org(), access.AuditFilter{Limit: 1})).Events[0].ID
+	token := must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.owner.User.ID, 0, 1))[0].ID
 	var errs []error
 	for _, by := range []access.Principal{x.owner, storagetest.Operator(t, x.Store)} {
 		for _, text := range []string{"a", event, attempt, key.ID, key.KeyPrefix, audit, token, x.sub.ID, x.owner.User.ID, x.owner.Organization.ID} {
-			_, err := x.Search(t.Context(), by, text)
+			_, err := x.History.Search(t.Context(), by, text)
 			errs = append(errs, err)
 		}
 	}
@@ -390,7 +390,7 @@ func TestEventsWithoutAudit(t *testing.T) {
 	last := storagetest.Publish(t, store, owner, "order.paid")
 	for limit, want := range map[int][]string{1: {last.ID}, 2: {last.ID, first.ID}, 10: {last.ID, first.ID}} {
 		got := []string{}
-		for _, e := range must[webhook.EventPage](t)(store.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: limit, WithoutAudit: true})).Events {
+		for _, e := range must[webhook.EventPage](t)(store.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: limit, WithoutAudit: true})).Events {
 			got = append(got, e.ID)
 		}
 		if d := cmp.Diff(want, got); d != "" {

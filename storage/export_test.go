@@ -216,19 +216,19 @@ func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
 
 // Attempts returns the attempts of one page.
 func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
-	page, err := s.AttemptPage(ctx, organization, id, f)
+	page, err := s.History.AttemptPage(ctx, organization, id, f)
 	return page.Attempts, err
 }
 
 // AuditEvents returns the audit events of one page.
 func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
-	page, err := s.AuditPage(ctx, organization, f)
+	page, err := s.History.AuditPage(ctx, organization, f)
 	return page.Events, err
 }
 
 // Events returns the events of one page.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
-	page, err := s.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
+	page, err := s.History.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
 	return page.Events, err
 }
 
@@ -238,7 +238,7 @@ func (s *Store) Subscriptions(ctx context.Context, organization int64, status we
 	if status != "" {
 		f.Statuses = []webhook.Status{status}
 	}
-	page, err := s.SubscriptionPage(ctx, organization, f)
+	page, err := s.History.SubscriptionPage(ctx, organization, f)
 	return page.Subscriptions, err
 }
 

@@ -21,7 +21,7 @@ func (x fixture) receiverIDs(t *testing.T, e webhook.EventFacts, limit int) []st
 	t.Helper()
 	ids := []string{}
 	for f := (webhook.ReceiverFilter{Limit: limit}); ; {
-		page := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, f))
+		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, f))
 		for _, r := range page.Receivers {
 			ids = append(ids, r.ID)
 			f.Before = r.RowID
@@ -50,7 +50,7 @@ func TestReceiverPage(t *testing.T) {
 		later, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/4")
 		stranger, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		foreign, _ := storagetest.Subscription(t, x.Store, stranger, "https://example.org/")
-		e := must[webhook.EventFacts](t)(x.EventFacts(t.Context(), x.org(), p.ID))
+		e := must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.org(), p.ID))
 
 		// It lists the subscriptions that lived when the event was published, or were created later.
 		for _, limit := range []int{1, 2, 10} {
@@ -60,15 +60,15 @@ func TestReceiverPage(t *testing.T) {
 		}
 
 		// It finds one subscription, even if it was deleted before.
-		page := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
+		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
 		if len(page.Receivers) != 1 || page.Receivers[0].DeletedAt == nil || len(page.Receivers[0].Deliveries) != 0 {
 			t.Errorf("found %+v", page.Receivers)
 		}
 
 		// It knows nothing about another organization.
-		_, err := x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: foreign.ID})
+		_, err := x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: foreign.ID})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.EventFacts(t.Context(), stranger.Organization.RowID, p.ID)
+		_, err = x.History.EventFacts(t.Context(), stranger.Organization.RowID, p.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 
 		// It has the newest twenty deliveries with their last attempts.
@@ -81,7 +81,7 @@ func TestReceiverPage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.sub.ID})).Receivers[0]
+		r := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.sub.ID})).Receivers[0]
 		if len(r.Deliveries) != 20 || r.Deliveries[0].Cause != webhook.ByHand || r.Deliveries[0].Last != nil {
 			t.Errorf("%d deliveries, the newest: %+v", len(r.Deliveries), r.Deliveries[0])
 		}
@@ -102,7 +102,7 @@ func TestEventFactsAfterRetention(t *testing.T) {
 		x := fixtureOf(t, store)
 		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		expired := func() bool {
-			return must[webhook.EventFacts](t)(x.EventFacts(t.Context(), x.org(), p.ID)).Expired
+			return must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.org(), p.ID)).Expired
 		}
 		time.Sleep(time.Hour)
 		if expired() {
@@ -127,7 +127,7 @@ func TestEventFactsAfterRetention(t *testing.T) {
 			t.Error("an event that nobody waits for has not expired")
 		}
 		time.Sleep(time.Minute)
-		_, err := x.EventFacts(t.Context(), x.org(), p.ID)
+		_, err := x.History.EventFacts(t.Context(), x.org(), p.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		if f, _ := fault.As(err); !strings.Contains(f.Message, "storage.retention_events") {
 			t.Errorf("the fault is %q", f.Message)

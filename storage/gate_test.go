@@ -143,15 +143,15 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 			t.Fatal(err)
 		}
 	}
-	backlog := must[webhook.Backlog](t)(x.Backlog(ctx))
+	backlog := must[webhook.Backlog](t)(x.Survey.Backlog(ctx))
 	for name, n := range map[string]webhook.Waiting{"healthy": backlog.Healthy, "failing": backlog.Failing, "closed": backlog.Closed} {
 		if n.Deliveries > 0 {
 			got.Backlog += name
 		}
 	}
 	if !gate.Deleted {
-		got.Record = must[webhook.Subscription](t)(x.Subscription(ctx, x.org(), x.sub.ID)).Why()
-		sum := must[webhook.PendingSummary](t)(x.PendingSummary(ctx, x.org()))
+		got.Record = must[webhook.Subscription](t)(x.History.Subscription(ctx, x.org(), x.sub.ID)).Why()
+		sum := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(ctx, x.org()))
 		got.Summary = sum.Blocked[0].By
 	}
 	if !closed { // nobody publishes there

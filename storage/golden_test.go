@@ -69,15 +69,15 @@ func fill(t *testing.T, store *storage.Store) {
 	x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("192.0.2.1", "req")}
 	applying := x.by
 	applying.Applying = true
-	must[access.Permission](t)(x.CreatePermission(ctx, applying, access.Permission{Key: "orders:read", Description: "Read orders"}))
-	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "refunds:write", Internal: true}))
-	must[access.Role](t)(x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
-	must[access.Plan](t)(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
+	must[access.Permission](t)(x.Directory.CreatePermission(ctx, applying, access.Permission{Key: "orders:read", Description: "Read orders"}))
+	must[access.Permission](t)(x.Directory.CreatePermission(ctx, x.by, access.Permission{Key: "refunds:write", Internal: true}))
+	must[access.Role](t)(x.Directory.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
+	must[access.Plan](t)(x.Directory.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
 	owner, _ := storagetest.Organization(t, store, "acme", "pro", access.RoleOwner)
 	storagetest.Member(t, store, owner.Home, "clerk", "clerk")
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
-	made := must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
-	must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
+	made := must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
+	must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
 	storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
@@ -110,8 +110,8 @@ func fill(t *testing.T, store *storage.Store) {
 		}
 		must[[]webhook.Settled](t)(store.Record(ctx, result))
 	}
-	must[access.Session](t)(x.CreateSession(ctx, x.operator, x.by, access.MintSession()))
-	must[access.SignInLink](t)(x.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
+	must[access.Session](t)(x.Directory.CreateSession(ctx, x.operator, x.by, access.MintSession()))
+	must[access.SignInLink](t)(x.Directory.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
 		Credential: access.Mint(access.LinkPrefix), Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://shop.example/settings"),
 	}))
 	if err := x.HoldQueue(ctx, x.by, "to look first"); err != nil {
@@ -125,34 +125,34 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 	ctx := t.Context()
 	const all = 1000
 	read := map[string]any{
-		"plans":         must[[]access.Plan](t)(store.Plans(ctx, 0, all)),
-		"permissions":   must[[]access.Permission](t)(store.Permissions(ctx, 0, all)),
-		"roles":         must[[]access.Role](t)(store.Roles(ctx, 0, all)),
-		"organizations": must[[]access.Organization](t)(store.Organizations(ctx, 0, all)),
-		"users":         must[[]access.User](t)(store.Users(ctx, 0, all)),
-		"applied":       must[[]access.Applied](t)(store.Applied(ctx, 0, all)),
-		"queue":         must[webhook.Queue](t)(store.Queue(ctx)),
-		"backlog":       must[webhook.Backlog](t)(store.Backlog(ctx)),
+		"plans":         must[[]access.Plan](t)(store.Directory.Plans(ctx, 0, all)),
+		"permissions":   must[[]access.Permission](t)(store.Directory.Permissions(ctx, 0, all)),
+		"roles":         must[[]access.Role](t)(store.Directory.Roles(ctx, 0, all)),
+		"organizations": must[[]access.Organization](t)(store.Directory.Organizations(ctx, 0, all)),
+		"users":         must[[]access.User](t)(store.Directory.Users(ctx, 0, all)),
+		"applied":       must[[]access.Applied](t)(store.ApplyList.Applied(ctx, 0, all)),
+		"queue":         must[webhook.Queue](t)(store.Survey.Queue(ctx)),
+		"backlog":       must[webhook.Backlog](t)(store.Survey.Backlog(ctx)),
 	}
 	for _, r := range read["roles"].([]access.Role) {
 		read["permissions of "+r.Name] = r.Permissions.String() // the JSON of a scope is empty
 	}
 	for _, u := range read["users"].([]access.User) {
-		read["tokens of "+u.ID] = must[[]access.AccessToken](t)(store.Tokens(ctx, u.ID, 0, all))
+		read["tokens of "+u.ID] = must[[]access.AccessToken](t)(store.Directory.Tokens(ctx, u.ID, 0, all))
 	}
 	for _, o := range read["organizations"].([]access.Organization) {
-		read["members of "+o.ID] = must[[]access.Member](t)(store.Members(ctx, o.ID, 0, all))
-		keys := must[access.KeyPage](t)(store.KeyPage(ctx, o.RowID, access.KeyFilter{Limit: all})).Keys
+		read["members of "+o.ID] = must[[]access.Member](t)(store.Directory.Members(ctx, o.ID, 0, all))
+		keys := must[access.KeyPage](t)(store.Directory.KeyPage(ctx, o.RowID, access.KeyFilter{Limit: all})).Keys
 		for _, k := range keys {
 			read["scope of "+k.ID] = k.Scope.String()
 		}
 		read["keys of "+o.ID] = keys
 		read["log of "+o.ID] = must[[]access.AuditEvent](t)(store.AuditEvents(ctx, o.RowID, access.AuditFilter{Limit: all}))
-		read["series of "+o.ID] = must[[]webhook.MinuteCounts](t)(store.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
+		read["series of "+o.ID] = must[[]webhook.MinuteCounts](t)(store.History.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
 		events := must[[]webhook.Event](t)(store.Events(ctx, o.RowID, 0, all))
 		read["events of "+o.ID] = events
 		for _, e := range events {
-			_, deliveries, err := store.Event(ctx, o.RowID, e.ID)
+			_, deliveries, err := store.History.Event(ctx, o.RowID, e.ID)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -82,7 +82,7 @@ var guards = map[string]guard{
 		return x.org()
 	}, refusedBy("plan_capability_required", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test")},
 	"a used-up quota": {func(t *testing.T, x fixture) int64 {
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
 		return x.org()
 	}, refusedBy("storage_quota_exceeded", "publish", "replay", "recover", "redeliver", "test")},
 	"a held queue": {func(t *testing.T, x fixture) int64 {

@@ -26,7 +26,7 @@ func newPlatform(t *testing.T) platform {
 // create asks for a key in the name of by.
 func (x platform) create(t *testing.T, by access.Principal, permissions ...string) (access.Key, error) {
 	t.Helper()
-	return x.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
+	return x.Directory.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
 		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
 	})
 }

@@ -54,7 +54,7 @@ func TestHealthNewsLimit(t *testing.T) {
 				x.publish(t, 1, "order.paid")
 				x.endAll(t, succeeded)
 			}
-			return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), other.ID)).PendingDeliveries
+			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), other.ID)).PendingDeliveries
 		}
 		for i, want := range []int64{1, 2, 2, 2} {
 			if got := failAgain(large, told[large.owner.Organization.ID]); got != want {

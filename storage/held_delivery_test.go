@@ -162,7 +162,7 @@ func TestHeldDeliveriesExpire(t *testing.T) {
 func series(t *testing.T, store *storage.Store, organization int64, subscription string) (sum webhook.AttemptCounts) {
 	t.Helper()
 	now := time.Now().Unix() / 60
-	points, err := store.Series(t.Context(), organization, subscription, now-24*60, now+1, 1)
+	points, err := store.History.Series(t.Context(), organization, subscription, now-24*60, now+1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

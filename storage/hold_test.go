@@ -166,7 +166,7 @@ func TestDiscardedHold(t *testing.T) {
 		}
 		states := map[webhook.DeliveryState]int{}
 		for _, p := range published {
-			_, deliveries, err := x.Event(t.Context(), x.org(), p.ID)
+			_, deliveries, err := x.History.Event(t.Context(), x.org(), p.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestDiscardedHold(t *testing.T) {
 		if d := cmp.Diff(map[webhook.DeliveryState]int{webhook.Delivered: 1, webhook.Dropped: many - 1}, states); d != "" {
 			t.Errorf("states (-want +got):\n%s", d)
 		}
-		if q := must[webhook.Queue](t)(x.Queue(t.Context())); q.Hold != nil || q.Deliveries != 1 {
+		if q := must[webhook.Queue](t)(x.Survey.Queue(t.Context())); q.Hold != nil || q.Deliveries != 1 {
 			t.Errorf("%+v", q)
 		}
 	})
@@ -200,7 +200,7 @@ func TestDiscardedHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.end(t, job, attempt, true)
-		_, deliveries, err := x.Event(t.Context(), x.org(), job.EventID)
+		_, deliveries, err := x.History.Event(t.Context(), x.org(), job.EventID)
 		if err != nil || deliveries[0].State != webhook.Delivered {
 			t.Errorf("%+v, error %v", deliveries, err)
 		}
@@ -215,7 +215,7 @@ func TestQueueOrder(t *testing.T) {
 		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "z")
 	}
 	storagetest.Publish(t, x.Store, x.owner, "z")
-	q := must[webhook.Queue](t)(x.Queue(t.Context()))
+	q := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
 	if len(q.Largest) < 9 || !slices.IsSortedFunc(q.Largest[1:], func(a, b webhook.Queued) int { return strings.Compare(a.SubscriptionID, b.SubscriptionID) }) {
 		t.Errorf("%+v", q.Largest)
 	}
@@ -255,14 +255,14 @@ func TestEffectsOfHold(t *testing.T) {
 			storagetest.Publish(t, x.Store, x.owner, "a")
 			holdQueue(t, x)
 			time.Sleep(time.Hour)
-			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
+			if b := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
 				t.Errorf("backlog %+v", b)
 			}
 			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now().UnixMilli()
-			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); b.Held || b.OldestDue != now {
+			if b := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context())); b.Held || b.OldestDue != now {
 				t.Errorf("at %d the backlog is %+v", now, b)
 			}
 		})
@@ -280,14 +280,14 @@ func TestEffectsOfHold(t *testing.T) {
 			x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), true)
 			holdQueue(t, x)
 			time.Sleep(3 * time.Hour)
-			if _, _, err := x.Event(t.Context(), x.org(), p.ID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.org(), p.ID); err != nil {
 				t.Errorf("gone while held: %v", err)
 			}
 			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			if _, _, err := x.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := x.History.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("still there after the release: %v", err)
 			}
 		})
@@ -302,7 +302,7 @@ func TestEffectsOfHold(t *testing.T) {
 		}
 		due := x.jobs(t)[0].DueAt
 		holdQueue(t, x)
-		q := must[webhook.Queue](t)(x.Queue(t.Context()))
+		q := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
 		}
@@ -321,7 +321,7 @@ func TestEffectsOfHold(t *testing.T) {
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		holdQueue(t, x)
-		if _, err := x.Queue(t.Context()); err != nil {
+		if _, err := x.Survey.Queue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {

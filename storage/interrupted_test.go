@@ -62,7 +62,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 						t.Errorf("it is pending: %+v", job)
 					}
 				}
-				_, deliveries, err := x.Event(t.Context(), x.org(), event)
+				_, deliveries, err := x.History.Event(t.Context(), x.org(), event)
 				if err != nil || len(deliveries) != 1 || deliveries[0].State != tt.state {
 					t.Errorf("the delivery is %+v, error %v", deliveries, err)
 				}

@@ -45,7 +45,7 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/organization=%d", name, organization), func(b *testing.B) {
 				for b.Loop() {
 					f.Limit = 51
-					if _, err := store.EventPage(b.Context(), organization, f); err != nil {
+					if _, err := store.History.EventPage(b.Context(), organization, f); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -55,7 +55,7 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 	for _, statuses := range [][]webhook.Status{nil, {webhook.Failing}, {webhook.Failing, webhook.Disabled}} {
 		b.Run(fmt.Sprint("subscriptions ", statuses), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.SubscriptionPage(b.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Statuses: statuses, Limit: 51}); err != nil {
+				if _, err := store.History.SubscriptionPage(b.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Statuses: statuses, Limit: 51}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -65,7 +65,7 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 		b.Run("keys "+name, func(b *testing.B) {
 			for b.Loop() {
 				f.Now, f.Limit = now, 51
-				if _, err := store.KeyPage(b.Context(), access.AllOrganizations, f); err != nil {
+				if _, err := store.Directory.KeyPage(b.Context(), access.AllOrganizations, f); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -75,7 +75,7 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 		b.Run("audit events "+name, func(b *testing.B) {
 			for b.Loop() {
 				f.Limit = 51
-				if _, err := store.AuditPage(b.Context(), access.AllOrganizations, f); err != nil {
+				if _, err := store.History.AuditPage(b.Context(), access.AllOrganizations, f); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -104,7 +104,7 @@ func BenchmarkEventsOfManySubscriptions(b *testing.B) {
 	var page webhook.EventPage
 	for b.Loop() {
 		var err error
-		if page, err = store.EventPage(b.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 201}); err != nil {
+		if page, err = store.History.EventPage(b.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 201}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -37,7 +37,7 @@ func everyPage(t *testing.T, limit int, read func(before int64) (rows []int64, i
 func (x platform) listedEvents(t *testing.T, organization int64, f webhook.EventFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[webhook.EventPage](t)(x.EventPage(t.Context(), organization, f))
+		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), organization, f))
 		for _, e := range page.Events {
 			rows, ids = append(rows, e.RowID), append(ids, e.ID)
 		}
@@ -48,7 +48,7 @@ func (x platform) listedEvents(t *testing.T, organization int64, f webhook.Event
 func (x platform) listedSubscriptions(t *testing.T, organization int64, f webhook.SubscriptionFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[webhook.SubscriptionPage](t)(x.SubscriptionPage(t.Context(), organization, f))
+		page := must[webhook.SubscriptionPage](t)(x.History.SubscriptionPage(t.Context(), organization, f))
 		for _, s := range page.Subscriptions {
 			rows, ids = append(rows, s.RowID), append(ids, s.ID)
 		}
@@ -59,7 +59,7 @@ func (x platform) listedSubscriptions(t *testing.T, organization int64, f webhoo
 func (x platform) listedKeys(t *testing.T, organization int64, f access.KeyFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[access.KeyPage](t)(x.KeyPage(t.Context(), organization, f))
+		page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), organization, f))
 		for _, k := range page.Keys {
 			rows, ids = append(rows, k.RowID), append(ids, k.ID)
 		}
@@ -70,7 +70,7 @@ func (x platform) listedKeys(t *testing.T, organization int64, f access.KeyFilte
 func (x platform) listedAudit(t *testing.T, organization int64, f access.AuditFilter) []string {
 	return everyPage(t, f.Limit, func(before int64) (rows []int64, ids []string, next int64) {
 		f.Before = before
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), organization, f))
+		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), organization, f))
 		for _, e := range page.Events {
 			rows, ids = append(rows, e.RowID), append(ids, e.ID)
 		}
@@ -99,7 +99,7 @@ func (x platform) customers(t *testing.T, n int) (owners []access.Principal) {
 			}
 			key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 			if j > 2 {
-				if err := x.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
+				if err := x.Directory.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -127,7 +127,7 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	x := newPlatform(t)
 	owners := append(x.customers(t, 3), x.operator)
 	now := time.Now().UnixMilli()
-	key := must[access.KeyPage](t)(x.KeyPage(t.Context(), owners[1].Home.RowID, access.KeyFilter{Limit: 1})).Keys[0]
+	key := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), owners[1].Home.RowID, access.KeyFilter{Limit: 1})).Keys[0]
 	lists := map[string]func(organization int64, limit int) []string{}
 	for name, f := range map[string]webhook.EventFilter{
 		"events": {}, "events without audit events": {WithoutAudit: true}, "events of a type": {Type: "order.paid"},
@@ -161,7 +161,7 @@ func TestListsOfAllOrganizations(t *testing.T) {
 	}
 	for name, f := range map[string]access.AuditFilter{
 		"audit events": {}, "audit events of a type": {Type: access.KeyRevoked}, "audit events by somebody": {Actors: []string{owners[2].User.ID}},
-		"audit events about one of two": {Targets: append(must[[]string](t)(x.AuditNames(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
+		"audit events about one of two": {Targets: append(must[[]string](t)(x.History.AuditNames(t.Context(), 1, "unknown", true)), key.ID), Type: access.KeyCreated},
 	} {
 		lists[name] = func(organization int64, limit int) []string {
 			f.Limit = limit
@@ -223,7 +223,7 @@ func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
 			}
 		}
 	}
-	page := must[webhook.EventPage](t)(x.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 100}))
+	page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), owner.Home.RowID, webhook.EventFilter{Limit: 100}))
 	if n := len(page.Events); n < 2 || n > 5 || page.Next != page.Events[n-1].RowID {
 		t.Errorf("%d events, next %d", n, page.Next)
 	}
@@ -241,7 +241,7 @@ func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
 	event := x.publish(t, 1, "order.paid")[0]
 	expect := func(want webhook.DeliveryStates) {
 		t.Helper()
-		page := must[webhook.EventPage](t)(x.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
+		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
 		if got := page.Events[0]; got.States != want || got.Deliveries != 1 {
 			t.Errorf("%d deliveries, states %+v, want one in %+v", got.Deliveries, got.States, want)
 		}
@@ -313,7 +313,7 @@ func TestSubscriptionCounts(t *testing.T) {
 	check := func(step string, store *storage.Store, want webhook.SubscriptionCounts) {
 		t.Helper()
 		var table webhook.SubscriptionCounts
-		for _, s := range must[webhook.SubscriptionPage](t)(store.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Subscriptions {
+		for _, s := range must[webhook.SubscriptionPage](t)(store.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Subscriptions {
 			table.Add(s.Health, 1)
 		}
 		if got := store.SubscriptionCounts(); got != want || table != want {
@@ -365,7 +365,7 @@ func TestBlockedBy(t *testing.T) {
 	sub, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/")
 	expect := func(want webhook.Block) {
 		t.Helper()
-		read := must[webhook.Subscription](t)(x.Subscription(t.Context(), owner.Home.RowID, sub.ID))
+		read := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), owner.Home.RowID, sub.ID))
 		listed := must[[]webhook.Subscription](t)(x.Subscriptions(t.Context(), owner.Home.RowID, "", 0, 10))[0]
 		changed := must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{Description: new(strings.Repeat("x", 5))}))
 		if got := []webhook.Block{read.Why(), listed.Why(), changed.Why()}; !slices.Equal(got, []webhook.Block{want, want, want}) {
@@ -378,7 +378,7 @@ func TestBlockedBy(t *testing.T) {
 	}
 	plan := func(name string) {
 		t.Helper()
-		must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
+		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 	}
 	expect(webhook.NotBlocked)
 	if err := x.HoldQueue(t.Context(), x.by, "test"); err != nil {

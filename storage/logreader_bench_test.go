@@ -53,7 +53,7 @@ func benchmarkLogReads(b *testing.B, readers int) {
 	for range readers {
 		beside.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = store.AttemptPage(ctx, attacker.Organization.RowID, attacked.ID, webhook.AttemptFilter{EventType: "no.such", Limit: 51})
+				_, _ = store.History.AttemptPage(ctx, attacker.Organization.RowID, attacked.ID, webhook.AttemptFilter{EventType: "no.such", Limit: 51})
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func benchmarkLogReads(b *testing.B, readers int) {
 	var most int64
 	for b.Loop() {
 		began := time.Now()
-		if _, err := store.AttemptPage(b.Context(), victim.Organization.RowID, own.ID, webhook.AttemptFilter{Limit: 51}); err != nil {
+		if _, err := store.History.AttemptPage(b.Context(), victim.Organization.RowID, own.ID, webhook.AttemptFilter{Limit: 51}); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(began))

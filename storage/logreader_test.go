@@ -27,7 +27,7 @@ type found struct {
 func (x fixture) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 	t.Helper()
 	for {
-		page, err := x.AttemptPage(t.Context(), x.org(), x.sub.ID, f)
+		page, err := x.History.AttemptPage(t.Context(), x.org(), x.sub.ID, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func (x fixture) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 func (x fixture) lines(t *testing.T, f access.AuditFilter) (all found) {
 	t.Helper()
 	for {
-		page, err := x.AuditPage(t.Context(), x.org(), f)
+		page, err := x.History.AuditPage(t.Context(), x.org(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestLogSearches(t *testing.T) {
 	if len(listed.rows) != 61 {
 		t.Fatalf("%d attempts, want 61", len(listed.rows))
 	}
-	first := must[webhook.Attempt](t)(x.Attempt(t.Context(), listed.rows[60]))
+	first := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), listed.rows[60]))
 	for range 101 { // more than are looked up one by one
 		if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
 			t.Fatal(err)
@@ -139,9 +139,9 @@ func TestLogSearches(t *testing.T) {
 
 // reads makes each kind of read of logs once.
 func (x fixture) reads(ctx context.Context) map[string]error {
-	_, err1 := x.AttemptPage(ctx, x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1})
-	_, err2 := x.AuditPage(ctx, x.org(), access.AuditFilter{Limit: 1})
-	_, err3 := x.Series(ctx, x.org(), "", 0, 1, 1)
+	_, err1 := x.History.AttemptPage(ctx, x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1})
+	_, err2 := x.History.AuditPage(ctx, x.org(), access.AuditFilter{Limit: 1})
+	_, err3 := x.History.Series(ctx, x.org(), "", 0, 1, 1)
 	_, err4 := x.Events(ctx, x.org(), 0, 1)
 	return map[string]error{"attempts": err1, "audit log": err2, "series": err3, "events": err4}
 }

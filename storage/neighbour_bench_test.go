@@ -49,7 +49,7 @@ func BenchmarkNeighbour(b *testing.B) {
 			for i := range b.N {
 				published = append(published, timed(func() { storagetest.Publish(b, store, victim, "a") }))
 				revoked = append(revoked, timed(func() {
-					if err := store.RevokeKey(b.Context(), victim.Actor("", ""), victim.Organization.RowID, keys[i].ID); err != nil {
+					if err := store.Directory.RevokeKey(b.Context(), victim.Actor("", ""), victim.Organization.RowID, keys[i].ID); err != nil {
 						b.Error(err)
 					}
 				}))

@@ -183,7 +183,7 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 					t.Errorf("%d deliveries are pending and %d were announced, want 5", len(jobs), len(told.fresh))
 				}
 				for _, event := range events {
-					if _, _, err := x.Event(t.Context(), x.org(), event); err != nil {
+					if _, _, err := x.History.Event(t.Context(), x.org(), event); err != nil {
 						t.Errorf("an acknowledged event: %v", err)
 					}
 				}

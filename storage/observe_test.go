@@ -174,7 +174,7 @@ func TestBacklog(t *testing.T) {
 	t.Run("the backlog is empty if nothing is pending", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		if got, err := x.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
+		if got, err := x.Survey.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
 			t.Errorf("%+v, error %v", got, err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestBacklog(t *testing.T) {
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
 		waiting := func(want webhook.Backlog) {
 			t.Helper()
-			got, err := x.Backlog(ctx)
+			got, err := x.Survey.Backlog(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +211,7 @@ func TestBacklog(t *testing.T) {
 		if err := x.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.Backlog(ctx) // upkeep may have dropped its pending deliveries
+		got, err := x.Survey.Backlog(ctx) // upkeep may have dropped its pending deliveries
 		if err != nil || got.Healthy != (webhook.Waiting{Lanes: 2, Deliveries: 3}) || got.Closed.Lanes < 1 || got.Closed.Lanes > 2 {
 			t.Errorf("%+v, error %v", got, err)
 		}
@@ -222,14 +222,14 @@ func TestBacklog(t *testing.T) {
 		y.fail(t, 4)
 		job := y.jobs(t)[1]
 		y.end(t, job, y.begin(t, job), false) // due again at 1000 as the first one is, but the next probe is at 2000
-		got, err = x.Backlog(ctx)
+		got, err = x.Survey.Backlog(ctx)
 		if err != nil || got.Failing != (webhook.Waiting{Lanes: 1, Deliveries: 4}) || got.OldestDue != 2000 {
 			t.Errorf("%+v, error %v", got, err)
 		}
-		if _, err := x.UpdateOrganization(ctx, operator, other.Organization.ID, access.OrganizationChange{Plan: new("free")}); err != nil {
+		if _, err := x.Directory.UpdateOrganization(ctx, operator, other.Organization.ID, access.OrganizationChange{Plan: new("free")}); err != nil {
 			t.Fatal(err)
 		}
-		got, err = x.Backlog(ctx)
+		got, err = x.Survey.Backlog(ctx)
 		if err != nil || got.Failing != (webhook.Waiting{}) || got.Closed.Deliveries < 6 || got.OldestDue != first {
 			t.Errorf("%+v, error %v", got, err)
 		}
@@ -240,7 +240,7 @@ func TestBacklog(t *testing.T) {
 		x := newFixture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := x.Backlog(ctx); err == nil {
+		if _, err := x.Survey.Backlog(ctx); err == nil {
 			t.Error("it was read all the same")
 		}
 	})

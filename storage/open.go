@@ -144,12 +144,12 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
 		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.clock.TrustedTime,
 	})
-	s.List = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
+	s.ApplyList = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
 		return s.audit(s.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
 	}})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
 	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
-	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
+	if err := s.Directory.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil

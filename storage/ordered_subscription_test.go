@@ -322,7 +322,7 @@ func TestSetOrdered(t *testing.T) {
 		second, third := x.begin(t, jobs[1]), x.begin(t, jobs[2])
 		before := x.sub.Epoch
 		x.setOrdered(t, true)
-		if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || !sub.Ordered || sub.Epoch != before+1 {
+		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || !sub.Ordered || sub.Epoch != before+1 {
 			t.Errorf("%+v, error %v", sub, err)
 		}
 		if x.begin(t, jobs[0]) != 0 {
@@ -358,7 +358,7 @@ func TestSetOrdered(t *testing.T) {
 			Ordered: &yes, Description: new("x"), EventTypes: &webhook.Types{"other"},
 		})
 		storagetest.ExpectFault(t, err, fault.Conflict, "too_many_pending")
-		if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.Ordered || sub.Description != "" || slices.Contains(sub.EventTypes, "other") {
+		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.Ordered || sub.Description != "" || slices.Contains(sub.EventTypes, "other") {
 			t.Errorf("%+v, error %v", sub, err)
 		}
 		jobs := x.jobs(t)
@@ -389,14 +389,14 @@ func TestOrderPlans(t *testing.T) {
 	x.setOrdered(t, true)
 	events := x.publishMany(t, 1)
 	x.begin(t, x.inOrder(t)[0])
-	if _, err := x.Lanes(t.Context()); err != nil {
+	if _, err := x.Survey.Lanes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := x.EventFacts(t.Context(), x.org(), events[0])
+	facts, err := x.History.EventFacts(t.Context(), x.org(), events[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := x.ReceiverPage(t.Context(), x.org(), facts, webhook.ReceiverFilter{ID: x.sub.ID})
+	page, err := x.History.ReceiverPage(t.Context(), x.org(), facts, webhook.ReceiverFilter{ID: x.sub.ID})
 	if err != nil || page.Receivers[0].Front == nil || !page.Receivers[0].Front.Sending {
 		t.Fatalf("%+v, error %v", page, err)
 	}

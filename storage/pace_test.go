@@ -51,7 +51,7 @@ func TestRateLimit(t *testing.T) {
 			audit string
 		}{{10, `{"rate_limit_per_second":10}`}, {10_000, `{"rate_limit_per_second":10000}`}, {0, `{"rate_limit_per_second":null}`}} {
 			changed := x.pace(t, step.limit)
-			read := must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID))
+			read := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), x.sub.ID))
 			at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
 			for _, limit := range []*int64{changed.RateLimitPerSecond, read.RateLimitPerSecond, at.RateLimitPerSecond} {
 				if step.limit == 0 != (limit == nil) || limit != nil && *limit != step.limit {
@@ -104,7 +104,7 @@ func TestRateLimit(t *testing.T) {
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for _, limit := range []int64{0, 1, 0} {
 			x.pace(t, limit)
-			if b, err := x.Backlog(t.Context()); err != nil || (b.OldestDue != 0) != (limit == 0) {
+			if b, err := x.Survey.Backlog(t.Context()); err != nil || (b.OldestDue != 0) != (limit == 0) {
 				t.Errorf("with a limit of %d, the oldest of the backlog is due at %d, error %v", limit, b.OldestDue, err)
 			}
 		}

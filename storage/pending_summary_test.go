@@ -33,7 +33,7 @@ func TestPendingSummary(t *testing.T) {
 		}
 		summary := func(organization, wantDeliveries, wantSubscriptions int64) {
 			t.Helper()
-			sum := must[webhook.PendingSummary](t)(store.PendingSummary(t.Context(), organization))
+			sum := must[webhook.PendingSummary](t)(store.Survey.PendingSummary(t.Context(), organization))
 			if d, s := pendingIn(sum); d != wantDeliveries || s != wantSubscriptions || sum.Statuses.Healthy != subscriptions {
 				t.Errorf("%d deliveries of %d subscriptions, %+v; want %d of %d", d, s, sum.Statuses, wantDeliveries, wantSubscriptions)
 			}

@@ -135,7 +135,7 @@ func BenchmarkQueueRead(b *testing.B) {
 			stop()
 			storagetest.Grow(b, o.Path, storagetest.Size{Closed: n})
 			store, _ = storagetest.OpenWith(b, o)
-			lanes, err := store.Lanes(b.Context())
+			lanes, err := store.Survey.Lanes(b.Context())
 			if err != nil || len(lanes) == 0 {
 				b.Fatalf("%d lanes, error %v", len(lanes), err)
 			}

@@ -195,13 +195,13 @@ func TestBeginAttempts(t *testing.T) {
 		if id := x.beginUnder(t, job, at.Epoch); id != 0 {
 			t.Error("begun with a secret that is no more")
 		}
-		if _, err := x.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &no}); err != nil {
+		if _, err := x.Directory.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &no}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id != 0 {
 			t.Error("begun without the plan")
 		}
-		if _, err := x.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &yes}); err != nil {
+		if _, err := x.Directory.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &yes}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
@@ -280,7 +280,7 @@ func TestFailedAttempts(t *testing.T) {
 				t.Errorf("attempt %d: %+v", n, settled)
 			}
 		}
-		sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+		sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestFailedAttempts(t *testing.T) {
 			all.Go(func() { x.end(t, job, id, false) })
 		}
 		all.Wait()
-		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 4 {
+		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 4 {
 			t.Errorf("%d failures counted", sub.ConsecutiveFailures)
 		}
 	})
@@ -358,7 +358,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		if err != nil || len(list) != 10 || list[0].Outcome != webhook.Interrupted || list[0].Number != 10 {
 			t.Errorf("attempts %+v, error %v", list, err)
 		}
-		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
+		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
 			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
 		}
 	})
@@ -428,7 +428,7 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 			if n := len(x.jobs(t)); n != 0 {
 				t.Errorf("%d are pending after two", n)
 			}
-			_, deliveries, err := x.Event(t.Context(), x.org(), published[699].ID)
+			_, deliveries, err := x.History.Event(t.Context(), x.org(), published[699].ID)
 			if err != nil || len(deliveries) != 1 || deliveries[0].State != webhook.Dropped {
 				t.Errorf("%+v, %v", deliveries, err)
 			}
@@ -450,13 +450,13 @@ func TestTestDelivery(t *testing.T) {
 			t.Errorf("%d pending", n)
 		}
 		x.end(t, job, attempt, false)
-		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
+		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
 			t.Errorf("%+v", sub)
 		}
-		if _, d, err := x.Event(t.Context(), x.org(), job.EventID); err != nil || len(d) != 1 || d[0].State != webhook.Exhausted || d[0].Attempts != 1 {
+		if _, d, err := x.History.Event(t.Context(), x.org(), job.EventID); err != nil || len(d) != 1 || d[0].State != webhook.Exhausted || d[0].Attempts != 1 {
 			t.Errorf("its delivery: %+v, %v", d, err)
 		}
-		a, err := x.Attempt(t.Context(), attempt)
+		a, err := x.History.Attempt(t.Context(), attempt)
 		if err != nil || a.Trigger != webhook.ByTest || a.Outcome != webhook.Failed || a.EventType != webhook.TestType || a.NextAttemptAt != nil {
 			t.Errorf("%+v, %v", a, err)
 		}
@@ -470,7 +470,7 @@ func TestRedeliver(t *testing.T) {
 	job := x.jobs(t)[0]
 	id := x.begin(t, job)
 	x.end(t, job, id, true)
-	a, err := x.Attempt(t.Context(), id)
+	a, err := x.History.Attempt(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,7 +481,7 @@ func TestRedeliver(t *testing.T) {
 	if len(jobs) != 1 || jobs[0].EventID != published.ID || jobs[0].Trigger() != webhook.ByHand || jobs[0].Number() != 1 || string(jobs[0].Body) != string(job.Body) {
 		t.Errorf("pending %+v", jobs)
 	}
-	e, deliveries, err := x.Event(t.Context(), x.org(), published.ID)
+	e, deliveries, err := x.History.Event(t.Context(), x.org(), published.ID)
 	if err != nil || e.Deliveries != 1 || len(deliveries) != 2 {
 		t.Errorf("event %+v, deliveries %+v, error %v", e, deliveries, err)
 	}
@@ -495,9 +495,9 @@ func TestRedeliverOfTheAuditLog(t *testing.T) {
 	job := x.jobs(t)[0]
 	id := x.begin(t, job)
 	x.end(t, job, id, true)
-	a := must[webhook.Attempt](t)(x.Attempt(t.Context(), id))
+	a := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), id))
 	_, key := storagetest.Key(t, x.Store, x.owner, access.WebhooksWrite, access.EventsRead)
-	narrow := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
+	narrow := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
 	storagetest.ExpectFault(t, x.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
 	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
 		t.Error(err)

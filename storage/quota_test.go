@@ -24,7 +24,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 	t.Helper()
 	operator := storagetest.Operator(t, store)
 	x := platform{store, operator, operator.Actor("", "")}
-	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}))
+	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}))
 	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
 	x.allow(t, owner, bytes)
 	return x, owner
@@ -34,7 +34,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 	t.Helper()
 	stored := must[int64](t)(x.StoredToday(t.Context(), owner.Organization.RowID))
-	must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded",
+	must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded",
 		access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(stored + bytes)}))
 }
 
@@ -149,7 +149,7 @@ func TestStorageQuota(t *testing.T) {
 	t.Run("the enterprise plan has no limit", func(t *testing.T) {
 		t.Parallel()
 		store := storagetest.Open(t)
-		if plan := must[access.Plan](t)(store.Plan(t.Context(), "enterprise")); plan.MaxStoredBytes != nil {
+		if plan := must[access.Plan](t)(store.Directory.Plan(t.Context(), "enterprise")); plan.MaxStoredBytes != nil {
 			t.Errorf("limit %d", *plan.MaxStoredBytes)
 		}
 	})
@@ -175,7 +175,7 @@ func testBeyondQuota(t *testing.T) {
 	overQuota(t, err)
 	_, err = x.create(t, owner, access.EventsRead)
 	overQuota(t, err)
-	_, err = x.RotateKey(ctx, owner, by, key.ID, access.Mint("svc"), time.Hour)
+	_, err = x.Directory.RotateKey(ctx, owner, by, key.ID, access.Mint("svc"), time.Hour)
 	overQuota(t, err)
 	_, _, err = x.RotateSecret(ctx, by, org, sub.ID, webhook.Rotation{Overlap: time.Hour})
 	overQuota(t, err)
@@ -191,7 +191,7 @@ func testBeyondQuota(t *testing.T) {
 	for _, active := range []bool{false, true} {
 		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{IsActive: &active}))
 	}
-	if err := x.RevokeKey(ctx, by, org, key.ID); err != nil {
+	if err := x.Directory.RevokeKey(ctx, by, org, key.ID); err != nil {
 		t.Error(err)
 	}
 	if err := x.DeleteSubscription(ctx, by, org, sub.ID); err != nil {

@@ -27,7 +27,7 @@ func newOutage(t *testing.T) fixture {
 // read returns the subscription.
 func (x fixture) read(t *testing.T) webhook.Subscription {
 	t.Helper()
-	return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID))
+	return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), x.sub.ID))
 }
 
 // recovering is a recovery since a time that also activates what a person has paused.
@@ -211,8 +211,8 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		paused := func(want int) {
 			t.Helper()
 			s := x.read(t)
-			listed := must[webhook.SubscriptionPage](t)(x.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
-			waits := must[webhook.PendingSummary](t)(x.PendingSummary(t.Context(), x.org()))
+			listed := must[webhook.SubscriptionPage](t)(x.History.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
+			waits := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(t.Context(), x.org()))
 			if s.Status != webhook.Disabled || (s.Why() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
 				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.Why() {
 				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.SubscriptionCounts(), waits)

@@ -24,7 +24,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	if len(repeated) == 0 {
 		return nil
 	}
-	if err := s.CountDeliveries(ctx, organization, repeated); err != nil {
+	if err := s.History.CountDeliveries(ctx, organization, repeated); err != nil {
 		return err
 	}
 	for i := range published {

@@ -95,7 +95,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 			if published[0].Repeated || published[0].Deliveries != 1 {
 				t.Errorf("answered %+v", published[0])
 			}
-			if _, _, err := x.Event(t.Context(), x.org(), published[0].ID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.org(), published[0].ID); err != nil {
 				t.Errorf("the acknowledged event: %v", err)
 			}
 		})
@@ -120,7 +120,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 			if jobs := x.jobs(t); len(jobs) != 2 || len(told.fresh) != 2 {
 				t.Errorf("%d deliveries are pending and %d were announced, want 2 and 2", len(jobs), len(told.fresh))
 			}
-			if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 2 {
+			if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 2 {
 				t.Errorf("%d are counted as pending, error %v", sub.PendingDeliveries, err)
 			}
 			if both, err := x.StoredToday(t.Context(), x.org()); err != nil || both-single != single-before {
@@ -178,7 +178,7 @@ func TestResultsThatRunAgain(t *testing.T) {
 		job := jobs[len(jobs)-1]
 		attempt := x.begin(t, job)
 		rerun(t, x.Store, 0, func() { x.end(t, job, attempt, false) })
-		sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+		sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
 		if err != nil || sub.ConsecutiveFailures != 5 || sub.Status != webhook.Failing {
 			t.Errorf("%d failures, %v, error %v", sub.ConsecutiveFailures, sub.Status, err)
 		}
@@ -187,7 +187,7 @@ func TestResultsThatRunAgain(t *testing.T) {
 			t.Errorf("the audit log tells it %d times, error %v", len(told), err)
 		}
 		minute := time.Now().Unix() / 60
-		points, err := x.Series(t.Context(), x.org(), "", minute, minute+1, 1)
+		points, err := x.History.Series(t.Context(), x.org(), "", minute, minute+1, 1)
 		if err != nil || len(points) != 1 || points[0].Failed != 5 {
 			t.Errorf("counted are %+v, want 5 failures, error %v", points, err)
 		}

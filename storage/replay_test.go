@@ -52,7 +52,7 @@ func (x fixture) setActive(t *testing.T, on bool) {
 // setWebhooks turns the webhooks of the plan on or off.
 func (x fixture) setWebhooks(t *testing.T, webhooks bool) {
 	t.Helper()
-	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
+	if _, err := x.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +92,7 @@ func (x fixture) endAll(t *testing.T, succeeded bool) {
 // pending checks that the count of pending deliveries matches the table, and returns it.
 func (x fixture) pending(t *testing.T) int64 {
 	t.Helper()
-	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+	sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		held := x.publish(t, 1, "while.inactive")
 		x.setActive(t, true)
 		x.fail(t, 2)
-		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Disabled {
+		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Disabled {
 			t.Fatalf("it is %s after two failures", sub.Status)
 		}
 		held = append(held, x.publish(t, 1, "while.disabled")...)
@@ -334,7 +334,7 @@ func TestReplaySkipsEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour + time.Minute)
-			if _, _, err := store.Event(t.Context(), x.org(), id); err != nil {
+			if _, _, err := store.History.Event(t.Context(), x.org(), id); err != nil {
 				t.Fatal(err)
 			}
 			x.replays(t, everything, 0)

@@ -46,7 +46,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
 // is pending in the copy before.
 func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
-	q, err := s.Queue(ctx)
+	q, err := s.Survey.Queue(ctx)
 	if err != nil {
 		return err
 	}

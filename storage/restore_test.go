@@ -119,7 +119,7 @@ func TestRestore(t *testing.T) {
 		stop()
 		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if a := must[webhook.Attempt](t)(x.Attempt(t.Context(), attempt)); a.Outcome != webhook.Interrupted {
+		if a := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), attempt)); a.Outcome != webhook.Interrupted {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -317,7 +317,7 @@ func TestRestoreCountsOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-	if q := must[webhook.Queue](t)(x.Queue(t.Context())); q.Deliveries != r.Pending+r.News {
+	if q := must[webhook.Queue](t)(x.Survey.Queue(t.Context())); q.Deliveries != r.Pending+r.News {
 		t.Errorf("the queue has %d, the restore told of %d and %d", q.Deliveries, r.Pending, r.News)
 	}
 	if n := must[int64](t)(x.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != r.Pending {

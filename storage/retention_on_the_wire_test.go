@@ -33,14 +33,14 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); err != nil {
 				t.Errorf("while the attempt is on the wire: %v", err)
 			}
 			x.end(t, job, attempt, true)
 			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("after its end: %v", err)
 			}
 		})

@@ -20,7 +20,7 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+		must[access.Organization](t)(store.Directory.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
 			access.OrganizationChange{Plan: new("enterprise")}))
 		for range 600 {
 			storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
@@ -38,7 +38,7 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		}
 		time.Sleep(time.Hour + 15*time.Second)
 		for _, p := range []webhook.Published{first, last} {
-			if _, _, err := store.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := store.History.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("still there: %v", err)
 			}
 		}
@@ -51,7 +51,7 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
 	x := fixtureOf(t, store)
-	must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+	must[access.Organization](t)(store.Directory.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
 		access.OrganizationChange{Plan: new("enterprise")}))
 	if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil { // it receives audit events, too
 		t.Fatal(err)
@@ -90,14 +90,14 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
-		if _, _, err := store.Event(t.Context(), x.org(), sent.ID); err != nil {
+		if _, _, err := store.History.Event(t.Context(), x.org(), sent.ID); err != nil {
 			t.Fatalf("an attempt is under way: %v", err)
 		}
 		if settled := x.end(t, job, attempt, true); settled.State != webhook.Delivered {
 			t.Errorf("settled %+v", settled)
 		}
 		time.Sleep(15 * time.Second)
-		if _, _, err := store.Event(t.Context(), x.org(), sent.ID); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := store.History.Event(t.Context(), x.org(), sent.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("still there once it has ended: %v", err)
 		}
 	})
@@ -161,27 +161,27 @@ func TestRetention(t *testing.T) {
 		if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if sub, _ := store.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 1 {
+		if sub, _ := store.History.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 1 {
 			t.Fatalf("%d pending for the one that is off", sub.PendingDeliveries)
 		}
 
 		time.Sleep(50 * time.Minute)
-		if _, _, err := store.Event(t.Context(), x.org(), delivered.ID); err != nil {
+		if _, _, err := store.History.Event(t.Context(), x.org(), delivered.ID); err != nil {
 			t.Errorf("gone after 50 minutes: %v", err)
 		}
 		time.Sleep(20 * time.Minute)
 		for _, id := range []string{delivered.ID, many[0]} {
-			if _, _, err := store.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := store.History.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("still there after 70 minutes: %v", err)
 			}
 		}
-		if _, deliveries, err := store.Event(t.Context(), x.org(), waiting.ID); err != nil || len(deliveries) != 1 {
+		if _, deliveries, err := store.History.Event(t.Context(), x.org(), waiting.ID); err != nil || len(deliveries) != 1 {
 			t.Errorf("what an open subscription waits for: %v, %v", deliveries, err)
 		}
-		if sub, _ := store.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 0 {
+		if sub, _ := store.History.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 0 {
 			t.Errorf("%d are still pending for the one that is off", sub.PendingDeliveries)
 		}
-		if _, err := store.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
+		if _, err := store.History.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("its attempt is still there: %v", err)
 		}
 		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Repeated {

@@ -58,14 +58,14 @@ func BenchmarkConsole(b *testing.B) {
 	} {
 		b.Run("search/"+what, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.Search(b.Context(), operator, text); err != nil {
+				if _, err := store.History.Search(b.Context(), operator, text); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run("search in an organization/"+what, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.Search(b.Context(), tenant, text); err != nil {
+				if _, err := store.History.Search(b.Context(), tenant, text); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -73,7 +73,7 @@ func BenchmarkConsole(b *testing.B) {
 	}
 	b.Run("backlog", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := store.PendingSummary(b.Context(), 4); err != nil {
+			if _, err := store.Survey.PendingSummary(b.Context(), 4); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -81,14 +81,14 @@ func BenchmarkConsole(b *testing.B) {
 	b.Run("backlog of all, not shared", func(b *testing.B) {
 		for b.Loop() {
 			store.ForgetShared()
-			if _, err := store.PendingSummary(b.Context(), access.AllOrganizations); err != nil {
+			if _, err := store.Survey.PendingSummary(b.Context(), access.AllOrganizations); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("stats of all for a day", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := store.Series(b.Context(), access.AllOrganizations, "", 1440*20000, 1440*20001, 5); err != nil {
+			if _, err := store.History.Series(b.Context(), access.AllOrganizations, "", 1440*20000, 1440*20001, 5); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func BenchmarkConsole(b *testing.B) {
 	for name, days := range map[string]int64{"a day": 1, "8 days": 8} {
 		b.Run("stats of 100 subscriptions for "+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.SubscriptionSeries(b.Context(), 4, ids, 1440*20000, 1440*(20000+days), 120); err != nil {
+				if _, err := store.History.SubscriptionSeries(b.Context(), 4, ids, 1440*20000, 1440*(20000+days), 120); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -109,7 +109,7 @@ func BenchmarkConsole(b *testing.B) {
 }
 
 func mustPage(b *testing.B, store *storage.Store) []webhook.Subscription {
-	page, err := store.SubscriptionPage(b.Context(), 4, webhook.SubscriptionFilter{Limit: 200})
+	page, err := store.History.SubscriptionPage(b.Context(), 4, webhook.SubscriptionFilter{Limit: 200})
 	if err != nil {
 		b.Fatal(err)
 	}

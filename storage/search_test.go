@@ -42,7 +42,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 			t.Parallel()
 			find := func(by access.Principal) []search.Found {
 				t.Helper()
-				return must[[]search.Found](t)(store.Search(t.Context(), by, text))
+				return must[[]search.Found](t)(store.History.Search(t.Context(), by, text))
 			}
 			if found := find(x.owner); len(found) != 1 {
 				t.Errorf("its owner finds %+v", found)

@@ -74,7 +74,7 @@ func TestAttemptsInProgress(t *testing.T) {
 					if d := cmp.Diff(want, during[0], cmpopts.IgnoreFields(webhook.Attempt{}, "ID", "EventRow", "AttemptedAt")); d != "" || len(during) != failed+1 {
 						t.Errorf("%d attempts, the first (-want +got):\n%s", len(during), d)
 					}
-					if single := must[webhook.Attempt](t)(x.Attempt(t.Context(), attempt)); !cmp.Equal(single, during[0]) {
+					if single := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), attempt)); !cmp.Equal(single, during[0]) {
 						t.Errorf("alone it is %+v", single)
 					}
 					x.Store = end(t, x, job, attempt, o.Path)
@@ -103,14 +103,14 @@ func TestAttemptsInProgress(t *testing.T) {
 		if got := x.stateOf(t, event); got != webhook.Pending {
 			t.Errorf("its state is %v", got)
 		}
-		if sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 1 {
+		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 1 {
 			t.Errorf("%d are counted, error %v", sub.PendingDeliveries, err)
 		}
-		queue := must[webhook.Queue](t)(x.Queue(t.Context()))
+		queue := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
 		if queue.Deliveries != 1 || len(queue.Largest) != 1 || queue.Largest[0].OldestDue == 0 {
 			t.Errorf("the queue is %+v", queue)
 		}
-		backlog := must[webhook.Backlog](t)(x.Backlog(t.Context()))
+		backlog := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context()))
 		if backlog.Healthy != (webhook.Waiting{Lanes: 1, Deliveries: 1}) || backlog.OldestDue == 0 {
 			t.Errorf("the backlog is %+v", backlog)
 		}
@@ -281,7 +281,7 @@ func TestNoAttemptIsMissing(t *testing.T) {
 			t.Errorf("%d attempts, want %d", n, len(jobs))
 			break
 		}
-		must[webhook.Attempt](t)(x.Attempt(t.Context(), attempts[len(attempts)/2]))
+		must[webhook.Attempt](t)(x.History.Attempt(t.Context(), attempts[len(attempts)/2]))
 	}
 	ending.Wait()
 }

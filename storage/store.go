@@ -82,10 +82,10 @@ func (noObserver) Interrupted(int)              {}
 
 // Store is the open database. Writes wait until Run is called.
 type Store struct {
-	*directory.Directory // who may do what
-	*pending.Survey      // what is pending
-	*history.History     // what was published, sent and changed
-	*applied.List        // what keyhook apply has created
+	Directory *directory.Directory // who may do what
+	Survey    *pending.Survey      // what is pending
+	History   *history.History     // what was published, sent and changed
+	ApplyList *applied.List        // what keyhook apply has created
 
 	file    *sqlite.File
 	tx      *tx // used by the writer only
@@ -119,6 +119,18 @@ type Store struct {
 	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
 	recoveredUpTo int64         // where the next pass of recoverMarked continues; used by upkeep only
 }
+
+// All has the methods of all parts of a store, for a package that needs many of them.
+type All struct {
+	*Store
+	*directory.Directory
+	*pending.Survey
+	*history.History
+	*applied.List
+}
+
+// All returns the store with the methods of its parts.
+func (s *Store) All() All { return All{s, s.Directory, s.Survey, s.History, s.ApplyList} }
 
 // Created reports whether Open created the file.
 func (s *Store) Created() bool { return s.file.Created() }

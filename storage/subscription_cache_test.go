@@ -62,10 +62,10 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 				err = store.DeleteSubscription(ctx, by, org, sub.ID)
 			case "plan":
 				webhooks[plan] = yes
-				_, err = store.UpdatePlan(ctx, operator, plan, access.PlanChange{Webhooks: &yes})
+				_, err = store.Directory.UpdatePlan(ctx, operator, plan, access.PlanChange{Webhooks: &yes})
 			case "move":
 				plan = rapid.SampledFrom([]string{"growth", "business"}).Draw(r, "plan")
-				_, err = store.UpdateOrganization(ctx, operator, owner.Organization.ID, access.OrganizationChange{Plan: &plan})
+				_, err = store.Directory.UpdateOrganization(ctx, operator, owner.Organization.ID, access.OrganizationChange{Plan: &plan})
 			}
 			must(err)
 		}
@@ -144,11 +144,11 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 		if _, err := store.Record(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		if sub, err := store.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.LastSuccessAt == nil {
+		if sub, err := store.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.LastSuccessAt == nil {
 			t.Errorf("last success %v, error %v", sub.LastSuccessAt, err)
 		}
 		minute := time.Now().Unix() / 60
-		points, err := store.Series(t.Context(), x.org(), "", minute, minute+1, 1)
+		points, err := store.History.Series(t.Context(), x.org(), "", minute, minute+1, 1)
 		if err != nil || len(points) != 1 || points[0].Succeeded != 1 {
 			t.Errorf("counted %+v, error %v", points, err)
 		}

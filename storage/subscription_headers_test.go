@@ -60,7 +60,7 @@ func TestHeaders(t *testing.T) {
 	}
 	requireNames := func(t *testing.T, sub webhook.Subscription, names ...string) {
 		t.Helper()
-		read := must[webhook.Subscription](t)(store.Subscription(t.Context(), owner.Home.RowID, sub.ID))
+		read := must[webhook.Subscription](t)(store.History.Subscription(t.Context(), owner.Home.RowID, sub.ID))
 		want := append(webhook.HeaderNames{}, names...)
 		if d := cmp.Diff(want, sub.HeaderNames) + cmp.Diff(want, read.HeaderNames); d != "" {
 			t.Errorf("names (-want +returned, then -want +read):\n%s", d)
@@ -133,7 +133,7 @@ func TestHeaders(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "headers.X-Other missing")
 	})
 	t.Run("count for the daily limit of the plan", func(t *testing.T) {
-		must[access.Plan](t)(store.UpdatePlan(t.Context(), storagetest.Operator(t, store).Actor("", ""), "growth",
+		must[access.Plan](t)(store.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, store).Actor("", ""), "growth",
 			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(30_000))}))
 		long := header("X-Long", strings.Repeat("x", 4096))
 		var err error

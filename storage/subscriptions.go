@@ -22,7 +22,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 		return sub, sqlite.Missing(err, "subscription")
 	}
 	hold, err := t.hold()
-	s.Complete(&sub, hold)
+	s.History.Complete(&sub, hold)
 	return sub, err
 }
 

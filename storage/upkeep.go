@@ -28,15 +28,15 @@ func (s *Store) upkeep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.try(context.WithoutCancel(ctx), s.KeepFirstRequest, "cannot store the time of the first authenticated request")
-			s.try(context.WithoutCancel(ctx), s.KeepLastUses, "cannot store when credentials were last used")
+			s.try(context.WithoutCancel(ctx), s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
+			s.try(context.WithoutCancel(ctx), s.Directory.KeepLastUses, "cannot store when credentials were last used")
 			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot store the state of the clock")
 			return
-		case <-s.FirstRequest():
+		case <-s.Directory.FirstRequest():
 		case <-tick.C:
 		}
 		s.try(ctx, s.updateClock, "cannot store the state of the clock")
-		s.try(ctx, s.KeepFirstRequest, "cannot store the time of the first authenticated request")
+		s.try(ctx, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
 		s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
 		s.try(ctx, s.cleaner.Sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
@@ -49,7 +49,7 @@ func (s *Store) upkeep(ctx context.Context) {
 		}
 		if time.Since(usageSavedAt) >= usageInterval {
 			usageSavedAt = time.Now()
-			s.try(ctx, s.KeepLastUses, "cannot store when credentials were last used")
+			s.try(ctx, s.Directory.KeepLastUses, "cannot store when credentials were last used")
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (s *Store) dropSessions(ctx context.Context) error {
 	if !trusted {
 		return nil
 	}
-	return s.DropSessions(ctx, now)
+	return s.Directory.DropSessions(ctx, now)
 }
 
 // try runs do and logs its error, unless ctx has ended.

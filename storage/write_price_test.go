@@ -116,7 +116,7 @@ func TestAuditEventsHaveAPrice(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(c *crowd, by access.Principal, sub webhook.Subscription) error{
 		"a new key": func(c *crowd, by access.Principal, _ webhook.Subscription) error {
-			_, err := c.CreateKey(context.Background(), by, by.Actor("", ""), access.NewKey{
+			_, err := c.Directory.CreateKey(context.Background(), by, by.Actor("", ""), access.NewKey{
 				Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope("events:read"),
 			})
 			return err

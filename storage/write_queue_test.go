@@ -299,7 +299,9 @@ func TestRightsAreWithdrawnFirst(t *testing.T) {
 			c.do(func() error { storagetest.Publish(t, c.Store, neighbour, "a"); return nil })
 		}
 		c.do(func() error { storagetest.Publish(t, c.Store, victim, "a"); return nil })
-		c.do(func() error { return c.RevokeKey(t.Context(), victim.Actor("", ""), victim.Organization.RowID, key.ID) })
+		c.do(func() error {
+			return c.Directory.RevokeKey(t.Context(), victim.Actor("", ""), victim.Organization.RowID, key.ID)
+		})
 		c.let()
 		mine, err := c.Events(t.Context(), victim.Organization.RowID, 0, 2)
 		if err != nil {

@@ -299,7 +299,7 @@ func TestACustomersTextIsNoLink(t *testing.T) {
 				owner, _ := storagetest.Organization(t, x.store, "acme", "enterprise", access.RoleOwner)
 				sub, _ := storagetest.Subscription(t, x.store, owner, "https://login.evil.test/x", "order.*")
 				by := storagetest.Operator(t, x.store).Actor("127.0.0.1", "test")
-				if _, err := x.store.UpdateOrganization(t.Context(), by, owner.Organization.ID, access.OrganizationChange{Name: &text}); err != nil {
+				if _, err := x.store.Directory.UpdateOrganization(t.Context(), by, owner.Organization.ID, access.OrganizationChange{Name: &text}); err != nil {
 					t.Fatal(err)
 				}
 				x.disable(t, owner, sub)

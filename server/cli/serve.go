@@ -109,7 +109,7 @@ func LogNotices(log *slog.Logger, store *storage.Store, database string) {
 		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
 	}
-	if store.BootstrapRefused() {
+	if store.Directory.BootstrapRefused() {
 		log.Warn("bootstrap.token is not a valid access token: the token was revoked, or the setting was made after the first authenticated request; " +
 			"create a token with `keyhook token create`")
 	}

@@ -52,7 +52,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		var tokens []access.Credential
 		for range 3 {
 			store, token, stop := s.minted(t)
-			if !store.BootstrapCreated() {
+			if !store.Directory.BootstrapCreated() {
 				t.Error("a start without any request before it has made no token")
 			}
 			tokens = append(tokens, token)
@@ -60,15 +60,15 @@ func TestFirstOperatorsToken(t *testing.T) {
 		}
 		store, newest, _ := s.minted(t)
 		for _, token := range tokens {
-			_, err := store.PrincipalByToken(t.Context(), token.Digest())
+			_, err := store.Directory.PrincipalByToken(t.Context(), token.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 		}
-		p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), newest.Digest()))
+		p := must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), newest.Digest()))
 		if p.Token.ExpiresAt == nil || *p.Token.ExpiresAt-p.Token.CreatedAt != (24*time.Hour).Milliseconds() || !p.Can(access.PlatformWrite) {
 			t.Errorf("the token is %+v", p.Token)
 		}
 		var types []string
-		for _, e := range must[access.AuditPage](t)(store.AuditPage(t.Context(), p.Home.RowID, access.AuditFilter{Limit: 100})).Events {
+		for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), p.Home.RowID, access.AuditFilter{Limit: 100})).Events {
 			types = append(types, e.Actor.Type+" "+e.Type)
 		}
 		created, revoked := "system "+access.AccessTokenCreated, "system "+access.AccessTokenRevoked
@@ -79,29 +79,29 @@ func TestFirstOperatorsToken(t *testing.T) {
 
 	for name, used := range map[string]func(*testing.T, *storage.Store, access.Credential) access.Principal{
 		"over the socket": func(t *testing.T, store *storage.Store, _ access.Credential) access.Principal {
-			return must[access.Principal](t)(store.PrincipalOfSystem(t.Context()))
+			return must[access.Principal](t)(store.Directory.PrincipalOfSystem(t.Context()))
 		},
 		"by token": func(t *testing.T, store *storage.Store, token access.Credential) access.Principal {
-			return must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+			return must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), token.Digest()))
 		},
 		"by a token of an identity provider": func(t *testing.T, store *storage.Store, token access.Credential) access.Principal {
-			operator := must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
-			must[access.User](t)(store.UpdateUser(t.Context(), operator.Actor("", ""), operator.User.ID, access.UserChange{ExternalID: new("sub")}))
-			return must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "sub"}, ""))
+			operator := must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), token.Digest()))
+			must[access.User](t)(store.Directory.UpdateUser(t.Context(), operator.Actor("", ""), operator.User.ID, access.UserChange{ExternalID: new("sub")}))
+			return must[access.Principal](t)(store.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "sub"}, ""))
 		},
 	} {
 		t.Run("no start creates a token after the first request "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStarts(t)
 			store, token, stop := s.minted(t)
-			store.Used(used(t, store, token))
+			store.Directory.Used(used(t, store, token))
 			stop()
 			for range 2 {
 				store, later, stop := s.minted(t)
-				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.BootstrapCreated() || err == nil {
+				if _, err := store.Directory.PrincipalByToken(t.Context(), later.Digest()); store.Directory.BootstrapCreated() || err == nil {
 					t.Error("another token was made")
 				}
-				must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+				must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), token.Digest()))
 				stop()
 			}
 			if s.log.Len() > 0 {
@@ -117,11 +117,11 @@ func TestFirstOperatorsToken(t *testing.T) {
 		stop()
 		for i := range 3 {
 			store, stop := s.start(t, chosen, 0)
-			p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
-			if p.Token.ExpiresAt != nil || store.BootstrapCreated() != (i == 0) {
-				t.Errorf("start %d: bootstrapCreated %v, token %+v", i, store.BootstrapCreated(), p.Token)
+			p := must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), chosen.Digest()))
+			if p.Token.ExpiresAt != nil || store.Directory.BootstrapCreated() != (i == 0) {
+				t.Errorf("start %d: bootstrapCreated %v, token %+v", i, store.Directory.BootstrapCreated(), p.Token)
 			}
-			tokens := must[[]access.AccessToken](t)(store.Tokens(t.Context(), p.User.ID, 0, 10))
+			tokens := must[[]access.AccessToken](t)(store.Directory.Tokens(t.Context(), p.User.ID, 0, 10))
 			if len(tokens) != 2 || tokens[0].RevokedAt != nil || tokens[1].RevokedAt == nil {
 				t.Errorf("start %d: tokens are %+v", i, tokens)
 			}
@@ -136,16 +136,16 @@ func TestFirstOperatorsToken(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		store, stop := s.start(t, chosen, 0)
-		p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
-		if err := store.RevokeToken(t.Context(), p.Actor("", ""), p.User.ID, p.Token.ID); err != nil {
+		p := must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), chosen.Digest()))
+		if err := store.Directory.RevokeToken(t.Context(), p.Actor("", ""), p.User.ID, p.Token.ID); err != nil {
 			t.Fatal(err)
 		}
 		stop()
 		store, _ = s.start(t, chosen, 0)
-		_, err := store.PrincipalByToken(t.Context(), chosen.Digest())
+		_, err := store.Directory.PrincipalByToken(t.Context(), chosen.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
-		if store.BootstrapCreated() || !store.BootstrapRefused() {
-			t.Errorf("bootstrapCreated %v, logged %q", store.BootstrapCreated(), s.log.String())
+		if store.Directory.BootstrapCreated() || !store.Directory.BootstrapRefused() {
+			t.Errorf("bootstrapCreated %v, logged %q", store.Directory.BootstrapCreated(), s.log.String())
 		}
 	})
 }
@@ -160,15 +160,15 @@ func TestFirstOperatorsLink(t *testing.T) {
 	stop()
 	s.options.BootstrapLink = access.Mint(access.LinkPrefix)
 	store, token, _ := s.minted(t)
-	_, err := store.PrincipalByLink(t.Context(), replaced.Digest())
+	_, err := store.Directory.PrincipalByLink(t.Context(), replaced.Digest())
 	storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-	p := must[access.Principal](t)(store.PrincipalByLink(t.Context(), s.options.BootstrapLink.Digest()))
+	p := must[access.Principal](t)(store.Directory.PrincipalByLink(t.Context(), s.options.BootstrapLink.Digest()))
 	cookie := access.MintSession()
-	made := must[access.Session](t)(store.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, cookie))
-	_, err = store.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, access.MintSession())
+	made := must[access.Session](t)(store.Directory.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, cookie))
+	_, err = store.Directory.UseLink(t.Context(), p, p.Actor("", ""), s.options.BootstrapLink, access.MintSession())
 	storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-	want := must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
-	got := must[access.Principal](t)(store.PrincipalBySession(t.Context(), cookie.Digest()))
+	want := must[access.Principal](t)(store.Directory.PrincipalByToken(t.Context(), token.Digest()))
+	got := must[access.Principal](t)(store.Directory.PrincipalBySession(t.Context(), cookie.Digest()))
 	if made.Kind != access.LinkSession || made.ExpiresAt-made.CreatedAt != (12*time.Hour).Milliseconds() {
 		t.Errorf("the session is %+v", made)
 	}
@@ -176,9 +176,9 @@ func TestFirstOperatorsLink(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the session acts not as the token (-want +got):\n%s", d)
 	}
-	if err := store.RevokeToken(t.Context(), want.Actor("", ""), want.User.ID, want.Token.ID); err != nil {
+	if err := store.Directory.RevokeToken(t.Context(), want.Actor("", ""), want.User.ID, want.Token.ID); err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.PrincipalBySession(t.Context(), cookie.Digest())
+	_, err = store.Directory.PrincipalBySession(t.Context(), cookie.Digest())
 	storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 }

@@ -61,17 +61,17 @@ func newGranter(t *testing.T, r *rapid.T, x platform) *granter {
 	for role, permissions := range map[string]access.Scope{
 		name + "-caller": g.held, name + "-empty": {}, name + "-other": access.NewScope(access.EventsRead, access.WebhooksWrite),
 	} {
-		must[access.Role](t)(x.CreateRole(g.ctx, x.by, access.Role{Name: role, Permissions: permissions}))
+		must[access.Role](t)(x.Directory.CreateRole(g.ctx, x.by, access.Role{Name: role, Permissions: permissions}))
 	}
 	g.roles = []string{name + "-caller", name + "-empty", name + "-other", access.RoleOperator}
 	for range 2 {
-		g.organizations = append(g.organizations, must[access.Organization](t)(x.CreateOrganization(g.ctx, x.by, access.Organization{Name: name, Plan: "enterprise"})))
+		g.organizations = append(g.organizations, must[access.Organization](t)(x.Directory.CreateOrganization(g.ctx, x.by, access.Organization{Name: name, Plan: "enterprise"})))
 	}
 	own, foreign := g.organizations[0], g.organizations[1]
 	if rapid.Bool().Draw(r, "by key") { // of a user who has every permission
 		operator, _ := storagetest.Member(t, x.Store, own, name+"-caller", access.RoleOperator)
 		_, key := storagetest.Key(t, x.Store, operator, g.held.Keys()...)
-		g.caller = must[access.Principal](t)(x.PrincipalByKey(g.ctx, key.Digest()))
+		g.caller = must[access.Principal](t)(x.Directory.PrincipalByKey(g.ctx, key.Digest()))
 	} else {
 		g.caller, _ = storagetest.Member(t, x.Store, own, name+"-caller", g.roles[0])
 	}
@@ -103,14 +103,14 @@ func (g *granter) user(r *rapid.T) string { return rapid.SampledFrom(g.users).Dr
 
 func (g *granter) mintToken(r *rapid.T) {
 	token := access.Mint(access.TokenPrefix)
-	_, err := g.CreateToken(g.ctx, g.by, g.user(r), g.organization(r), token, "minted", nil)
+	_, err := g.Directory.CreateToken(g.ctx, g.by, g.user(r), g.organization(r), token, "minted", nil)
 	if allowed(r, err) {
 		g.tokens = append(g.tokens, token)
 	}
 }
 
 func (g *granter) giveRole(r *rapid.T) {
-	_, err := g.SetMember(g.ctx, g.by, g.organization(r), g.user(r), rapid.SampledFrom(g.roles).Draw(r, "role"))
+	_, err := g.Directory.SetMember(g.ctx, g.by, g.organization(r), g.user(r), rapid.SampledFrom(g.roles).Draw(r, "role"))
 	allowed(r, err)
 }
 
@@ -121,31 +121,31 @@ func (g *granter) changeRole(r *rapid.T) {
 	}
 	if rapid.Bool().Draw(r, "new") {
 		name := newName()
-		if _, err := g.CreateRole(g.ctx, g.by, access.Role{Name: name, Permissions: wanted}); allowed(r, err) {
+		if _, err := g.Directory.CreateRole(g.ctx, g.by, access.Role{Name: name, Permissions: wanted}); allowed(r, err) {
 			g.roles = append(g.roles, name)
 		}
 		return
 	}
-	_, err := g.UpdateRole(g.ctx, g.by, rapid.SampledFrom(g.roles).Draw(r, "role"), access.RoleChange{Permissions: &wanted})
+	_, err := g.Directory.UpdateRole(g.ctx, g.by, rapid.SampledFrom(g.roles).Draw(r, "role"), access.RoleChange{Permissions: &wanted})
 	allowed(r, err)
 }
 
 func (g *granter) changeIdentity(r *rapid.T) {
 	subject := newName()
-	_, err := g.UpdateUser(g.ctx, g.by, g.user(r), access.UserChange{ExternalID: &subject, IsActive: new(true)})
+	_, err := g.Directory.UpdateUser(g.ctx, g.by, g.user(r), access.UserChange{ExternalID: &subject, IsActive: new(true)})
 	if allowed(r, err) {
 		g.subjects = append(g.subjects, subject)
 	}
 }
 
 func (g *granter) deactivate(r *rapid.T) {
-	_, err := g.UpdateUser(g.ctx, g.by, g.user(r), access.UserChange{IsActive: new(false)})
+	_, err := g.Directory.UpdateUser(g.ctx, g.by, g.user(r), access.UserChange{IsActive: new(false)})
 	allowed(r, err)
 }
 
 func (g *granter) createKey(r *rapid.T) {
 	key := access.Mint("svc")
-	_, err := g.CreateKey(g.ctx, g.caller, g.by, access.NewKey{Credential: key, Name: "created", Scope: access.NewScope(everyPermission...)})
+	_, err := g.Directory.CreateKey(g.ctx, g.caller, g.by, access.NewKey{Credential: key, Name: "created", Scope: access.NewScope(everyPermission...)})
 	if allowed(r, err) {
 		g.keys = append(g.keys, key)
 	}
@@ -165,14 +165,14 @@ func (g *granter) check(r *rapid.T) {
 		}
 	}
 	for _, token := range g.tokens {
-		within(g.PrincipalByToken(g.ctx, token.Digest()))
+		within(g.Directory.PrincipalByToken(g.ctx, token.Digest()))
 	}
 	for _, key := range g.keys {
-		within(g.PrincipalByKey(g.ctx, key.Digest()))
+		within(g.Directory.PrincipalByKey(g.ctx, key.Digest()))
 	}
 	for _, subject := range g.subjects {
 		for _, o := range g.organizations {
-			within(g.PrincipalByIdentity(g.ctx, access.Identity{Subject: subject, Organization: o.ID}, ""))
+			within(g.Directory.PrincipalByIdentity(g.ctx, access.Identity{Subject: subject, Organization: o.ID}, ""))
 		}
 	}
 }
@@ -186,17 +186,17 @@ func TestGrantsAreCheckedAtTheirMoment(t *testing.T) {
 		code string
 	}{
 		"its token": {func(x platform, caller access.Principal) error {
-			return x.RevokeToken(t.Context(), x.by, caller.User.ID, caller.Token.ID)
+			return x.Directory.RevokeToken(t.Context(), x.by, caller.User.ID, caller.Token.ID)
 		}, fault.Unauthenticated, "token_revoked"},
 		"its role": {func(x platform, caller access.Principal) error {
-			_, err := x.SetMember(t.Context(), x.by, caller.Home.ID, caller.User.ID, access.RoleMember)
+			_, err := x.Directory.SetMember(t.Context(), x.by, caller.Home.ID, caller.User.ID, access.RoleMember)
 			return err
 		}, fault.Forbidden, "permission_denied"},
 		"its membership": {func(x platform, caller access.Principal) error {
-			return x.RemoveMember(t.Context(), x.by, caller.Home.ID, caller.User.ID)
+			return x.Directory.RemoveMember(t.Context(), x.by, caller.Home.ID, caller.User.ID)
 		}, fault.Forbidden, "permission_denied"},
 		"its user": {func(x platform, caller access.Principal) error {
-			_, err := x.UpdateUser(t.Context(), x.by, caller.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(t.Context(), x.by, caller.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, fault.Forbidden, "permission_denied"},
 	} {
@@ -206,7 +206,7 @@ func TestGrantsAreCheckedAtTheirMoment(t *testing.T) {
 			caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "second", access.RoleOperator)
 			by := caller.Actor("192.0.2.1", "req")
 			grant := func() error {
-				_, err := x.CreateToken(t.Context(), by, x.operator.User.ID, x.operator.Home.ID, access.Mint(access.TokenPrefix), "", nil)
+				_, err := x.Directory.CreateToken(t.Context(), by, x.operator.User.ID, x.operator.Home.ID, access.Mint(access.TokenPrefix), "", nil)
 				return err
 			}
 			if err := grant(); err != nil {
@@ -226,16 +226,16 @@ func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	held := access.NewScope(access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
-	must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "support", Permissions: held}))
+	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "support", Permissions: held}))
 	caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "helper", "support")
 	elsewhere, _ := storagetest.Organization(t, x.Store, "elsewhere", "growth", access.RoleOwner)
-	must[access.Member](t)(x.SetMember(t.Context(), x.by, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
+	must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
 	wide, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsWrite, access.WebhooksWrite)
 
 	caller = caller.In(elsewhere.Home)
 	by := caller.Actor("192.0.2.1", "req")
 	create := func(scope ...string) (access.Key, error) {
-		return x.CreateKey(t.Context(), caller, by, access.NewKey{Credential: access.Mint("svc"), Name: "created", Scope: access.NewScope(scope...)})
+		return x.Directory.CreateKey(t.Context(), caller, by, access.NewKey{Credential: access.Mint("svc"), Name: "created", Scope: access.NewScope(scope...)})
 	}
 	t.Run("a new key holds only the part that the credential holds", func(t *testing.T) {
 		key := must[access.Key](t)(create(access.EventsWrite, access.PlatformWrite, access.AuditRead))
@@ -248,7 +248,7 @@ func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 	})
 	t.Run("a rotated key holds only the part that the credential holds", func(t *testing.T) {
-		rotated := must[access.RotatedKey](t)(x.RotateKey(t.Context(), caller, by, wide.ID, access.Mint("svc"), 0))
+		rotated := must[access.RotatedKey](t)(x.Directory.RotateKey(t.Context(), caller, by, wide.ID, access.Mint("svc"), 0))
 		if want := access.NewScope(access.EventsWrite); !rotated.Scope.Equal(want) {
 			t.Errorf("the key holds %s, want %s", rotated.Scope, want)
 		}
@@ -268,24 +268,24 @@ func TestACredentialOfAClosedOrganizationCreatesNoKey(t *testing.T) {
 	}
 	_, key := storagetest.Key(t, x.Store, caller, access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
 	cookie := access.MintSession()
-	session := must[access.Principal](t)(x.PrincipalToSignIn(t.Context(), access.Identity{Subject: "u-1", Email: caller.User.Email}))
-	must[access.Session](t)(x.CreateIdentitySession(t.Context(), session, access.Identity{}, x.by, cookie))
+	session := must[access.Principal](t)(x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "u-1", Email: caller.User.Email}))
+	must[access.Session](t)(x.Directory.CreateIdentitySession(t.Context(), session, access.Identity{}, x.by, cookie))
 
 	callers := []struct {
 		code string
 		access.Principal
 	}{
-		{"key_revoked", must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))},
-		{"token_revoked", must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))},
-		{"invalid_key", must[access.Principal](t)(x.PrincipalBySession(t.Context(), cookie.Digest()))},
+		{"key_revoked", must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))},
+		{"token_revoked", must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))},
+		{"invalid_key", must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), cookie.Digest()))},
 	}
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, caller.Home.ID))
+	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, caller.Home.ID))
 	for _, c := range callers {
 		_, err := x.createOf(t, c.In(elsewhere.Home), "", access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)
 	}
 	for _, c := range callers {
-		_, err := x.RotateKey(t.Context(), c.In(elsewhere.Home), c.Actor("", "req"), old.ID, access.Mint("svc"), 0)
+		_, err := x.Directory.RotateKey(t.Context(), c.In(elsewhere.Home), c.Actor("", "req"), old.ID, access.Mint("svc"), 0)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)
 	}
 }

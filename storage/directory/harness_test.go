@@ -34,7 +34,7 @@ type told struct {
 // log returns the audit events of an organization since the given one, newest first.
 func (x platform) log(t *testing.T, organization int64) []told {
 	t.Helper()
-	page, err := x.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100})
+	page, err := x.History.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,13 @@ func TestIdentities(t *testing.T) {
 	x := newPlatform(t)
 	ctx := t.Context()
 	user := func(name string, externalID *string, active bool) access.User {
-		return must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Email: name + "@example.com", Name: name, ExternalID: externalID, IsActive: active}))
+		return must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Email: name + "@example.com", Name: name, ExternalID: externalID, IsActive: active}))
 	}
 	org := func(name string, externalID *string) access.Organization {
-		return must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: externalID}))
+		return must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: externalID}))
 	}
 	join := func(o access.Organization, u access.User, role string) {
-		must[access.Member](t)(x.SetMember(ctx, x.by, o.ID, u.ID, role))
+		must[access.Member](t)(x.Directory.SetMember(ctx, x.by, o.ID, u.ID, role))
 	}
 	one, two, other := org("one", new("ext-one")), org("two", nil), org("other", new("ext-other"))
 	impostor := org("impostor", new(one.ID)) // its external id is the id of another
@@ -75,7 +75,7 @@ func TestIdentities(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // read, and cached
-				p, err := x.PrincipalByIdentity(ctx, tt.identity, tt.named)
+				p, err := x.Directory.PrincipalByIdentity(ctx, tt.identity, tt.named)
 				if tt.code != "" {
 					storagetest.ExpectFault(t, err, tt.kind, tt.code)
 					continue
@@ -83,7 +83,7 @@ func TestIdentities(t *testing.T) {
 				if err != nil || p.User.ID != tt.user || p.Organization.ID != tt.in || p.Home.ID != tt.in || p.Key != nil || p.Token != nil || p.Session != nil {
 					t.Fatalf("%v, %+v", err, p)
 				}
-				role, err := x.Members(ctx, tt.in, 0, 10)
+				role, err := x.Directory.Members(ctx, tt.in, 0, 10)
 				if err != nil || len(role) == 0 || p.Permissions.Empty() {
 					t.Errorf("%v: %s", err, p.Permissions)
 				}
@@ -98,10 +98,10 @@ func TestIdentitiesAreExact(t *testing.T) {
 	x := newPlatform(t)
 	ctx := t.Context()
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-	second := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "second", Plan: "growth"}))
+	second := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "second", Plan: "growth"}))
 	i := access.Identity{Subject: "u-1", Email: owner.User.Email}
 	ask := func() string {
-		p, err := x.PrincipalByIdentity(ctx, i, "")
+		p, err := x.Directory.PrincipalByIdentity(ctx, i, "")
 		if f, ok := fault.As(err); ok {
 			return f.Code
 		}
@@ -118,62 +118,62 @@ func TestIdentitiesAreExact(t *testing.T) {
 	}{
 		{"at first, by the address", func() error { return nil }, owner.User.Name + " api_keys:read"},
 		{"which has bound the user, and loses the binding again", func() error {
-			u, err := x.User(ctx, owner.User.ID)
+			u, err := x.Directory.User(ctx, owner.User.ID)
 			if err != nil || u.ExternalID == nil || *u.ExternalID != "u-1" {
 				t.Errorf("%v: the user's external id is %v", err, u.ExternalID)
 			}
-			_, err = x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")})
+			_, err = x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")})
 			return err
 		}, owner.User.Name + " api_keys:read"},
 		{"another user gets the subject", func() error {
-			if _, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")}); err != nil {
+			if _, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")}); err != nil {
 				return err
 			}
-			u, err := x.CreateUser(ctx, x.by, access.User{Email: "other@example.com", Name: "other", ExternalID: new("u-1"), IsActive: true})
+			u, err := x.Directory.CreateUser(ctx, x.by, access.User{Email: "other@example.com", Name: "other", ExternalID: new("u-1"), IsActive: true})
 			if err != nil {
 				return err
 			}
-			_, err = x.SetMember(ctx, x.by, second.ID, u.ID, access.RoleMember)
+			_, err = x.Directory.SetMember(ctx, x.by, second.ID, u.ID, access.RoleMember)
 			i.Organization = ""
 			return err
 		}, "other api_keys:read"},
 		{"which loses it again", func() error {
-			users, err := x.Users(ctx, 0, 1)
+			users, err := x.Directory.Users(ctx, 0, 1)
 			if err != nil {
 				return err
 			}
-			_, err = x.UpdateUser(ctx, x.by, users[0].ID, access.UserChange{ExternalID: new("")})
+			_, err = x.Directory.UpdateUser(ctx, x.by, users[0].ID, access.UserChange{ExternalID: new("")})
 			return err
 		}, owner.User.Name + " api_keys:read"},
 		{"the role has less", func() error {
-			if _, err := x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead)}); err != nil {
+			if _, err := x.Directory.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead)}); err != nil {
 				return err
 			}
-			_, err := x.SetMember(ctx, x.by, owner.Home.ID, owner.User.ID, "clerk")
+			_, err := x.Directory.SetMember(ctx, x.by, owner.Home.ID, owner.User.ID, "clerk")
 			return err
 		}, owner.User.Name + " events:read"},
 		{"a second membership", func() error {
-			_, err := x.SetMember(ctx, x.by, second.ID, owner.User.ID, "clerk")
+			_, err := x.Directory.SetMember(ctx, x.by, second.ID, owner.User.ID, "clerk")
 			return err
 		}, "organization_required"},
-		{"which ends", func() error { return x.RemoveMember(ctx, x.by, second.ID, owner.User.ID) }, owner.User.Name + " events:read"},
+		{"which ends", func() error { return x.Directory.RemoveMember(ctx, x.by, second.ID, owner.User.ID) }, owner.User.Name + " events:read"},
 		{"the user has another subject", func() error {
-			_, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-2")})
+			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-2")})
 			return err
 		}, "subject_mismatch"},
 		{"the user has this subject", func() error {
-			_, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-1")})
+			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-1")})
 			return err
 		}, owner.User.Name + " events:read"},
 		{"the user is dismissed", func() error {
-			_, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, "user_inactive"},
 		{"the user comes back, and leaves the organization", func() error {
-			if _, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(true)}); err != nil {
+			if _, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(true)}); err != nil {
 				return err
 			}
-			return x.RemoveMember(ctx, x.by, owner.Home.ID, owner.User.ID)
+			return x.Directory.RemoveMember(ctx, x.by, owner.Home.ID, owner.User.ID)
 		}, "not_a_member"},
 	} {
 		if err := step.do(); err != nil {
@@ -196,7 +196,7 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 		return x, ada
 	}
 	sub := func(t *testing.T, x platform, u access.User) *string {
-		return must[access.User](t)(x.User(t.Context(), u.ID)).ExternalID
+		return must[access.User](t)(x.Directory.User(t.Context(), u.ID)).ExternalID
 	}
 
 	t.Run("the first one is bound and audited, and every other one is refused", func(t *testing.T) {
@@ -204,18 +204,18 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 		x, ada := setUp(t)
 		first := access.Identity{Subject: "first", Email: ada.User.Email}
 		for range 2 {
-			must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), first, ""))
+			must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), first, ""))
 		}
 		if got := sub(t, x, ada.User); got == nil || *got != "first" {
 			t.Errorf("the external id is %v", got)
 		}
-		events := must[access.AuditPage](t)(x.AuditPage(t.Context(), ada.Home.RowID, access.AuditFilter{Type: access.UserUpdated, Limit: 10})).Events
+		events := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), ada.Home.RowID, access.AuditFilter{Type: access.UserUpdated, Limit: 10})).Events
 		if len(events) != 1 || events[0].Actor.ID != ada.User.ID || events[0].TargetID != ada.User.ID || !strings.Contains(events[0].Details, `"external_id":"first"`) {
 			t.Errorf("the audit log has %+v", events)
 		}
-		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "second", Email: ada.User.Email}, "")
+		_, err := x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "second", Email: ada.User.Email}, "")
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "subject_mismatch")
-		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: "new@example.com"}, ""))
+		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: "new@example.com"}, ""))
 	})
 
 	t.Run("one of many at once wins", func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
-				_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s" + strconv.Itoa(i), Email: ada.User.Email}, "")
+				_, err := x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s" + strconv.Itoa(i), Email: ada.User.Email}, "")
 				if err == nil {
 					signedIn.Add(1)
 				} else if f, ok := fault.As(err); !ok || f.Code != "subject_mismatch" {
@@ -242,7 +242,7 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 	t.Run("a sign-in that is refused binds nothing", func(t *testing.T) {
 		t.Parallel()
 		x, ada := setUp(t)
-		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: ada.User.Email, Organization: "another"}, "")
+		_, err := x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: ada.User.Email, Organization: "another"}, "")
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
 		if got := sub(t, x, ada.User); got != nil {
 			t.Errorf("the external id is %s", *got)
@@ -255,14 +255,14 @@ func TestIdentitiesAreNotConfused(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-	must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{ExternalID: new("u-12")}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{ExternalID: new("u-12")}))
 	for range 2 { // the second time from the cache
-		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-12"}, ""))
+		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-12"}, ""))
 		for _, other := range []access.Identity{{Subject: "u-1", Email: "2"}, {Subject: "u-1", Organization: "2"}} {
-			_, err := x.PrincipalByIdentity(t.Context(), other, "")
+			_, err := x.Directory.PrincipalByIdentity(t.Context(), other, "")
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
 		}
-		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-1"}, "2")
+		_, err := x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-1"}, "2")
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
 	}
 }

@@ -23,13 +23,13 @@ func newTraveler(t *testing.T) traveler {
 	t.Helper()
 	x := traveler{platform: newPlatform(t)}
 	ctx := t.Context()
-	x.user = must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Name: "Ida", ExternalID: new("idp|1"), IsActive: true}))
+	x.user = must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Name: "Ida", ExternalID: new("idp|1"), IsActive: true}))
 	for _, in := range []struct {
 		o          *access.Organization
 		name, role string
 	}{{&x.first, "first", access.RoleOwner}, {&x.second, "second", access.RoleMember}, {&x.ops, "ops", access.RoleOperator}} {
-		*in.o = must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: in.name, Plan: "growth", ExternalID: new("ext-" + in.name)}))
-		must[access.Member](t)(x.SetMember(ctx, x.by, in.o.ID, x.user.ID, in.role))
+		*in.o = must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: in.name, Plan: "growth", ExternalID: new("ext-" + in.name)}))
+		must[access.Member](t)(x.Directory.SetMember(ctx, x.by, in.o.ID, x.user.ID, in.role))
 	}
 	return x
 }
@@ -38,9 +38,9 @@ func newTraveler(t *testing.T) traveler {
 func (x traveler) signIn(t *testing.T, i access.Identity) (access.Principal, access.Digest) {
 	t.Helper()
 	c := access.MintSession()
-	p := must[access.Principal](t)(x.PrincipalToSignIn(t.Context(), i))
-	must[access.Session](t)(x.CreateIdentitySession(t.Context(), p, i, p.Actor("192.0.2.1", "req"), c))
-	return must[access.Principal](t)(x.PrincipalBySession(t.Context(), c.Digest())), c.Digest()
+	p := must[access.Principal](t)(x.Directory.PrincipalToSignIn(t.Context(), i))
+	must[access.Session](t)(x.Directory.CreateIdentitySession(t.Context(), p, i, p.Actor("192.0.2.1", "req"), c))
+	return must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), c.Digest())), c.Digest()
 }
 
 func TestSessionsOfIdentities(t *testing.T) {
@@ -67,21 +67,21 @@ func TestSessionsOfIdentities(t *testing.T) {
 		p, _ := x.signIn(t, me)
 		for range 2 { // read, then cached
 			for _, named := range []string{x.second.ID, "ext-second"} {
-				there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, named))
+				there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, named))
 				if there.Home.ID != x.second.ID || there.Organization.ID != x.second.ID || there.Can(access.APIKeysWrite) || !there.Can(access.APIKeysRead) || there.Session != p.Session {
 					t.Errorf("in %s, as %+v with %s", there.Home.Name, there.Session, there.Permissions)
 				}
 			}
-			if there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.ops.ID)); !there.Can(access.PlatformActAs) || there.Home.ID != x.ops.ID {
+			if there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.ops.ID)); !there.Can(access.PlatformActAs) || there.Home.ID != x.ops.ID {
 				t.Errorf("in %s with %s", there.Home.Name, there.Permissions)
 			}
 			for _, named := range []string{x.operator.Home.ID, x.first.ID, "", "nothing"} {
-				if own := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, named)); own.Home.ID != x.first.ID {
+				if own := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, named)); own.Home.ID != x.first.ID {
 					t.Errorf("named %q: in %s", named, own.Home.Name)
 				}
 			}
 		}
-		found := must[[]access.Organization](t)(x.SessionOrganizations(t.Context(), p))
+		found := must[[]access.Organization](t)(x.Directory.SessionOrganizations(t.Context(), p))
 		if len(found) != 3 || found[0].ID != x.first.ID || found[1].ID != x.second.ID || found[2].ID != x.ops.ID {
 			t.Errorf("the organizations are %+v", found)
 		}
@@ -90,9 +90,9 @@ func TestSessionsOfIdentities(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
 		p, _ := x.signIn(t, me)
-		there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID))
+		there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.second.ID))
 		wide := access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.APIKeysRead, access.APIKeysWrite)}
-		made := must[access.Key](t)(x.CreateKey(t.Context(), there, there.Actor("", ""), wide))
+		made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), there, there.Actor("", ""), wide))
 		if !made.Scope.Equal(access.NewScope(access.APIKeysRead)) {
 			t.Errorf("the key has %s", made.Scope)
 		}
@@ -106,35 +106,35 @@ func TestSessionsOfIdentities(t *testing.T) {
 		if p.Home.ID != x.second.ID || p.Session.MaySwitch {
 			t.Errorf("in %s, as %+v", p.Home.Name, p.Session)
 		}
-		if there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.first.ID)); there.Home.ID != x.second.ID {
+		if there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.first.ID)); there.Home.ID != x.second.ID {
 			t.Errorf("switched to %s", there.Home.Name)
 		}
-		if found := must[[]access.Organization](t)(x.SessionOrganizations(t.Context(), p)); len(found) != 0 {
+		if found := must[[]access.Organization](t)(x.Directory.SessionOrganizations(t.Context(), p)); len(found) != 0 {
 			t.Errorf("the organizations are %+v", found)
 		}
 	})
 	t.Run("of an operator act with the operator's rights everywhere", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, x.first.ID, x.user.ID, access.RoleOperator))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.first.ID, x.user.ID, access.RoleOperator))
 		p, _ := x.signIn(t, me)
-		if there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID)); there.Home.ID != x.first.ID || !there.Can(access.PlatformActAs) {
+		if there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.second.ID)); there.Home.ID != x.first.ID || !there.Can(access.PlatformActAs) {
 			t.Errorf("in %s with %s", there.Home.Name, there.Permissions)
 		}
 	})
 	t.Run("do not start for an unknown user, or in an organization of others", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
-		_, err := x.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|2"})
+		_, err := x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|2"})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
-		_, err = x.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|1", Organization: x.operator.Home.ID})
+		_, err = x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|1", Organization: x.operator.Home.ID})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
 	})
 	t.Run("are started by a verified e-mail address, which then belongs to the subject", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
-		u := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "eve@example.com", Name: "Eve", IsActive: true}))
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, x.first.ID, u.ID, access.RoleMember))
+		u := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "eve@example.com", Name: "Eve", IsActive: true}))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.first.ID, u.ID, access.RoleMember))
 		if p, _ := x.signIn(t, access.Identity{Subject: "idp|9", Email: "Eve@example.com"}); p.User.ID != u.ID || p.User.ExternalID == nil {
 			t.Errorf("the user is %+v", p.User)
 		}
@@ -145,13 +145,13 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, x traveler) error{
 		"when the user is deactivated": func(t *testing.T, x traveler) error {
-			return second(x.UpdateUser(t.Context(), x.by, x.user.ID, access.UserChange{IsActive: new(false)}))
+			return second(x.Directory.UpdateUser(t.Context(), x.by, x.user.ID, access.UserChange{IsActive: new(false)}))
 		},
 		"when the user is removed from the organization of the session": func(t *testing.T, x traveler) error {
-			return x.RemoveMember(t.Context(), x.by, x.first.ID, x.user.ID)
+			return x.Directory.RemoveMember(t.Context(), x.by, x.first.ID, x.user.ID)
 		},
 		"when that organization is closed": func(t *testing.T, x traveler) error {
-			return second(x.CloseOrganization(t.Context(), x.by, x.first.ID))
+			return second(x.Directory.CloseOrganization(t.Context(), x.by, x.first.ID))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,11 +161,11 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 			if err := end(t, x); err != nil {
 				t.Fatal(err)
 			}
-			_, err := x.PrincipalBySession(t.Context(), d)
+			_, err := x.Directory.PrincipalBySession(t.Context(), d)
 			if fault.KindOf(err) != fault.Unauthenticated {
 				t.Errorf("error %v", err)
 			}
-			_, err = x.CreateToken(t.Context(), p.Actor("", ""), x.user.ID, x.first.ID, access.Mint(access.TokenPrefix), "n", nil)
+			_, err = x.Directory.CreateToken(t.Context(), p.Actor("", ""), x.user.ID, x.first.ID, access.Mint(access.TokenPrefix), "n", nil)
 			if err == nil {
 				t.Error("a request that was under way creates a token")
 			}
@@ -175,8 +175,8 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
 		p, _ := x.signIn(t, access.Identity{Subject: "idp|1"})
-		there := must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID))
-		if err := x.EndSession(t.Context(), there, there.Actor("", "")); err != nil {
+		there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.second.ID))
+		if err := x.Directory.EndSession(t.Context(), there, there.Actor("", "")); err != nil {
 			t.Fatal(err)
 		}
 		x.expectLog(t, x.first.RowID, told{access.SessionEnded, "session " + p.Session.ID, map[string]any{"kind": "oidc", "user_id": x.user.ID}})
@@ -191,20 +191,20 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		x := newTraveler(t)
 		p, _ := x.signIn(t, access.Identity{Subject: "idp|1"})
 		in := func() string {
-			return must[access.Principal](t)(x.SwitchOrganization(t.Context(), p, x.second.ID)).Home.ID
+			return must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.second.ID)).Home.ID
 		}
 		if in() != x.second.ID {
 			t.Fatal("the session does not switch")
 		}
-		if err := x.RemoveMember(t.Context(), x.by, x.second.ID, x.user.ID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.by, x.second.ID, x.user.ID); err != nil {
 			t.Fatal(err)
 		}
 		if in() != x.first.ID {
 			t.Error("the session still switches")
 		}
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.ops.ID))
+		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.ops.ID))
 		var left []string
-		for _, o := range must[[]access.Organization](t)(x.SessionOrganizations(t.Context(), p)) {
+		for _, o := range must[[]access.Organization](t)(x.Directory.SessionOrganizations(t.Context(), p)) {
 			left = append(left, o.Name)
 		}
 		if d := cmp.Diff([]string{"first"}, left); d != "" {
@@ -217,9 +217,9 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 			x := newTraveler(t)
 			_, d := x.signIn(t, access.Identity{Subject: "idp|1"})
 			time.Sleep(12*time.Hour - time.Second)
-			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 			time.Sleep(time.Second)
-			_, err := x.PrincipalBySession(t.Context(), d)
+			_, err := x.Directory.PrincipalBySession(t.Context(), d)
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		})
 	})
@@ -230,11 +230,11 @@ func TestAClosedOrganizationDoesNotCount(t *testing.T) {
 	t.Parallel()
 	x := newTraveler(t)
 	i := access.Identity{Subject: "idp|1"}
-	if err := x.RemoveMember(t.Context(), x.by, x.ops.ID, x.user.ID); err != nil {
+	if err := x.Directory.RemoveMember(t.Context(), x.by, x.ops.ID, x.user.ID); err != nil {
 		t.Fatal(err)
 	}
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.first.ID))
-	if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), i, "")); p.Home.ID != x.second.ID {
+	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.first.ID))
+	if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), i, "")); p.Home.ID != x.second.ID {
 		t.Errorf("the user acts in %s", p.Home.Name)
 	}
 	if p, _ := x.signIn(t, i); p.Home.ID != x.second.ID {

@@ -12,13 +12,13 @@ import (
 // customer is an organization without members.
 func (x platform) customer(t *testing.T, name string) access.Organization {
 	t.Helper()
-	return must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new(name)}))
+	return must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new(name)}))
 }
 
 // account returns the service account of an organization as its only member.
 func (x platform) account(t *testing.T, o access.Organization) access.Member {
 	t.Helper()
-	members := must[[]access.Member](t)(x.Members(t.Context(), o.ID, 0, 10))
+	members := must[[]access.Member](t)(x.Directory.Members(t.Context(), o.ID, 0, 10))
 	if len(members) != 1 || !members[0].IsService || members[0].Role != access.RoleOwner || members[0].Email != "" {
 		t.Fatalf("members are %+v", members)
 	}
@@ -28,7 +28,7 @@ func (x platform) account(t *testing.T, o access.Organization) access.Member {
 // createOf creates a key of a named user.
 func (x platform) createOf(t *testing.T, by access.Principal, user string, scope ...string) (access.Key, error) {
 	t.Helper()
-	return x.CreateKey(t.Context(), by, by.Actor("", "req"), access.NewKey{
+	return x.Directory.CreateKey(t.Context(), by, by.Actor("", "req"), access.NewKey{
 		Credential: access.Mint("svc"), Name: "theirs", User: user, Scope: access.NewScope(scope...),
 	})
 }
@@ -45,11 +45,11 @@ func TestServiceAccount(t *testing.T) {
 		if key.CreatedBy != account.UserID || key.Scope.String() != access.EventsWrite {
 			t.Errorf("created %+v", key)
 		}
-		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 		if p.User.ID != account.UserID || !p.User.IsService() || p.Home.ID != acme.ID {
 			t.Errorf("the key acts as %+v", p.User)
 		}
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
+		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
 		if e := page.Events[0]; e.Actor.ID != x.operator.User.ID {
 			t.Errorf("the log names %+v", e.Actor)
 		}
@@ -57,7 +57,7 @@ func TestServiceAccount(t *testing.T) {
 		if again.CreatedBy != x.account(t, acme).UserID {
 			t.Errorf("the second key belongs to %s", again.CreatedBy)
 		}
-		if other := x.customer(t, "other"); len(must[[]access.Member](t)(x.Members(t.Context(), other.ID, 0, 10))) != 0 {
+		if other := x.customer(t, "other"); len(must[[]access.Member](t)(x.Directory.Members(t.Context(), other.ID, 0, 10))) != 0 {
 			t.Error("an organization without keys has a service account")
 		}
 	})
@@ -79,7 +79,7 @@ func TestServiceAccount(t *testing.T) {
 		acme := x.customer(t, "acme")
 		_, err := x.createOf(t, x.operator.In(acme), "", access.PlatformRead)
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
-		if members := must[[]access.Member](t)(x.Members(t.Context(), acme.ID, 0, 10)); len(members) != 0 {
+		if members := must[[]access.Member](t)(x.Directory.Members(t.Context(), acme.ID, 0, 10)); len(members) != 0 {
 			t.Errorf("members are %+v", members)
 		}
 	})
@@ -87,7 +87,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
 		for _, by := range []access.Principal{owner, x.operator.In(owner.Home)} {
 			if key := must[access.Key](t)(x.createOf(t, by, "", access.EventsRead)); key.CreatedBy != by.User.ID {
 				t.Errorf("the key of %s belongs to %s", by.User.Name, key.CreatedBy)
@@ -98,8 +98,8 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		theirs := must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
-		if err := x.RemoveMember(t.Context(), x.by, owner.Home.ID, theirs.UserID); err != nil {
+		theirs := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		if err := x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, theirs.UserID); err != nil {
 			t.Fatal(err)
 		}
 		key, _ := storagetest.Key(t, x.Store, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite)
@@ -122,7 +122,7 @@ func TestServiceAccount(t *testing.T) {
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		made, _ := x.rotated(t, x.operator.In(owner.Home), key.ID, 0)
-		user := must[access.User](t)(x.User(t.Context(), made.CreatedBy))
+		user := must[access.User](t)(x.Directory.User(t.Context(), made.CreatedBy))
 		if !user.IsService() || *user.ServiceOf != owner.Home.RowID {
 			t.Errorf("rotated into a key of %+v", user)
 		}
@@ -138,12 +138,12 @@ func TestServiceAccountStays(t *testing.T) {
 		acme := x.customer(t, "acme")
 		key, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
 		account := x.account(t, acme)
-		storagetest.ExpectFault(t, x.RemoveMember(t.Context(), x.by, acme.ID, account.UserID), fault.Conflict, "in_use")
-		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
-		if err := x.RevokeKey(t.Context(), x.by, acme.RowID, key.ID); err != nil {
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, acme.ID, account.UserID), fault.Conflict, "in_use")
+		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
+		if err := x.Directory.RevokeKey(t.Context(), x.by, acme.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.RemoveMember(t.Context(), x.by, acme.ID, account.UserID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.by, acme.ID, account.UserID); err != nil {
 			t.Fatal(err)
 		}
 		again, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
@@ -157,27 +157,27 @@ func TestServiceAccountStays(t *testing.T) {
 		acme, other := x.customer(t, "acme"), x.customer(t, "other")
 		storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
 		id := x.account(t, acme).UserID
-		_, err := x.CreateToken(t.Context(), x.by, id, acme.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, err := x.Directory.CreateToken(t.Context(), x.by, id, acme.ID, access.Mint(access.TokenPrefix), "", nil)
 		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		for _, c := range []access.UserChange{{Email: new("a@example.com")}, {ExternalID: new("sub")}} {
-			_, err := x.UpdateUser(t.Context(), x.by, id, c)
+			_, err := x.Directory.UpdateUser(t.Context(), x.by, id, c)
 			storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		}
-		_, err = x.PutUser(t.Context(), x.by, id, access.UserChange{Email: new("a@example.com")})
+		_, err = x.Directory.PutUser(t.Context(), x.by, id, access.UserChange{Email: new("a@example.com")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
-		_, err = x.SetMember(t.Context(), x.by, acme.ID, id, access.RoleMember)
+		_, err = x.Directory.SetMember(t.Context(), x.by, acme.ID, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
-		_, err = x.SetMember(t.Context(), x.by, other.ID, id, access.RoleOwner)
+		_, err = x.Directory.SetMember(t.Context(), x.by, other.ID, id, access.RoleOwner)
 		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, acme.ID, id, access.RoleOwner))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, acme.ID, id, access.RoleOwner))
 	})
 	t.Run("refused when it is inactive", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
 		_, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
-		must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.account(t, acme).UserID, access.UserChange{IsActive: new(false)}))
-		_, err := x.PrincipalByKey(t.Context(), credential.Digest())
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, x.account(t, acme).UserID, access.UserChange{IsActive: new(false)}))
+		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "creator_inactive")
 		_, err = x.createOf(t, x.operator.In(acme), "", access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_inactive")
@@ -188,14 +188,14 @@ func TestServiceAccountStays(t *testing.T) {
 		acme := x.customer(t, "acme")
 		key, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
 		id := x.account(t, acme).UserID
-		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
-		if err := x.RunStatement(t.Context(), "DELETE FROM api_keys WHERE public_id = ?", key.ID); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
+		if err := x.Directory.RunStatement(t.Context(), "DELETE FROM api_keys WHERE public_id = ?", key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
+		if err := x.Directory.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.User(t.Context(), id)
+		_, err := x.Directory.User(t.Context(), id)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 	})
 }
@@ -205,12 +205,12 @@ func TestKeyOfANamedUser(t *testing.T) {
 	x := newPlatform(t)
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	reader, _ := storagetest.Member(t, x.Store, owner.Home, "reader", access.RoleMember)
-	must[access.User](t)(x.UpdateUser(t.Context(), x.by, reader.User.ID, access.UserChange{ExternalID: new("reader-1")}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, reader.User.ID, access.UserChange{ExternalID: new("reader-1")}))
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	elsewhere := x.operator.In(owner.Home)
 	service, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsRead)
 	foreign, _ := storagetest.Key(t, x.Store, x.operator.In(other.Home), access.EventsRead)
-	system := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+	system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 
 	for name, tt := range map[string]struct {
 		by          access.Principal
@@ -251,13 +251,13 @@ func TestKeyOfANamedUser(t *testing.T) {
 	}
 	t.Run("ends with the member", func(t *testing.T) {
 		credential := access.Mint("svc")
-		must[access.Key](t)(x.CreateKey(t.Context(), elsewhere, x.by, access.NewKey{
+		must[access.Key](t)(x.Directory.CreateKey(t.Context(), elsewhere, x.by, access.NewKey{
 			Credential: credential, Name: "x", User: "reader-1", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
 		}))
-		if err := x.RemoveMember(t.Context(), x.by, owner.Home.ID, reader.User.ID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, reader.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.PrincipalByKey(t.Context(), credential.Digest())
+		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "creator_inactive")
 	})
 }

@@ -17,7 +17,7 @@ import (
 func (x platform) rotate(t *testing.T, by access.Principal, id string, grace time.Duration) (access.RotatedKey, access.Credential, error) {
 	t.Helper()
 	credential := access.Mint("svc")
-	rotated, err := x.RotateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), id, credential, grace)
+	rotated, err := x.Directory.RotateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), id, credential, grace)
 	return rotated, credential, err
 }
 
@@ -38,7 +38,7 @@ func TestRotateKey(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		end := time.Now().Add(time.Hour).UnixMilli()
-		first := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+		first := must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 			Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(access.EventsRead, access.EventsWrite), ExpiresAt: &end,
 			Metadata: `{"customer":17}`,
 		}))
@@ -55,7 +55,7 @@ func TestRotateKey(t *testing.T) {
 		if second.Window != first.Window || *second.ExpiresAt != end || *second.Replaces != made.ID {
 			t.Errorf("the third of the line is %+v", second)
 		}
-		old := must[access.Key](t)(x.Key(t.Context(), owner.Home.RowID, first.ID))
+		old := must[access.Key](t)(x.Directory.Key(t.Context(), owner.Home.RowID, first.ID))
 		if old.RotatedTo == nil || *old.RotatedTo != made.ID || old.Replaces != nil || old.RevokedAt != nil {
 			t.Errorf("the first is %+v", old)
 		}
@@ -77,7 +77,7 @@ func TestRotateKey(t *testing.T) {
 			x := newPlatform(t)
 			key := func(end *int64) (access.Key, access.Digest) {
 				credential := access.Mint("svc")
-				made := must[access.Key](t)(x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+				made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 					Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: end,
 				}))
 				return made, credential.Digest()
@@ -88,14 +88,14 @@ func TestRotateKey(t *testing.T) {
 			short, c := key(new(begin.Add(5 * time.Second).UnixMilli()))
 			next := map[string]access.Credential{}
 			for _, id := range []string{forever.ID, long.ID, short.ID} {
-				must[access.Principal](t)(x.PrincipalByKey(t.Context(), a)) // into the cache
+				must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), a)) // into the cache
 				_, next[id] = x.rotated(t, x.operator, id, 10*time.Second)
 			}
 			ends := map[access.Digest]time.Duration{a: 10 * time.Second, b: 10 * time.Second, c: 5 * time.Second}
 			for _, now := range []time.Duration{5*time.Second - time.Millisecond, 5 * time.Second, 10*time.Second - time.Millisecond, 10 * time.Second} {
 				time.Sleep(now - time.Since(begin))
 				for d, end := range ends {
-					_, err := x.PrincipalByKey(t.Context(), d)
+					_, err := x.Directory.PrincipalByKey(t.Context(), d)
 					if now < end && err != nil {
 						t.Errorf("%s before its end: %v", end-now, err)
 					} else if now >= end {
@@ -104,7 +104,7 @@ func TestRotateKey(t *testing.T) {
 				}
 			}
 			for id, alive := range map[string]bool{forever.ID: true, long.ID: true, short.ID: false} {
-				_, err := x.PrincipalByKey(t.Context(), next[id].Digest())
+				_, err := x.Directory.PrincipalByKey(t.Context(), next[id].Digest())
 				if (err == nil) != alive {
 					t.Errorf("the successor is alive: %t (%v)", err == nil, err)
 				}
@@ -115,11 +115,11 @@ func TestRotateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		key, credential := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
-		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest())) // into the cache
+		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())) // into the cache
 		made, next := x.rotated(t, x.operator, key.ID, 0)
-		_, err := x.PrincipalByKey(t.Context(), credential.Digest())
+		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
-		if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), next.Digest())); p.Key.ID != made.ID || p.Permissions.String() != access.EventsRead {
+		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest())); p.Key.ID != made.ID || p.Permissions.String() != access.EventsRead {
 			t.Errorf("the new key is %+v", p)
 		}
 	})
@@ -132,7 +132,7 @@ func TestRotationAuthority(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{
 			Name: "keeper", Permissions: access.NewScope(access.APIKeysWrite, access.EventsRead, access.AuditRead),
 		}))
 		keeper, _ := storagetest.Member(t, x.Store, owner.Home, "keeper", "keeper")
@@ -142,8 +142,8 @@ func TestRotationAuthority(t *testing.T) {
 			t.Errorf("made %+v", made)
 		}
 		// Its creator now decides over it, and not the one of before.
-		must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
-		if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), next.Digest())); p.User.ID != keeper.User.ID {
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
+		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest())); p.User.ID != keeper.User.ID {
 			t.Errorf("it acts as %s", p.User.Email)
 		}
 	})
@@ -159,7 +159,7 @@ func TestRotationAuthority(t *testing.T) {
 		other, credential := storagetest.Key(t, x.Store, x.operator, access.PlatformWrite)
 		_, _, err := x.rotate(t, by, other.ID, 0)
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
-		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest())) // what is refused leaves it as it was
+		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())) // what is refused leaves it as it was
 	})
 	t.Run("of a key by itself keeps what it may do now", func(t *testing.T) {
 		t.Parallel()
@@ -171,7 +171,7 @@ func TestRotationAuthority(t *testing.T) {
 			if made.CreatedBy != owner.User.ID || !made.Scope.Equal(self.Key.Scope) || !made.NotGranted.Empty() {
 				t.Errorf("made %+v", made)
 			}
-			heir := must[access.Principal](t)(x.PrincipalByKey(t.Context(), next.Digest()))
+			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest()))
 			x.rotated(t, heir, made.ID, grace)
 		}
 	})
@@ -180,7 +180,7 @@ func TestRotationAuthority(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
 		if made, _ := x.rotated(t, owner, key.ID, 0); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
 		}
@@ -198,12 +198,12 @@ func TestRefusedRotation(t *testing.T) {
 		gone, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		actor := owner.Actor("", "")
 		for _, id := range []string{gone.ID, self.Key.ID} {
-			if err := x.RevokeKey(t.Context(), actor, owner.Home.RowID, id); err != nil {
+			if err := x.Directory.RevokeKey(t.Context(), actor, owner.Home.RowID, id); err != nil {
 				t.Fatal(err)
 			}
 		}
 		plan := func(name string) {
-			must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
+			must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 		}
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		stranger := other.In(owner.Home) // it may not act elsewhere
@@ -234,7 +234,7 @@ func TestRefusedRotation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
 			end := time.Now().Add(time.Minute).UnixMilli()
-			key := must[access.Key](t)(x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 				Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 			}))
 			time.Sleep(time.Minute)
@@ -257,7 +257,7 @@ func TestConcurrentRotation(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 20 {
 				wg.Go(func() {
-					_, err := x.RotateKey(t.Context(), x.operator, x.by, key.ID, access.Mint("svc"), grace)
+					_, err := x.Directory.RotateKey(t.Context(), x.operator, x.by, key.ID, access.Mint("svc"), grace)
 					f, _ := fault.As(err)
 					mu.Lock()
 					defer mu.Unlock()
@@ -271,7 +271,7 @@ func TestConcurrentRotation(t *testing.T) {
 			if d := cmp.Diff(map[string]int{"": 1, "already_rotated": 19}, codes); d != "" {
 				t.Errorf("with a grace of %s (-want +got):\n%s", grace, d)
 			}
-			if all := must[access.KeyPage](t)(x.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
+			if all := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
 				t.Errorf("%d keys", len(all))
 			}
 		}
@@ -282,11 +282,11 @@ func TestConcurrentRotation(t *testing.T) {
 			x := newPlatform(t)
 			old := x.byKey(t, x.operator, access.EventsRead)
 			begin := time.Now().UnixMilli()
-			x.Used(old)
+			x.Directory.Used(old)
 			made, next := x.rotated(t, x.operator, old.Key.ID, time.Hour)
-			heir := must[access.Principal](t)(x.PrincipalByKey(t.Context(), next.Digest()))
+			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest()))
 			used := func(id string) any {
-				if at := must[access.Key](t)(x.Key(t.Context(), x.operator.Home.RowID, id)).LastUsedAt; at != nil {
+				if at := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, id)).LastUsedAt; at != nil {
 					return *at - begin
 				}
 				return nil
@@ -298,7 +298,7 @@ func TestConcurrentRotation(t *testing.T) {
 			written := map[any]bool{}
 			for range 240 {
 				time.Sleep(time.Second)
-				x.Used(heir)
+				x.Directory.Used(heir)
 				written[used(made.ID)] = true
 			}
 			if n := len(written) - 1; n < 4 || n > 5 || used(old.Key.ID) != int64(0) {

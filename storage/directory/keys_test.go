@@ -21,7 +21,7 @@ import (
 // create asks for a key in the name of by.
 func (x platform) create(t *testing.T, by access.Principal, permissions ...string) (access.Key, error) {
 	t.Helper()
-	return x.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
+	return x.Directory.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
 		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
 	})
 }
@@ -30,7 +30,7 @@ func (x platform) create(t *testing.T, by access.Principal, permissions ...strin
 func (x platform) byKey(t *testing.T, p access.Principal, permissions ...string) access.Principal {
 	t.Helper()
 	_, credential := storagetest.Key(t, x.Store, p, permissions...)
-	return must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+	return must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 }
 
 func TestCreateKey(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCreateKey(t *testing.T) {
 		member, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleMember)
 		credential := access.Mint("svc")
 		end := time.Now().Add(time.Hour).UnixMilli()
-		made := must[access.Key](t)(x.CreateKey(t.Context(), member, member.Actor("192.0.2.1", "req"), access.NewKey{
+		made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), member, member.Actor("192.0.2.1", "req"), access.NewKey{
 			Credential: credential, Name: "ci", ExpiresAt: &end,
 			Scope: access.NewScope(access.EventsWrite, access.EventsRead, access.PlatformRead, access.AuditRead),
 		}))
@@ -53,7 +53,7 @@ func TestCreateKey(t *testing.T) {
 		if d := cmp.Diff(want, made); d != "" || !strings.HasPrefix(made.ID, "key_") || made.CreatedAt == 0 {
 			t.Errorf("made (-want +got):\n%s", d)
 		}
-		if d := cmp.Diff(made, must[access.Key](t)(x.Key(t.Context(), member.Home.RowID, made.ID))); d != "" {
+		if d := cmp.Diff(made, must[access.Key](t)(x.Directory.Key(t.Context(), member.Home.RowID, made.ID))); d != "" {
 			t.Errorf("read (-made +read):\n%s", d)
 		}
 		x.expectLog(t, member.Home.RowID, told{"api_key_created", "api_key " + made.ID, map[string]any{
@@ -96,7 +96,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		_, err := x.create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// The current plan counts, not the plan when the request was authenticated.
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
 		must[access.Key](t)(x.create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestRefusedCreateKey(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
 		made := must[access.Key](t)(x.create(t, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite))
 		if made.Scope.String() != access.EventsRead || made.OrganizationID != owner.Home.ID {
 			t.Errorf("the role of the organization acted in grants %+v", made)
@@ -137,7 +137,7 @@ func TestRefusedCreateKey(t *testing.T) {
 			_, err := x.create(t, member, requested...)
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		}
-		if keys := must[access.KeyPage](t)(x.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(keys) != 0 {
+		if keys := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(keys) != 0 {
 			t.Errorf("keys %+v", keys)
 		}
 	})
@@ -145,11 +145,11 @@ func TestRefusedCreateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
 		if made := must[access.Key](t)(x.create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
 		}
-		must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
 		_, err := x.create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Conflict, "not_a_member")
 	})
@@ -157,13 +157,13 @@ func TestRefusedCreateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		key := x.byKey(t, x.operator, access.APIKeysWrite)
-		if err := x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.Key.ID); err != nil {
+		if err := x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.Key.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.create(t, key, access.APIKeysWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		if err := x.RevokeToken(t.Context(), x.by, owner.User.ID, owner.Token.ID); err != nil {
+		if err := x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, owner.Token.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err = x.create(t, owner, access.EventsRead)
@@ -209,11 +209,11 @@ func TestKeys(t *testing.T) {
 			end     *int64
 			revoked bool
 		}{{"forever", nil, false}, {"gone", nil, true}, {"over", new(now + 1000), false}, {"soon", new(now + 1001), false}, {"gone and over", new(now), true}} {
-			made := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+			made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 				Credential: access.Mint("svc"), Name: k.name, Scope: access.NewScope(access.EventsRead), ExpiresAt: k.end,
 			}))
 			if k.revoked {
-				if err := x.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, made.ID); err != nil {
+				if err := x.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, made.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -223,7 +223,7 @@ func TestKeys(t *testing.T) {
 		} {
 			var got []string
 			for before := int64(0); ; {
-				page := must[access.KeyPage](t)(x.KeyPage(t.Context(), owner.Home.RowID, access.KeyFilter{Status: status, Now: now + 1000, Before: before, Limit: 2})).Keys
+				page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), owner.Home.RowID, access.KeyFilter{Status: status, Now: now + 1000, Before: before, Limit: 2})).Keys
 				for _, k := range page {
 					before = k.RowID
 					got = append(got, k.Name)
@@ -246,11 +246,11 @@ func TestKeys(t *testing.T) {
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for _, id := range []string{key.ID, "key_none", ""} {
-			_, err := x.Key(t.Context(), x.operator.Home.RowID, id)
+			_, err := x.Directory.Key(t.Context(), x.operator.Home.RowID, id)
 			storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-			storagetest.ExpectFault(t, x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, id), fault.NotFound, "not_found")
+			storagetest.ExpectFault(t, x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, id), fault.NotFound, "not_found")
 		}
-		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 	})
 	t.Run("is revoked once, however often and from however many sides", func(t *testing.T) {
 		t.Parallel()
@@ -260,13 +260,13 @@ func TestKeys(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID) != nil {
+				if x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID) != nil {
 					failed.Add(1)
 				}
 			})
 		}
 		wg.Wait()
-		read := must[access.Key](t)(x.Key(t.Context(), x.operator.Home.RowID, key.ID))
+		read := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, key.ID))
 		if failed.Load() != 0 || read.RevokedAt == nil || read.Status(0) != access.Revoked {
 			t.Errorf("%d failed, the key is %+v", failed.Load(), read)
 		}
@@ -287,7 +287,7 @@ func TestKeysOfOtherOrganizations(t *testing.T) {
 	key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 	t.Run("a prefix finds the key for its own organization and for operators only", func(t *testing.T) {
 		for organization, want := range map[int64]int{owner.Home.RowID: 1, access.AllOrganizations: 1, other.Home.RowID: 0} {
-			page := must[access.KeyPage](t)(x.KeyPage(t.Context(), organization, access.KeyFilter{Prefix: key.KeyPrefix, Limit: 10}))
+			page := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), organization, access.KeyFilter{Prefix: key.KeyPrefix, Limit: 10}))
 			if len(page.Keys) != want {
 				t.Errorf("organization %d finds %d keys, want %d", organization, len(page.Keys), want)
 			}
@@ -295,7 +295,7 @@ func TestKeysOfOtherOrganizations(t *testing.T) {
 	})
 	t.Run("the audit log of its organization has the revocation by an operator", func(t *testing.T) {
 		by := x.operator.In(owner.Home).Actor("192.0.2.1", "req")
-		if err := x.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
+		if err := x.Directory.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
 		x.expectLog(t, owner.Home.RowID, told{access.KeyRevoked, "api_key " + key.ID, map[string]any{"name": "test"}})
@@ -309,7 +309,7 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 		x := newPlatform(t)
 		end := time.Now().Add(time.Hour).UnixMilli()
 		create := func(expires *int64) (access.Key, error) {
-			return x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			return x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 				Credential: access.Mint("svc"), Name: "n", Scope: access.NewScope(access.EventsRead), ExpiresAt: expires, ExternalID: new("backend"),
 			})
 		}
@@ -317,13 +317,13 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 		_, err := create(nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
 		time.Sleep(time.Hour)
-		_, err = x.KeyID(t.Context(), x.operator.Home.RowID, "backend")
+		_, err = x.Directory.KeyID(t.Context(), x.operator.Home.RowID, "backend")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		heir := must[access.Key](t)(create(nil))
-		if id := must[string](t)(x.KeyID(t.Context(), x.operator.Home.RowID, "backend")); id != heir.ID {
+		if id := must[string](t)(x.Directory.KeyID(t.Context(), x.operator.Home.RowID, "backend")); id != heir.ID {
 			t.Errorf("the external id names %s, want %s", id, heir.ID)
 		}
-		if got := must[access.Key](t)(x.Key(t.Context(), x.operator.Home.RowID, old.ID)); got.ExternalID != nil {
+		if got := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, old.ID)); got.ExternalID != nil {
 			t.Errorf("the key that has ended keeps %s", *got.ExternalID)
 		}
 	})

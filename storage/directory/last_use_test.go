@@ -17,9 +17,9 @@ func TestLastUse(t *testing.T) {
 		t.Helper()
 		var at *int64
 		if p.Key != nil {
-			at = must[access.Key](t)(x.Key(t.Context(), p.Home.RowID, p.Key.ID)).LastUsedAt
+			at = must[access.Key](t)(x.Directory.Key(t.Context(), p.Home.RowID, p.Key.ID)).LastUsedAt
 		} else {
-			at = must[access.AccessToken](t)(x.Token(t.Context(), p.User.ID, p.Token.ID)).LastUsedAt
+			at = must[access.AccessToken](t)(x.Directory.Token(t.Context(), p.User.ID, p.Token.ID)).LastUsedAt
 		}
 		if at == nil {
 			return 0
@@ -43,17 +43,17 @@ func TestLastUse(t *testing.T) {
 					t.Fatalf("used at %d before it was", at)
 				}
 				first := time.Now().UnixMilli()
-				x.Used(p)
+				x.Directory.Used(p)
 				time.Sleep(15 * time.Second)
 				if at := lastUse(t, x, p); at != first {
 					t.Fatalf("used at %d, want %d", at, first)
 				}
-				if err := x.MoveUses(t.Context(), 400*24*time.Hour); err != nil { // the clock was ahead
+				if err := x.Directory.MoveUses(t.Context(), 400*24*time.Hour); err != nil { // the clock was ahead
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
 				first = time.Now().UnixMilli()
-				x.Used(p)
+				x.Directory.Used(p)
 				time.Sleep(15 * time.Second)
 				if at := lastUse(t, x, p); at != first {
 					t.Fatalf("used at %d, want %d, after a clock that was ahead", at, first)
@@ -61,7 +61,7 @@ func TestLastUse(t *testing.T) {
 				written := map[int64]bool{}
 				for range 300 {
 					time.Sleep(time.Second)
-					x.Used(p)
+					x.Directory.Used(p)
 					written[lastUse(t, x, p)] = true
 				}
 				if n := len(written); n < 5 || n > 6 {
@@ -84,12 +84,12 @@ func TestLastUse(t *testing.T) {
 			for i := range used {
 				wg.Go(func() {
 					_, credential := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
-					p, err := x.PrincipalByKey(t.Context(), credential.Digest())
+					p, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 					if err != nil {
 						t.Error(err)
 					}
 					used[i] = p
-					x.Used(p)
+					x.Directory.Used(p)
 				})
 			}
 			wg.Wait()
@@ -103,6 +103,6 @@ func TestLastUse(t *testing.T) {
 	})
 	t.Run("of one without a credential is nothing", func(t *testing.T) {
 		t.Parallel()
-		storagetest.Open(t).Used(access.Principal{})
+		storagetest.Open(t).Directory.Used(access.Principal{})
 	})
 }

@@ -30,19 +30,19 @@ func newPortal(t *testing.T) portal {
 func (x portal) link(t *testing.T, role string) access.Credential {
 	t.Helper()
 	c := access.Mint(access.LinkPrefix)
-	must[access.SignInLink](t)(x.CreatePortalLink(t.Context(), x.by, x.home.ID, access.NewPortalLink{Credential: c, Role: role, Life: time.Hour}))
+	must[access.SignInLink](t)(x.Directory.CreatePortalLink(t.Context(), x.by, x.home.ID, access.NewPortalLink{Credential: c, Role: role, Life: time.Hour}))
 	return c
 }
 
 // use exchanges a link for a session.
 func (x portal) use(t *testing.T, link access.Credential) (access.Digest, error) {
 	t.Helper()
-	p, err := x.PrincipalByLink(t.Context(), link.Digest())
+	p, err := x.Directory.PrincipalByLink(t.Context(), link.Digest())
 	if err != nil {
 		return access.Digest{}, err
 	}
 	cookie := access.MintSession()
-	_, err = x.UseLink(t.Context(), p, p.Actor("192.0.2.9", "req-2"), link, cookie)
+	_, err = x.Directory.UseLink(t.Context(), p, p.Actor("192.0.2.9", "req-2"), link, cookie)
 	return cookie.Digest(), err
 }
 
@@ -50,13 +50,13 @@ func (x portal) use(t *testing.T, link access.Credential) (access.Digest, error)
 func (x portal) session(t *testing.T, role string) (access.Principal, access.Digest) {
 	t.Helper()
 	d := must[access.Digest](t)(x.use(t, x.link(t, role)))
-	return must[access.Principal](t)(x.PrincipalBySession(t.Context(), d)), d
+	return must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)), d
 }
 
 // clerk creates a role.
 func (x portal) clerk(t *testing.T, permissions ...string) {
 	t.Helper()
-	must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(permissions...)}))
+	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(permissions...)}))
 }
 
 func TestPortalLinks(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPortalLinks(t *testing.T) {
 		_, err := x.use(t, link)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		for range 2 { // read, cached
-			p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+			p := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 			if !p.User.IsService() || p.Home.ID != x.home.ID || p.Token != nil || p.Session.Role != "clerk" || !p.Session.IsPortal() {
 				t.Errorf("principal %+v, session %+v", p, p.Session)
 			}
@@ -86,11 +86,11 @@ func TestPortalLinks(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
 		link := x.link(t, access.RoleOwner)
-		p := must[access.Principal](t)(x.PrincipalByLink(t.Context(), link.Digest()))
+		p := must[access.Principal](t)(x.Directory.PrincipalByLink(t.Context(), link.Digest()))
 		var all sync.WaitGroup
 		errs := make([]error, 20)
 		for i := range errs {
-			all.Go(func() { _, errs[i] = x.UseLink(t.Context(), p, p.Actor("", ""), link, access.MintSession()) })
+			all.Go(func() { _, errs[i] = x.Directory.UseLink(t.Context(), p, p.Actor("", ""), link, access.MintSession()) })
 		}
 		all.Wait()
 		started := 0
@@ -101,7 +101,7 @@ func TestPortalLinks(t *testing.T) {
 			}
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		}
-		if n := must[int](t)(x.Sessions(t.Context())); started != 1 || n != 1 {
+		if n := must[int](t)(x.Directory.Sessions(t.Context())); started != 1 || n != 1 {
 			t.Errorf("%d exchanges succeeded, and there are %d sessions", started, n)
 		}
 	})
@@ -110,14 +110,14 @@ func TestPortalLinks(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newPortal(t)
 			late, later := x.link(t, access.RoleOwner), x.link(t, access.RoleOwner)
-			p := must[access.Principal](t)(x.PrincipalByLink(t.Context(), late.Digest()))
+			p := must[access.Principal](t)(x.Directory.PrincipalByLink(t.Context(), late.Digest()))
 			time.Sleep(time.Hour)
-			_, err := x.UseLink(t.Context(), p, p.Actor("", ""), late, access.MintSession())
+			_, err := x.Directory.UseLink(t.Context(), p, p.Actor("", ""), late, access.MintSession())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			_, err = x.PrincipalByLink(t.Context(), later.Digest())
+			_, err = x.Directory.PrincipalByLink(t.Context(), later.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 			time.Sleep(time.Minute)
-			if n := must[int](t)(x.Links(t.Context())); n != 0 {
+			if n := must[int](t)(x.Directory.Links(t.Context())); n != 0 {
 				t.Errorf("%d links are kept", n)
 			}
 		})
@@ -132,10 +132,10 @@ func TestPortalLinks(t *testing.T) {
 			x.link(t, access.RoleOwner)
 		}
 		last := x.link(t, access.RoleOwner)
-		_, err := x.PrincipalByLink(t.Context(), first.Digest())
+		_, err := x.Directory.PrincipalByLink(t.Context(), first.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		for _, kept := range []access.Credential{second, last, elsewhere} {
-			must[access.Principal](t)(x.PrincipalByLink(t.Context(), kept.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByLink(t.Context(), kept.Digest()))
 		}
 	})
 	t.Run("are in the audit log, with what happens in their sessions", func(t *testing.T) {
@@ -146,10 +146,10 @@ func TestPortalLinks(t *testing.T) {
 		if actor.Type != "portal" || actor.ID != p.Session.ID || actor.Name != "Portal (member)" {
 			t.Errorf("actor %+v", actor)
 		}
-		if err := x.EndSession(t.Context(), p, actor); err != nil {
+		if err := x.Directory.EndSession(t.Context(), p, actor); err != nil {
 			t.Fatal(err)
 		}
-		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actors: []string{p.Session.ID}, Limit: 10}))
+		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.home.RowID, access.AuditFilter{Actors: []string{p.Session.ID}, Limit: 10}))
 		if len(page.Events) != 2 || page.Events[0].Name != "Portal (member)" || page.Events[1].IP != "192.0.2.9" {
 			t.Errorf("events of the session: %+v", page.Events)
 		}
@@ -172,7 +172,7 @@ func TestPortalLinks(t *testing.T) {
 func TestRefusedPortalLinks(t *testing.T) {
 	t.Parallel()
 	create := func(t *testing.T, x portal, by access.Actor, role string) error {
-		_, err := x.CreatePortalLink(t.Context(), by, x.home.ID, access.NewPortalLink{Credential: access.Mint(access.LinkPrefix), Role: role, Life: time.Hour})
+		_, err := x.Directory.CreatePortalLink(t.Context(), by, x.home.ID, access.NewPortalLink{Credential: access.Mint(access.LinkPrefix), Role: role, Life: time.Hour})
 		return err
 	}
 	t.Run("of a role with permissions about the instance, and of an unknown role", func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestRefusedPortalLinks(t *testing.T) {
 	t.Run("by a caller who has less than the session would have", func(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
-		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{
 			Name: "backend", Permissions: access.NewScope(access.PlatformActAs, access.EventsRead),
 		}))
 		backend, _ := storagetest.Organization(t, x.Store, "shop", "enterprise", "backend")
@@ -205,21 +205,21 @@ func TestRefusedPortalLinks(t *testing.T) {
 		p, d := x.session(t, access.RoleOwner)
 		link := x.link(t, access.RoleOwner)
 		active := func(is bool) {
-			must[access.User](t)(x.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: &is}))
+			must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: &is}))
 		}
 		active(false)
 		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOwner), fault.Conflict, "user_inactive")
 		_, err := x.use(t, link)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "user_inactive")
-		_, err = x.PrincipalBySession(t.Context(), d)
+		_, err = x.Directory.PrincipalBySession(t.Context(), d)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "user_inactive")
 		active(true)
-		must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
-		if _, err := x.CloseOrganization(t.Context(), x.by, x.home.ID); err != nil {
+		must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
+		if _, err := x.Directory.CloseOrganization(t.Context(), x.by, x.home.ID); err != nil {
 			t.Fatal(err)
 		}
 		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOwner), fault.Conflict, "organization_closed")
-		for _, err := range []error{second(x.use(t, link)), second(x.PrincipalBySession(t.Context(), d))} {
+		for _, err := range []error{second(x.use(t, link)), second(x.Directory.PrincipalBySession(t.Context(), d))} {
 			if fault.KindOf(err) != fault.Unauthenticated {
 				t.Errorf("got %v", err)
 			}
@@ -238,12 +238,12 @@ func TestPortalSessionsAreNarrowed(t *testing.T) {
 		for _, role := range []string{access.RoleMember, access.RoleOwner} {
 			p, _ := x.session(t, role)
 			wanted := access.NewKey{Credential: access.Mint("svc"), Name: "n", Scope: access.NewScope(access.EventsRead, access.EventsWrite, access.PlatformRead)}
-			key := must[access.Key](t)(x.CreateKey(t.Context(), p, p.Actor("", ""), wanted))
+			key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), p, p.Actor("", ""), wanted))
 			want := map[string]string{access.RoleMember: "events:read", access.RoleOwner: "events:read events:write"}[role]
 			if key.Scope.String() != want || key.CreatedBy != p.User.ID {
 				t.Errorf("%s: %+v", role, key)
 			}
-			rotated, err := x.RotateKey(t.Context(), p, p.Actor("", ""), key.ID, access.Mint("svc"), 0)
+			rotated, err := x.Directory.RotateKey(t.Context(), p, p.Actor("", ""), key.ID, access.Mint("svc"), 0)
 			if err != nil || rotated.Scope.String() != want {
 				t.Errorf("%s: %+v, %v", role, rotated, err)
 			}
@@ -260,44 +260,44 @@ func TestPortalSessionsAreNarrowed(t *testing.T) {
 			{access.NewScope(access.PlatformActAs, access.PlatformRead, access.WebhooksRead), access.NewScope(access.WebhooksRead)},
 			{access.NewScope(), access.NewScope()},
 		} {
-			must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &tt.grants}))
-			if got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d)); !got.Permissions.Equal(tt.want) {
+			must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &tt.grants}))
+			if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); !got.Permissions.Equal(tt.want) {
 				t.Errorf("with %s: %s", tt.grants, got.Permissions)
 			}
 		}
-		if err := x.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
 			t.Fatal(err)
 		}
 		x.clerk(t, access.EventsRead, access.APIKeysWrite) // another role, perhaps in the same row
-		for _, err := range []error{second(x.use(t, left)), second(x.PrincipalBySession(t.Context(), d))} {
+		for _, err := range []error{second(x.use(t, left)), second(x.Directory.PrincipalBySession(t.Context(), d))} {
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		}
-		_, err := x.CreateKey(t.Context(), p, p.Actor("", ""), access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)})
+		_, err := x.Directory.CreateKey(t.Context(), p, p.Actor("", ""), access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 	})
 	t.Run("one that has ended meanwhile creates nothing, although another has its row", func(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
 		ended, _ := x.session(t, access.RoleMember)
-		if err := x.EndSession(t.Context(), ended, ended.Actor("", "")); err != nil {
+		if err := x.Directory.EndSession(t.Context(), ended, ended.Actor("", "")); err != nil {
 			t.Fatal(err)
 		}
 		if next, _ := x.session(t, access.RoleOwner); next.Session.RowID != ended.Session.RowID {
 			t.Fatalf("row %d, want %d", next.Session.RowID, ended.Session.RowID)
 		}
-		_, err := x.CreateKey(t.Context(), ended, ended.Actor("", ""), access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)})
+		_, err := x.Directory.CreateKey(t.Context(), ended, ended.Actor("", ""), access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 	})
 	t.Run("they end with their organization", func(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
-		empty := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Empty", Plan: "growth"}))
+		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Empty", Plan: "growth"}))
 		in := portal{x.platform, empty}
 		_, d := in.session(t, access.RoleOwner)
-		if err := x.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
+		if err := x.Directory.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.PrincipalBySession(t.Context(), d)
+		_, err := x.Directory.PrincipalBySession(t.Context(), d)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 	})
 }

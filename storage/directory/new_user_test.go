@@ -25,18 +25,18 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 			x := newPlatform(t)
 			identity := access.Identity{Subject: "s-1", Email: "new@example.com"}
 			if tt.before == "subject_mismatch" {
-				must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "holder", ExternalID: new("s-2"), IsActive: true}))
+				must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "holder", ExternalID: new("s-2"), IsActive: true}))
 			}
 			for range 2 { // read, and cached if refusals were
-				_, err := x.PrincipalByIdentity(t.Context(), identity, "")
+				_, err := x.Directory.PrincipalByIdentity(t.Context(), identity, "")
 				storagetest.ExpectFault(t, err, fault.Unauthenticated, tt.before)
 			}
 			tt.user.Name, tt.user.IsActive = "new", true
-			made := must[access.User](t)(x.CreateUser(t.Context(), x.by, tt.user))
-			_, err := x.PrincipalByIdentity(t.Context(), identity, "")
+			made := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, tt.user))
+			_, err := x.Directory.PrincipalByIdentity(t.Context(), identity, "")
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
-			must[access.Member](t)(x.SetMember(t.Context(), x.by, x.operator.Home.ID, made.ID, access.RoleMember))
-			if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != made.ID {
+			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.operator.Home.ID, made.ID, access.RoleMember))
+			if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != made.ID {
 				t.Errorf("the identity means %s, want the new user", p.User.Name)
 			}
 		})
@@ -47,13 +47,13 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 		x := newPlatform(t)
 		ada, _ := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
 		identity := access.Identity{Subject: "s-1", Email: ada.User.Email}
-		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, ""))
-		if _, err := x.UpdateUser(t.Context(), x.by, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
+		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, ""))
+		if _, err := x.Directory.UpdateUser(t.Context(), x.by, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
 			t.Fatal(err)
 		}
-		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, ""))
-		must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "heir", IsActive: true}))
-		if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != ada.User.ID {
+		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, ""))
+		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "heir", IsActive: true}))
+		if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != ada.User.ID {
 			t.Errorf("the identity means %s, want the user who is bound", p.User.Name)
 		}
 	})
@@ -64,9 +64,9 @@ func TestABindingShowsInCachedPrincipals(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	ada, token := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
-	must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
-	must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s-1", Email: ada.User.Email}, ""))
-	p := must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
+	must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s-1", Email: ada.User.Email}, ""))
+	p := must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
 	if id := p.User.ExternalID; id == nil || *id != "s-1" {
 		t.Errorf("the external id is %v, want s-1", id)
 	}

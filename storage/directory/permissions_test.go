@@ -9,7 +9,7 @@ import (
 func TestUnknownPermissions(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	if _, err := x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}); err != nil {
+	if _, err := x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}); err != nil {
 		t.Fatal(err)
 	}
 	for named, want := range map[string]string{
@@ -20,17 +20,17 @@ func TestUnknownPermissions(t *testing.T) {
 	} {
 		t.Run("of "+named, func(t *testing.T) {
 			scope, _ := access.ParseScope(named)
-			unknown, err := x.UnknownPermissions(t.Context(), scope)
+			unknown, err := x.Directory.UnknownPermissions(t.Context(), scope)
 			if err != nil || unknown.String() != want {
 				t.Errorf("unknown %q, error %v, want %q", unknown, err, want)
 			}
 		})
 	}
 	t.Run("follow the list of permissions", func(t *testing.T) {
-		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Fatal(err)
 		}
-		unknown, err := x.UnknownPermissions(t.Context(), access.NewScope("orders:read"))
+		unknown, err := x.Directory.UnknownPermissions(t.Context(), access.NewScope("orders:read"))
 		if err != nil || unknown.String() != "orders:read" {
 			t.Errorf("unknown %q, error %v", unknown, err)
 		}

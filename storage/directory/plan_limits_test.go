@@ -21,7 +21,7 @@ func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Prin
 	store := storagetest.Open(t)
 	operator := storagetest.Operator(t, store)
 	x := platform{store, operator, operator.Actor("", "")}
-	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{
+	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{
 		Name: "bounded", APIKeys: true, Webhooks: true, MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
 	}))
 	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
@@ -105,10 +105,10 @@ func TestPlanLimits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, owner := withLimits(t, nil, new(int64(1)))
 			first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
-			if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, first.ID); err != nil {
+			if err := x.Directory.RevokeKey(t.Context(), x.by, owner.Organization.RowID, first.ID); err != nil {
 				t.Fatal(err)
 			}
-			must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
 				Credential: access.Mint("svc"), Name: "short", Scope: access.NewScope(access.EventsRead),
 				ExpiresAt: new(time.Now().Add(time.Minute).UnixMilli()),
 			}))
@@ -144,7 +144,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
 		requireLimitReached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
 		made, _ := x.rotated(t, owner, newest.ID, 0)
-		if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
+		if err := x.Directory.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
 			t.Fatal(err)
 		}
 		x.rotated(t, owner, made.ID, time.Hour)
@@ -156,7 +156,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		for range 12 {
 			keys = append(keys, must[access.Key](t)(x.create(t, owner, access.EventsRead)))
 		}
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
 		for _, k := range keys {
 			x.rotated(t, owner, k.ID, time.Hour)
 		}
@@ -173,7 +173,7 @@ func TestLoweredPlan(t *testing.T) {
 			must[webhook.Subscription](t)(x.subscribe(t, owner))
 			must[access.Key](t)(x.create(t, owner, access.EventsRead))
 		}
-		lowered := must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded",
+		lowered := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded",
 			access.PlanChange{SetMaxSubscriptions: true, MaxSubscriptions: new(int64(1)), SetMaxAPIKeys: true, MaxAPIKeys: new(int64(0))}))
 		if *lowered.MaxSubscriptions != 1 || *lowered.MaxAPIKeys != 0 {
 			t.Errorf("%+v", lowered)
@@ -182,8 +182,8 @@ func TestLoweredPlan(t *testing.T) {
 		requireLimitReached(t, err, "allows 1", "has 2")
 		_, err = x.create(t, owner, access.EventsRead)
 		requireLimitReached(t, err, "allows 0", "has 2")
-		subs, err := x.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
-		keys, err2 := x.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
+		subs, err := x.History.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
+		keys, err2 := x.Directory.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
 		if len(subs.Subscriptions) != 2 || len(keys.Keys) != 2 || errors.Join(err, err2) != nil {
 			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Subscriptions), len(keys.Keys), err, err2)
 		}
@@ -192,7 +192,7 @@ func TestLoweredPlan(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
-		if err := x.RunStatement(t.Context(), `
+		if err := x.Directory.RunStatement(t.Context(), `
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
 				INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, audit_events, description, status, consecutive_failures,
 					last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, ordered)
@@ -220,11 +220,11 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
 		by := x.operator.In(owner.Home)
 		_, err := x.createOf(t, by, "", access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
-		_, err = x.RotateKey(t.Context(), by, by.Actor("", ""), key.ID, access.Mint("svc"), 0)
+		_, err = x.Directory.RotateKey(t.Context(), by, by.Actor("", ""), key.ID, access.Mint("svc"), 0)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
 	})
 }

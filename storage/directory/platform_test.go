@@ -19,7 +19,7 @@ func TestPlans(t *testing.T) {
 		x := newPlatform(t)
 		var names []string
 		for before := int64(0); ; {
-			page := must[[]access.Plan](t)(x.Plans(t.Context(), before, 3))
+			page := must[[]access.Plan](t)(x.Directory.Plans(t.Context(), before, 3))
 			for _, p := range page {
 				names, before = append(names, p.Name), p.RowID
 			}
@@ -30,8 +30,8 @@ func TestPlans(t *testing.T) {
 		if d := cmp.Diff([]string{"enterprise", "business", "growth", "free"}, names); d != "" {
 			t.Error(d)
 		}
-		free := must[access.Plan](t)(x.Plan(t.Context(), "free"))
-		enterprise := must[access.Plan](t)(x.Plan(t.Context(), "enterprise"))
+		free := must[access.Plan](t)(x.Directory.Plan(t.Context(), "free"))
+		enterprise := must[access.Plan](t)(x.Directory.Plan(t.Context(), "enterprise"))
 		if free.APIKeys || free.Webhooks || *free.RateLimitPerMinute != 60 || enterprise.RateLimitPerMinute != nil || !enterprise.APIKeys {
 			t.Errorf("free is %+v, enterprise %+v", free, enterprise)
 		}
@@ -39,22 +39,22 @@ func TestPlans(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: new(int64(0))}))
-		if read := must[access.Plan](t)(x.Plan(t.Context(), "pro")); !cmp.Equal(made, read) || made.RowID == 0 || made.CreatedAt == 0 {
+		made := must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: new(int64(0))}))
+		if read := must[access.Plan](t)(x.Directory.Plan(t.Context(), "pro")); !cmp.Equal(made, read) || made.RowID == 0 || made.CreatedAt == 0 {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{Webhooks: new(true)}))
+		changed := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{Webhooks: new(true)}))
 		if !changed.APIKeys || !changed.Webhooks || *changed.RateLimitPerMinute != 0 {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{SetRateLimit: true}))
+		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{SetRateLimit: true}))
 		if changed.RateLimitPerMinute != nil || !changed.Webhooks {
 			t.Errorf("changed to %+v", changed)
 		}
-		if err := x.DeletePlan(t.Context(), x.by, "pro"); err != nil {
+		if err := x.Directory.DeletePlan(t.Context(), x.by, "pro"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Plan(t.Context(), "pro")
+		_, err := x.Directory.Plan(t.Context(), "pro")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		x.expectLog(t, x.operator.Home.RowID,
 			told{"plan_deleted", "plan pro", map[string]any{}},
@@ -66,12 +66,12 @@ func TestPlans(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		before := x.log(t, x.operator.Home.RowID)
-		_, err := x.CreatePlan(t.Context(), x.by, access.Plan{Name: "free"})
+		_, err := x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "free"})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "name already_exists")
-		_, err = x.UpdatePlan(t.Context(), x.by, "none", access.PlanChange{})
+		_, err = x.Directory.UpdatePlan(t.Context(), x.by, "none", access.PlanChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeletePlan(t.Context(), x.by, "none"), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeletePlan(t.Context(), x.by, "enterprise"), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.by, "none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.by, "enterprise"), fault.Conflict, "in_use")
 		if d := cmp.Diff(before, x.log(t, x.operator.Home.RowID)); d != "" {
 			t.Error(d)
 		}
@@ -84,7 +84,7 @@ func TestPlans(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				_, err := x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro"})
+				_, err := x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro"})
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -105,7 +105,7 @@ func TestPermissions(t *testing.T) {
 	t.Run("a new instance has the built-in ones", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		all := must[[]access.Permission](t)(x.Permissions(t.Context(), 0, 100))
+		all := must[[]access.Permission](t)(x.Directory.Permissions(t.Context(), 0, 100))
 		if len(all) != len(access.BuiltInPermissions()) || !all[0].BuiltIn || all[0].Key != access.PlatformActAs {
 			t.Errorf("%+v", all)
 		}
@@ -113,18 +113,18 @@ func TestPermissions(t *testing.T) {
 	t.Run("is created, read, described again and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))
-		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); !cmp.Equal(made, read) || made.BuiltIn {
+		made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))
+		if read := must[access.Permission](t)(x.Directory.Permission(t.Context(), "orders:read")); !cmp.Equal(made, read) || made.BuiltIn {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Permission](t)(x.UpdatePermission(t.Context(), x.by, "orders:read", "Read orders"))
-		if read := must[access.Permission](t)(x.Permission(t.Context(), "orders:read")); !cmp.Equal(changed, read) || read.Description != "Read orders" {
+		changed := must[access.Permission](t)(x.Directory.UpdatePermission(t.Context(), x.by, "orders:read", "Read orders"))
+		if read := must[access.Permission](t)(x.Directory.Permission(t.Context(), "orders:read")); !cmp.Equal(changed, read) || read.Description != "Read orders" {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
-		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Permission(t.Context(), "orders:read")
+		_, err := x.Directory.Permission(t.Context(), "orders:read")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		x.expectLog(t, x.operator.Home.RowID,
 			told{"permission_deleted", "permission orders:read", map[string]any{}},
@@ -145,15 +145,15 @@ func TestPermissions(t *testing.T) {
 			"platform:debug": {true, access.RoleNames{"operator"}},
 		} {
 			internal := want.internal && !access.IsPlatform(key) // a platform permission is internal by itself
-			made := must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: key, Internal: internal}))
+			made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key, Internal: internal}))
 			if d := cmp.Diff(want.roles, made.Roles); d != "" || made.Internal != want.internal {
 				t.Errorf("%s: internal %v, roles (-want +got):\n%s", key, made.Internal, d)
 			}
 		}
 		for _, name := range []string{"staff", "desk"} {
-			must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: name, Permissions: access.NewScope("refunds:read", access.EventsRead)}))
+			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: name, Permissions: access.NewScope("refunds:read", access.EventsRead)}))
 		}
-		for _, p := range must[[]access.Permission](t)(x.Permissions(t.Context(), 0, 100)) {
+		for _, p := range must[[]access.Permission](t)(x.Directory.Permissions(t.Context(), 0, 100)) {
 			if p.Key == "refunds:read" && !cmp.Equal(p.Roles, access.RoleNames{"operator", "desk", "staff"}) {
 				t.Errorf("%+v", p)
 			}
@@ -161,12 +161,12 @@ func TestPermissions(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if role := must[access.Role](t)(x.Role(t.Context(), access.RoleOwner)); role.Permissions.Has("refunds:read") || !role.Permissions.Has("orders:write") {
+		if role := must[access.Role](t)(x.Directory.Role(t.Context(), access.RoleOwner)); role.Permissions.Has("refunds:read") || !role.Permissions.Has("orders:write") {
 			t.Errorf("the owner has %s", role.Permissions)
 		}
 		_, err := x.createOf(t, owner, "", "refunds:read")
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
-		now := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+		now := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 		if !now.Can("refunds:read") {
 			t.Error("the operator does not have an internal permission")
 		}
@@ -174,21 +174,21 @@ func TestPermissions(t *testing.T) {
 	t.Run("refuses what cannot be", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.CreatePermission(t.Context(), x.by, access.Permission{Key: access.EventsRead})
+		_, err := x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: access.EventsRead})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "key already_exists")
-		_, err = x.UpdatePermission(t.Context(), x.by, "no:such", "")
+		_, err = x.Directory.UpdatePermission(t.Context(), x.by, "no:such", "")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, "no:such"), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, access.EventsRead), fault.Conflict, "built_in")
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "no:such"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, access.EventsRead), fault.Conflict, "built_in")
 	})
 	t.Run("stays while a role grants it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
-		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("orders:read")}))
-		storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, "orders:read"), fault.Conflict, "in_use")
-		must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &access.Scope{}}))
-		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("orders:read")}))
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read"), fault.Conflict, "in_use")
+		must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &access.Scope{}}))
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -196,25 +196,25 @@ func TestPermissions(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		for _, key := range []string{"orders:read", "orders:read:all"} {
-			must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
+			must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
 		}
 		storagetest.Key(t, x.Store, x.operator, "orders:read:all", access.EventsRead)
 		for end, permission := range map[int64]string{1: "orders:read", time.Now().Add(time.Hour).UnixMilli(): "orders:read:all"} {
-			must[access.Key](t)(x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 				Credential: access.Mint("svc"), Name: "until", Scope: access.NewScope(permission), ExpiresAt: &end,
 			}))
 		}
-		storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
-		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Errorf("another, which an expired key has, and with which a good one's only begins: %v", err)
 		}
-		for _, key := range must[access.KeyPage](t)(x.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
-			storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
-			if err := x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID); err != nil {
+		for _, key := range must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
+			storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
+			if err := x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := x.DeletePermission(t.Context(), x.by, "orders:read:all"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"); err != nil {
 			t.Errorf("once all are revoked: %v", err)
 		}
 	})
@@ -225,14 +225,14 @@ func TestRoles(t *testing.T) {
 	t.Run("the built-in ones are listed with what they grant at present", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
 		granted := map[string]string{}
-		for _, r := range must[[]access.Role](t)(x.Roles(t.Context(), 0, 10)) {
+		for _, r := range must[[]access.Role](t)(x.Directory.Roles(t.Context(), 0, 10)) {
 			if !r.BuiltIn {
 				t.Errorf("%s is not built in", r.Name)
 			}
 			granted[r.Name] = r.Permissions.String()
-			if one := must[access.Role](t)(x.Role(t.Context(), r.Name)); !one.Permissions.Equal(r.Permissions) {
+			if one := must[access.Role](t)(x.Directory.Role(t.Context(), r.Name)); !one.Permissions.Equal(r.Permissions) {
 				t.Errorf("%s alone grants %q", r.Name, one.Permissions)
 			}
 		}
@@ -247,22 +247,22 @@ func TestRoles(t *testing.T) {
 	t.Run("is created, read, changed and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", BuiltIn: true, Permissions: access.NewScope(access.EventsRead, access.AuditRead)}))
-		read := must[access.Role](t)(x.Role(t.Context(), "clerk"))
+		made := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", BuiltIn: true, Permissions: access.NewScope(access.EventsRead, access.AuditRead)}))
+		read := must[access.Role](t)(x.Directory.Role(t.Context(), "clerk"))
 		if made.BuiltIn || !made.Permissions.Equal(read.Permissions) || read.Permissions.String() != "audit:read events:read" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		if same := must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})); !same.Permissions.Equal(made.Permissions) {
+		if same := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})); !same.Permissions.Equal(made.Permissions) {
 			t.Errorf("an empty change leaves %q", same.Permissions)
 		}
-		changed := must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsWrite))}))
-		if read := must[access.Role](t)(x.Role(t.Context(), "clerk")); changed.Permissions.String() != "events:write" || !changed.Permissions.Equal(read.Permissions) {
+		changed := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsWrite))}))
+		if read := must[access.Role](t)(x.Directory.Role(t.Context(), "clerk")); changed.Permissions.String() != "events:write" || !changed.Permissions.Equal(read.Permissions) {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
-		if err := x.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Role(t.Context(), "clerk")
+		_, err := x.Directory.Role(t.Context(), "clerk")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		x.expectLog(t, x.operator.Home.RowID,
 			told{"role_deleted", "role clerk", map[string]any{}},
@@ -273,33 +273,33 @@ func TestRoles(t *testing.T) {
 	t.Run("refuses what cannot be, naming every unknown permission", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.CreateRole(t.Context(), x.by, access.Role{Name: "owner"})
+		_, err := x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "owner"})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "name already_exists")
-		_, err = x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("no:such", access.EventsRead, "nor:this")})
+		_, err = x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("no:such", access.EventsRead, "nor:this")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "permissions unknown_permission", "permissions unknown_permission")
-		_, err = x.Role(t.Context(), "clerk")
+		_, err = x.Directory.Role(t.Context(), "clerk")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})
+		_, err = x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeleteRole(t.Context(), x.by, "clerk"), fault.NotFound, "not_found")
-		_, err = x.UpdateRole(t.Context(), x.by, "member", access.RoleChange{Permissions: &access.Scope{}})
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "clerk"), fault.NotFound, "not_found")
+		_, err = x.Directory.UpdateRole(t.Context(), x.by, "member", access.RoleChange{Permissions: &access.Scope{}})
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.DeleteRole(t.Context(), x.by, "member"), fault.Conflict, "built_in")
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "member"), fault.Conflict, "built_in")
 
-		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
-		_, err = x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope("no:such"))})
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
+		_, err = x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope("no:such"))})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "permissions unknown_permission")
 	})
 	t.Run("stays while a member has it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
 		clerk, _ := storagetest.Organization(t, x.Store, "acme", "growth", "clerk")
-		storagetest.ExpectFault(t, x.DeleteRole(t.Context(), x.by, "clerk"), fault.Conflict, "in_use")
-		if err := x.RemoveMember(t.Context(), x.by, clerk.Home.ID, clerk.User.ID); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "clerk"), fault.Conflict, "in_use")
+		if err := x.Directory.RemoveMember(t.Context(), x.by, clerk.Home.ID, clerk.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -309,14 +309,14 @@ func TestRoles(t *testing.T) {
 func TestDeleteInternalPermission(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "refunds:read", Internal: true}))
-	must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:pay"}))
-	narrow := must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "narrow", Permissions: access.NewScope(access.PlatformWrite)}))
+	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "refunds:read", Internal: true}))
+	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:pay"}))
+	narrow := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "narrow", Permissions: access.NewScope(access.PlatformWrite)}))
 	who, _ := storagetest.Organization(t, x.Store, "back-end", "growth", narrow.Name)
 	by := who.Actor("", "")
-	storagetest.ExpectFault(t, x.DeletePermission(t.Context(), by, "refunds:read"), fault.Forbidden, "permission_denied")
+	storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), by, "refunds:read"), fault.Forbidden, "permission_denied")
 	for by, key := range map[*access.Actor]string{&by: "orders:pay", &x.by: "refunds:read"} {
-		if err := x.DeletePermission(t.Context(), *by, key); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), *by, key); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 func beginSession(t *testing.T, x platform, role string) (p access.Principal, d access.Digest) {
 	t.Helper()
 	owner, token := storagetest.Organization(t, x.Store, "acme", "growth", role)
-	p = must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	p = must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
 	c := access.MintSession()
-	must[access.Session](t)(x.CreateSession(t.Context(), p, owner.Actor("192.0.2.1", "req"), c))
+	must[access.Session](t)(x.Directory.CreateSession(t.Context(), p, owner.Actor("192.0.2.1", "req"), c))
 	return p, c.Digest()
 }
 
@@ -30,7 +30,7 @@ func TestSessions(t *testing.T) {
 		x := newPlatform(t)
 		want, d := beginSession(t, x, access.RoleMember)
 		for _, when := range []string{"read", "cached"} {
-			got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+			got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 			if got.Session == nil || got.Session.ExpiresAt-got.Session.CreatedAt != (12*time.Hour).Milliseconds() {
 				t.Fatalf("%s: %+v", when, got.Session)
 			}
@@ -46,23 +46,23 @@ func TestSessions(t *testing.T) {
 		_, d := beginSession(t, x, access.RoleMember)
 		token, _ := access.Opaque(storagetest.OperatorToken)
 		for range 2 {
-			_, err := x.PrincipalByToken(t.Context(), d)
+			_, err := x.Directory.PrincipalByToken(t.Context(), d)
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			_, err = x.PrincipalBySession(t.Context(), token.Digest())
+			_, err = x.Directory.PrincipalBySession(t.Context(), token.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 		}
 	})
 	t.Run("end once, and tell the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		_, d := beginSession(t, x, access.RoleMember)
-		p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+		p := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 		for range 2 {
-			if err := x.EndSession(t.Context(), p, p.Actor("", "")); err != nil {
+			if err := x.Directory.EndSession(t.Context(), p, p.Actor("", "")); err != nil {
 				t.Fatal(err)
 			}
-			_, err := x.PrincipalBySession(t.Context(), d)
+			_, err := x.Directory.PrincipalBySession(t.Context(), d)
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
 		}
 		about := map[string]any{"kind": "token", "user_id": p.User.ID, "access_token_id": p.Token.ID}
@@ -74,25 +74,25 @@ func TestSessions(t *testing.T) {
 		code string
 	}{
 		"their token is revoked": {func(t *testing.T, x platform, p access.Principal) error {
-			return x.RevokeToken(t.Context(), x.by, p.User.ID, p.Token.ID)
+			return x.Directory.RevokeToken(t.Context(), x.by, p.User.ID, p.Token.ID)
 		}, "token_revoked"},
 		"their user is dismissed": {func(t *testing.T, x platform, p access.Principal) error {
-			_, err := x.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, "user_inactive"},
 		"their user leaves the organization": {func(t *testing.T, x platform, p access.Principal) error {
-			return x.RemoveMember(t.Context(), x.by, p.Home.ID, p.User.ID)
+			return x.Directory.RemoveMember(t.Context(), x.by, p.Home.ID, p.User.ID)
 		}, "user_inactive"},
 	} {
 		t.Run("are refused at once when "+name, func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
 			p, d := beginSession(t, x, access.RoleMember)
-			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
+			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
 			if err := tt.end(t, x, p); err != nil {
 				t.Fatal(err)
 			}
-			_, err := x.PrincipalBySession(t.Context(), d)
+			_, err := x.Directory.PrincipalBySession(t.Context(), d)
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, tt.code)
 		})
 	}
@@ -105,11 +105,11 @@ func TestSessionsEnd(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		p, d := beginSession(t, x, access.RoleOwner)
-		if got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d)); !got.Can(access.APIKeysWrite) {
+		if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); !got.Can(access.APIKeysWrite) {
 			t.Fatal("an owner may not write keys")
 		}
-		must[access.Member](t)(x.SetMember(t.Context(), x.by, p.Home.ID, p.User.ID, access.RoleMember))
-		if got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d)); got.Can(access.APIKeysWrite) {
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, p.Home.ID, p.User.ID, access.RoleMember))
+		if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); got.Can(access.APIKeysWrite) {
 			t.Error("a member may write keys")
 		}
 	})
@@ -119,20 +119,20 @@ func TestSessionsEnd(t *testing.T) {
 			x := newPlatform(t)
 			_, d := beginSession(t, x, access.RoleMember)
 			time.Sleep(12*time.Hour - time.Second)
-			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
-			if n := must[int](t)(x.Sessions(t.Context())); n != 1 {
+			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
+			if n := must[int](t)(x.Directory.Sessions(t.Context())); n != 1 {
 				t.Errorf("%d sessions are kept", n)
 			}
 			time.Sleep(time.Second)
 			for range 2 {
-				_, err := x.PrincipalBySession(t.Context(), d)
+				_, err := x.Directory.PrincipalBySession(t.Context(), d)
 				storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-				if err := x.ForgetPrincipals(t.Context()); err != nil {
+				if err := x.Directory.ForgetPrincipals(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			time.Sleep(2 * time.Second)
-			if n := must[int](t)(x.Sessions(t.Context())); n != 0 {
+			if n := must[int](t)(x.Directory.Sessions(t.Context())); n != 0 {
 				t.Errorf("%d sessions are kept", n)
 			}
 		})
@@ -145,14 +145,14 @@ func TestSessionsEnd(t *testing.T) {
 			const life = time.Hour + 500*time.Millisecond // ends between two rounds of upkeep, which forgets what has ended
 			expires := time.Now().Add(life).UnixMilli()
 			c := access.Mint(access.TokenPrefix)
-			must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, c, "", &expires))
-			p := must[access.Principal](t)(x.PrincipalByToken(t.Context(), c.Digest()))
+			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, c, "", &expires))
+			p := must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), c.Digest()))
 			session := access.MintSession()
-			if made := must[access.Session](t)(x.CreateSession(t.Context(), p, x.by, session)); made.ExpiresAt != expires {
+			if made := must[access.Session](t)(x.Directory.CreateSession(t.Context(), p, x.by, session)); made.ExpiresAt != expires {
 				t.Errorf("ends at %d, want %d", made.ExpiresAt, expires)
 			}
 			time.Sleep(life)
-			_, err := x.PrincipalBySession(t.Context(), session.Digest())
+			_, err := x.Directory.PrincipalBySession(t.Context(), session.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_expired")
 		})
 	})
@@ -162,10 +162,10 @@ func TestSessionsEnd(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		p := storagetest.Operator(t, store)
 		c := access.MintSession()
-		must[access.Session](t)(store.CreateSession(t.Context(), p, p.Actor("", ""), c))
+		must[access.Session](t)(store.Directory.CreateSession(t.Context(), p, p.Actor("", ""), c))
 		stop()
 		again, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		must[access.Principal](t)(again.PrincipalBySession(t.Context(), c.Digest()))
+		must[access.Principal](t)(again.Directory.PrincipalBySession(t.Context(), c.Digest()))
 	})
 }
 
@@ -178,16 +178,16 @@ func TestSessionFromTheFuture(t *testing.T) {
 		defer stop()
 		operator := storagetest.Operator(t, store)
 		credential := access.MintSession()
-		if _, err := store.CreateSession(t.Context(), operator, operator.Actor("", ""), credential); err != nil {
+		if _, err := store.Directory.CreateSession(t.Context(), operator, operator.Actor("", ""), credential); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.PrincipalBySession(t.Context(), credential.Digest()); err != nil {
+		if _, err := store.Directory.PrincipalBySession(t.Context(), credential.Digest()); err != nil {
 			t.Error(err)
 		}
-		if err := store.MoveSessions(t.Context(), 400*24*time.Hour); err != nil {
+		if err := store.Directory.MoveSessions(t.Context(), 400*24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.PrincipalBySession(t.Context(), credential.Digest()); fault.KindOf(err) != fault.Unauthenticated {
+		if _, err := store.Directory.PrincipalBySession(t.Context(), credential.Digest()); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("a session of 400 days: %v", err)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 func newSystem(t *testing.T) (platform, access.Principal) {
 	t.Helper()
 	x := newPlatform(t)
-	return x, must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+	return x, must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 }
 
 func TestSystem(t *testing.T) {
@@ -25,9 +25,9 @@ func TestSystem(t *testing.T) {
 		if system.Organization.ID != x.operator.Home.ID || system.Home.ID != x.operator.Home.ID || system.Plan.Name != "enterprise" {
 			t.Errorf("acts in %+v on %+v", system.Organization, system.Plan)
 		}
-		must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
 		storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		again := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
+		again := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 		if again.Organization.ID != x.operator.Home.ID || !again.Can("orders:read") || !again.Can(access.PlatformActAs) || system.Can("orders:read") {
 			t.Errorf("before %v, now %v in %s", system.Permissions.Keys(), again.Permissions.Keys(), again.Organization.Name)
 		}
@@ -41,7 +41,7 @@ func TestSystem(t *testing.T) {
 		if d := cmp.Diff(want, system.Actor("", "req")); d != "" {
 			t.Errorf("actor (-want +got):\n%s", d)
 		}
-		if u := must[access.User](t)(x.User(t.Context(), system.User.ID)); !u.BuiltIn || u.Name != "system" {
+		if u := must[access.User](t)(x.Directory.User(t.Context(), system.User.ID)); !u.BuiltIn || u.Name != "system" {
 			t.Errorf("read %+v", u)
 		}
 	})
@@ -50,7 +50,7 @@ func TestSystem(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
 		key, credential := storagetest.Key(t, x.Store, system, access.EventsWrite, access.PlatformRead)
-		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 		if p.Home.ID != system.Home.ID || p.User.ID != system.User.ID || key.CreatedBy != system.User.ID {
 			t.Errorf("the key acts as %s in %s", p.User.Name, p.Home.Name)
 		}
@@ -65,9 +65,9 @@ func TestSystem(t *testing.T) {
 	t.Run("creates keys of the service account in every other organization", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		acme := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+		acme := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
 		_, credential := storagetest.Key(t, x.Store, system.In(acme), access.EventsWrite, access.PlatformRead)
-		p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+		p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 		if p.Home.ID != acme.ID || !p.User.IsService() || p.Permissions.String() != access.EventsWrite {
 			t.Errorf("the key acts as %s in %s with %s", p.User.Name, p.Home.Name, p.Permissions)
 		}
@@ -76,28 +76,28 @@ func TestSystem(t *testing.T) {
 	t.Run("is in no list of users or members, and keeps nobody from the last operator's place", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		for _, u := range must[[]access.User](t)(x.Users(t.Context(), 0, 10)) {
+		for _, u := range must[[]access.User](t)(x.Directory.Users(t.Context(), 0, 10)) {
 			if u.ID == system.User.ID {
 				t.Error("the list of users shows it")
 			}
 		}
-		if members := must[[]access.Member](t)(x.Members(t.Context(), system.Home.ID, 0, 10)); len(members) != 1 {
+		if members := must[[]access.Member](t)(x.Directory.Members(t.Context(), system.Home.ID, 0, 10)); len(members) != 1 {
 			t.Errorf("members are %+v", members)
 		}
-		storagetest.ExpectFault(t, x.RemoveMember(t.Context(), x.by, x.operator.Home.ID, x.operator.User.ID), fault.Conflict, "last_operator")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, x.operator.Home.ID, x.operator.User.ID), fault.Conflict, "last_operator")
 	})
 
 	t.Run("stays as it is, and gets no token and no membership", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
 		id, org := system.User.ID, system.Home.ID
-		_, err := x.UpdateUser(t.Context(), x.by, id, access.UserChange{IsActive: new(false)})
+		_, err := x.Directory.UpdateUser(t.Context(), x.by, id, access.UserChange{IsActive: new(false)})
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.DeleteUser(t.Context(), x.by, id), fault.Conflict, "built_in")
-		_, err = x.SetMember(t.Context(), x.by, org, id, access.RoleMember)
+		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.by, id), fault.Conflict, "built_in")
+		_, err = x.Directory.SetMember(t.Context(), x.by, org, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.RemoveMember(t.Context(), x.by, org, id), fault.Conflict, "built_in")
-		_, err = x.CreateToken(t.Context(), x.by, id, org, access.Mint(access.TokenPrefix), "mine", nil)
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, org, id), fault.Conflict, "built_in")
+		_, err = x.Directory.CreateToken(t.Context(), x.by, id, org, access.Mint(access.TokenPrefix), "mine", nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
 	})
 }

@@ -21,7 +21,7 @@ func (x *fixture) failRead(t *testing.T) {
 	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
 	defer faultdisk.Mend()
 	for range 1000 {
-		_, err := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100})
+		_, err := x.History.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100})
 		if faultdisk.Hits() > 0 {
 			return
 		}

@@ -30,7 +30,7 @@ func TestACommitThatFails(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		defer x.close(t)
 		by, org := x.owner.Actor("", ""), x.owner.Organization.RowID
-		subs, err := x.SubscriptionPage(t.Context(), org, webhook.SubscriptionFilter{Limit: 1})
+		subs, err := x.History.SubscriptionPage(t.Context(), org, webhook.SubscriptionFilter{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestACommitThatFails(t *testing.T) {
 		x := openWith(t, o)
 		defer x.close(t)
 		limit := int64(100_000)
-		if _, err := x.UpdatePlan(t.Context(), x.owner.Actor("", ""), x.owner.Plan.Name,
+		if _, err := x.Directory.UpdatePlan(t.Context(), x.owner.Actor("", ""), x.owner.Plan.Name,
 			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: &limit}); err != nil {
 			t.Fatal(err)
 		}

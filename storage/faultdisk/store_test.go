@@ -183,10 +183,10 @@ func TestWritesThatFail(t *testing.T) {
 					if err != nil {
 						refused++
 					}
-					if _, err := x.PrincipalByToken(t.Context(), storageToken().Digest()); err != nil {
+					if _, err := x.Directory.PrincipalByToken(t.Context(), storageToken().Digest()); err != nil {
 						t.Fatalf("write %d: a token cannot be looked up: %v", n, err)
 					}
-					if _, err := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 5}); err != nil {
+					if _, err := x.History.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 5}); err != nil {
 						t.Fatalf("write %d: events cannot be listed: %v", n, err)
 					}
 				}
@@ -252,7 +252,7 @@ func TestReadsThatFail(t *testing.T) {
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
 			waitUntil(t, "a read that fails", func() bool {
 				err := errors.Join(x.publish(t, 100), x.Ping(t.Context()))
-				if _, e := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100}); e != nil {
+				if _, e := x.History.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100}); e != nil {
 					err = e
 				}
 				if err != nil && fault.KindOf(err) != fault.Unavailable {
@@ -277,7 +277,7 @@ func TestReadsThatFail(t *testing.T) {
 		defer faultdisk.Mend()
 		waitUntil(t, "the end", func() bool {
 			_ = x.publish(t, 100)
-			_, _ = x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100})
+			_, _ = x.History.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100})
 			select {
 			case err := <-x.runResult:
 				if !errors.Is(err, storage.ErrFailed) {

@@ -18,7 +18,7 @@ func TestCredentialState(t *testing.T) {
 		x := newPlatform(t)
 		owner, token := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		credential := access.Mint("svc")
-		key := must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
+		key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
 			Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
 		}))
 		// Each step adds a reason to refuse the key. The state names the first reason in the order of checks.
@@ -30,22 +30,22 @@ func TestCredentialState(t *testing.T) {
 		}{
 			{"good", func() error { return nil }, access.CheckPassed, true},
 			{"of an organization without keys", func() error {
-				_, err := x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")})
+				_, err := x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")})
 				return err
 			}, access.CheckPassed, true},
 			{"of an inactive creator", func() error {
-				_, err := x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
+				_, err := x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
 				return err
 			}, access.CheckCreator, true},
-			{"of one who has left", func() error { return x.RemoveMember(t.Context(), x.by, owner.Home.ID, owner.User.ID) }, access.CheckCreator, false},
+			{"of one who has left", func() error { return x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, owner.User.ID) }, access.CheckCreator, false},
 			{"expired", func() error { time.Sleep(time.Hour); return nil }, access.CheckExpired, false},
-			{"revoked", func() error { return x.RevokeKey(t.Context(), x.by, owner.Home.RowID, key.ID) }, access.CheckRevoked, false},
+			{"revoked", func() error { return x.Directory.RevokeKey(t.Context(), x.by, owner.Home.RowID, key.ID) }, access.CheckRevoked, false},
 		} {
 			if err := step.do(); err != nil {
 				t.Fatalf("%s: %v", step.name, err)
 			}
-			shown := must[access.CredentialState](t)(x.KeyState(t.Context(), credential.Digest()))
-			named := must[access.CredentialState](t)(x.KeyStateByID(t.Context(), key.ID))
+			shown := must[access.CredentialState](t)(x.Directory.KeyState(t.Context(), credential.Digest()))
+			named := must[access.CredentialState](t)(x.Directory.KeyStateByID(t.Context(), key.ID))
 			if diff := cmp.Diff(shown, named); diff != "" {
 				t.Errorf("%s (-by digest +by id):\n%s", step.name, diff)
 			}
@@ -56,9 +56,9 @@ func TestCredentialState(t *testing.T) {
 				t.Errorf("%s: role %q grants %s, effective %s", step.name, shown.Role, shown.Granted, shown.Permissions)
 			}
 		}
-		_, err := x.KeyState(t.Context(), token.Digest())
+		_, err := x.Directory.KeyState(t.Context(), token.Digest())
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.KeyStateByID(t.Context(), owner.Token.ID)
+		_, err = x.Directory.KeyStateByID(t.Context(), owner.Token.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 	})
 }

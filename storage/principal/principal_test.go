@@ -24,15 +24,15 @@ func TestPrincipal(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.WebhooksRead)
-		growth := must[access.Plan](t)(x.Plan(t.Context(), "growth"))
-		home := must[access.Organization](t)(x.Organization(t.Context(), owner.Home.ID))
+		growth := must[access.Plan](t)(x.Directory.Plan(t.Context(), "growth"))
+		home := must[access.Organization](t)(x.Directory.Organization(t.Context(), owner.Home.ID))
 		key.CreatorName = "" // the principal has the whole user
 		want := access.Principal{
-			User: must[access.User](t)(x.User(t.Context(), owner.User.ID)), Organization: home, Home: home, Plan: growth,
+			User: must[access.User](t)(x.Directory.User(t.Context(), owner.User.ID)), Organization: home, Home: home, Plan: growth,
 			Permissions: access.NewScope(access.EventsRead, access.WebhooksRead), Key: &key,
 		}
 		for _, when := range []string{"read", "cached"} {
-			got := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+			got := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", when, d)
 			}
@@ -42,10 +42,10 @@ func TestPrincipal(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		member, credential := storagetest.Organization(t, x.Store, "acme", "free", access.RoleMember)
-		token := must[access.AccessToken](t)(x.Token(t.Context(), member.User.ID, member.Token.ID))
-		role := must[access.Role](t)(x.Role(t.Context(), access.RoleMember))
+		token := must[access.AccessToken](t)(x.Directory.Token(t.Context(), member.User.ID, member.Token.ID))
+		role := must[access.Role](t)(x.Directory.Role(t.Context(), access.RoleMember))
 		for _, when := range []string{"read", "cached"} {
-			got := must[access.Principal](t)(x.PrincipalByToken(t.Context(), credential.Digest()))
+			got := must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), credential.Digest()))
 			if !got.Permissions.Equal(role.Permissions) || got.Key != nil || !cmp.Equal(*got.Token, token) || got.Home.Plan != "free" {
 				t.Errorf("%s: %+v", when, got)
 			}
@@ -57,12 +57,12 @@ func TestPrincipal(t *testing.T) {
 		owner, token := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for range 2 {
-			_, err := x.PrincipalByToken(t.Context(), key.Digest())
+			_, err := x.Directory.PrincipalByToken(t.Context(), key.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			_, err = x.PrincipalByKey(t.Context(), token.Digest())
+			_, err = x.Directory.PrincipalByKey(t.Context(), token.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "invalid_key")
-			must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
-			must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
 		}
 	})
 	t.Run("the plan without API keys is told, not judged", func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestPrincipal(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
-		if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest())); p.Plan.APIKeys || p.Plan.Name != "free" || *p.Plan.RateLimitPerMinute != 60 {
+		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
+		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest())); p.Plan.APIKeys || p.Plan.Name != "free" || *p.Plan.RateLimitPerMinute != 60 {
 			t.Errorf("%+v", p.Plan)
 		}
 	})
@@ -94,10 +94,10 @@ func TestOrderOfChecks(t *testing.T) {
 	}{
 		{"good", "", "", func(*testing.T, credential) error { return nil }},
 		{"not a member any more", "creator_inactive", "user_inactive", func(t *testing.T, c credential) error {
-			return c.x.RemoveMember(t.Context(), c.x.by, c.owner.Home.ID, c.owner.User.ID)
+			return c.x.Directory.RemoveMember(t.Context(), c.x.by, c.owner.Home.ID, c.owner.User.ID)
 		}},
 		{"not active either", "creator_inactive", "user_inactive", func(t *testing.T, c credential) error {
-			_, err := c.x.UpdateUser(t.Context(), c.x.by, c.owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := c.x.Directory.UpdateUser(t.Context(), c.x.by, c.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}},
 		{"expired too", "key_expired", "token_expired", func(_ *testing.T, c credential) error {
@@ -105,10 +105,10 @@ func TestOrderOfChecks(t *testing.T) {
 			return nil
 		}},
 		{"revoked too", "key_revoked", "token_revoked", func(t *testing.T, c credential) error {
-			if err := c.x.RevokeKey(t.Context(), c.x.by, c.owner.Home.RowID, c.id); fault.KindOf(err) != fault.NotFound {
+			if err := c.x.Directory.RevokeKey(t.Context(), c.x.by, c.owner.Home.RowID, c.id); fault.KindOf(err) != fault.NotFound {
 				return err
 			}
-			return c.x.RevokeToken(t.Context(), c.x.by, c.owner.User.ID, c.id)
+			return c.x.Directory.RevokeToken(t.Context(), c.x.by, c.owner.User.ID, c.id)
 		}},
 		{"unknown", "invalid_key", "invalid_key", nil},
 	}
@@ -125,19 +125,19 @@ func TestOrderOfChecks(t *testing.T) {
 				minted := access.Mint("svc")
 				c := credential{x: x, owner: owner, expires: time.Now().Add(time.Hour).UnixMilli(), digest: minted.Digest()}
 				ask := func(d access.Digest) error {
-					_, err := x.PrincipalByToken(t.Context(), d)
+					_, err := x.Directory.PrincipalByToken(t.Context(), d)
 					return err
 				}
 				if byKey {
 					ask = func(d access.Digest) error {
-						_, err := x.PrincipalByKey(t.Context(), d)
+						_, err := x.Directory.PrincipalByKey(t.Context(), d)
 						return err
 					}
-					c.id = must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
+					c.id = must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
 						Credential: minted, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &c.expires,
 					})).ID
 				} else {
-					c.id = must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, minted, "", &c.expires)).ID
+					c.id = must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, minted, "", &c.expires)).ID
 				}
 				for _, step := range steps {
 					digest, code := c.digest, step.token
@@ -172,17 +172,17 @@ func TestExpiry(t *testing.T) {
 			x := newPlatform(t)
 			end := time.Now().Add(time.Hour).UnixMilli()
 			key, token := access.Mint("svc"), access.Mint(access.TokenPrefix)
-			must[access.Key](t)(x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 				Credential: key, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 			}))
-			must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, x.operator.User.ID, x.operator.Home.ID, token, "", &end))
+			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, x.operator.User.ID, x.operator.Home.ID, token, "", &end))
 			time.Sleep(time.Until(time.UnixMilli(end - 1)))
-			must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
-			must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
 			time.Sleep(time.Millisecond)
-			_, err := x.PrincipalByKey(t.Context(), key.Digest())
+			_, err := x.Directory.PrincipalByKey(t.Context(), key.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_expired")
-			_, err = x.PrincipalByToken(t.Context(), token.Digest())
+			_, err = x.Directory.PrincipalByToken(t.Context(), token.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_expired")
 		})
 	})
@@ -208,70 +208,70 @@ func TestChangesHoldAtOnce(t *testing.T) {
 		before func(access.Principal, error) bool  // what no request may see any more
 	}{
 		{"the key is revoked", func(t *testing.T, s subject) error {
-			return s.x.RevokeKey(t.Context(), s.x.by, s.owner.Home.RowID, s.key.ID)
+			return s.x.Directory.RevokeKey(t.Context(), s.x.by, s.owner.Home.RowID, s.key.ID)
 		}, nil, accepted},
 		{"the creator is deactivated", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(true)})
+			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(true)})
 			return err
 		}, accepted},
 		{"the creator is removed", func(t *testing.T, s subject) error {
-			return s.x.RemoveMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID)
+			return s.x.Directory.RemoveMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID)
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
 			return err
 		}, accepted},
 		{"the creator gets a lesser role", func(t *testing.T, s subject) error {
-			_, err := s.x.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, access.RoleMember)
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, access.RoleMember)
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
 			return err
 		}, can(access.EventsWrite)},
 		{"the role loses a permission", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))})
+			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead, access.EventsWrite))})
+			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead, access.EventsWrite))})
 			return err
 		}, can(access.EventsWrite)},
 		{"the plan loses API keys", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(false)})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(true)})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(true)})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 		{"the plan gets a limit", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.RateLimitPerMinute == nil }},
 		{"the organization is downgraded", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("free")})
+			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("free")})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("pro")})
+			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("pro")})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
-			must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true}))
-			must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, access.EventsWrite)}))
+			must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true}))
+			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, access.EventsWrite)}))
 			owner, _ := storagetest.Organization(t, x.Store, "acme", "pro", "clerk")
 			for range 8 {
 				key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
 				s := subject{x, owner, key}
-				if p, err := x.PrincipalByKey(t.Context(), credential.Digest()); !change.before(p, err) {
+				if p, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest()); !change.before(p, err) {
 					t.Fatalf("not as expected before the change: %+v, %v", p, err)
 				}
-				ask := func() (access.Principal, error) { return x.PrincipalByKey(t.Context(), credential.Digest()) }
+				ask := func() (access.Principal, error) { return x.Directory.PrincipalByKey(t.Context(), credential.Digest()) }
 				late := underLoad(t, x, ask, change.before, func() error { return change.do(t, s) })
 				if late > 0 {
 					t.Fatalf("%d requests that began after the change saw what was before", late)
@@ -318,7 +318,7 @@ func underLoad(t *testing.T, x platform, ask func() (access.Principal, error), b
 	// Until then others change things too: so the requests keep reading, and some read while the change is being made.
 	wg.Go(func() {
 		for !done.Load() {
-			x.ForgetPrincipals()
+			x.Directory.ForgetPrincipals()
 			runtime.Gosched()
 		}
 	})
@@ -356,7 +356,7 @@ func TestPermissionsFollowTheirList(t *testing.T) {
 	operatorToken, _ := access.Opaque(storagetest.OperatorToken)
 
 	for _, key := range []string{"orders:read", "orders:write", "platform:bill"} {
-		must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
 	}
 	_, later := storagetest.Key(t, x.Store, x.operator, "orders:read", access.EventsRead)
 	expect := func(t *testing.T, p access.Principal, err error, want access.Scope) {
@@ -366,32 +366,32 @@ func TestPermissionsFollowTheirList(t *testing.T) {
 		}
 	}
 	t.Run("those who hold all present and future permissions hold the new ones from the next request on", func(t *testing.T) {
-		p, err := x.PrincipalByToken(t.Context(), operatorToken.Digest())
+		p, err := x.Directory.PrincipalByToken(t.Context(), operatorToken.Digest())
 		expect(t, p, err, access.NewScope(append(allOfThen.Keys(), "orders:read", "orders:write", "platform:bill")...))
-		p, err = x.PrincipalByToken(t.Context(), ownerToken.Digest())
+		p, err = x.Directory.PrincipalByToken(t.Context(), ownerToken.Digest())
 		for _, key := range []string{"orders:read", "orders:write"} {
 			if err != nil || !p.Can(key) || p.Can("platform:bill") {
 				t.Errorf("the owner holds %q: %v", p.Permissions, err)
 			}
 		}
-		p, err = x.PrincipalByToken(t.Context(), memberToken.Digest())
+		p, err = x.Directory.PrincipalByToken(t.Context(), memberToken.Digest())
 		if err != nil || !p.Can("orders:read") || p.Can("orders:write") || p.Can("platform:bill") {
 			t.Errorf("the member holds %q: %v", p.Permissions, err)
 		}
 	})
 	t.Run("the keys of an operator hold them only within their scope", func(t *testing.T) {
-		p, err := x.PrincipalByKey(t.Context(), narrow.Digest())
+		p, err := x.Directory.PrincipalByKey(t.Context(), narrow.Digest())
 		expect(t, p, err, access.NewScope(access.EventsRead))
-		p, err = x.PrincipalByKey(t.Context(), wide.Digest())
+		p, err = x.Directory.PrincipalByKey(t.Context(), wide.Digest())
 		expect(t, p, err, allOfThen)
-		p, err = x.PrincipalByKey(t.Context(), later.Digest())
+		p, err = x.Directory.PrincipalByKey(t.Context(), later.Digest())
 		expect(t, p, err, access.NewScope(access.EventsRead, "orders:read"))
 	})
 	t.Run("what is taken out of it is held by nobody", func(t *testing.T) {
-		if err := x.DeletePermission(t.Context(), x.by, "orders:write"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:write"); err != nil {
 			t.Fatal(err)
 		}
-		p, err := x.PrincipalByToken(t.Context(), ownerToken.Digest())
+		p, err := x.Directory.PrincipalByToken(t.Context(), ownerToken.Digest())
 		if err != nil || p.Can("orders:write") {
 			t.Errorf("the owner holds %q: %v", p.Permissions, err)
 		}
@@ -410,15 +410,15 @@ func TestAKeyFollowsItsCreator(t *testing.T) {
 		{"what the creator gets back the key has again", access.RoleMember, "audit:read events:read"},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			if _, err := x.Role(t.Context(), step.role); err != nil {
+			if _, err := x.Directory.Role(t.Context(), step.role); err != nil {
 				var permissions access.Scope
 				if step.role == "reader" {
 					permissions = access.NewScope(access.EventsRead, access.EventsWrite)
 				}
-				must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: step.role, Permissions: permissions}))
+				must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: step.role, Permissions: permissions}))
 			}
-			must[access.Member](t)(x.SetMember(t.Context(), x.by, member.Home.ID, member.User.ID, step.role))
-			if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest())); p.Permissions.String() != step.want {
+			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, member.Home.ID, member.User.ID, step.role))
+			if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())); p.Permissions.String() != step.want {
 				t.Errorf("the key holds %q, want %q", p.Permissions, step.want)
 			}
 		})
@@ -433,7 +433,7 @@ func TestAFailureToReadIsNotARefusal(t *testing.T) {
 		_, key := storagetest.Key(t, store, storagetest.Operator(t, store), access.EventsRead)
 		stop()
 		for range 2 {
-			_, err := store.PrincipalByKey(t.Context(), key.Digest())
+			_, err := store.Directory.PrincipalByKey(t.Context(), key.Digest())
 			if kind := fault.KindOf(err); err == nil || kind == fault.Unauthenticated {
 				t.Errorf("kind %d: %v", kind, err)
 			}
@@ -445,11 +445,11 @@ func TestAFailureToReadIsNotARefusal(t *testing.T) {
 		_, key := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := x.PrincipalByKey(gone, key.Digest())
+		_, err := x.Directory.PrincipalByKey(gone, key.Digest())
 		if err == nil || fault.KindOf(err) == fault.Unauthenticated {
 			t.Errorf("error %v", err)
 		}
-		must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
+		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
 	})
 }
 
@@ -466,7 +466,7 @@ func TestThePrincipalCacheIsBounded(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, c := range credentials {
 		wg.Go(func() {
-			if _, err := x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(access.EventsRead)}); err != nil {
+			if _, err := x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(access.EventsRead)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -474,10 +474,10 @@ func TestThePrincipalCacheIsBounded(t *testing.T) {
 	wg.Wait()
 	for range 2 {
 		for _, c := range credentials {
-			must[access.Principal](t)(x.PrincipalByKey(t.Context(), c.Digest()))
+			must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), c.Digest()))
 		}
 	}
-	if n := x.CachedKeys(); n != 256 {
+	if n := x.Directory.CachedKeys(); n != 256 {
 		t.Errorf("%d keys are cached", n)
 	}
 }
@@ -487,16 +487,16 @@ func TestACachedPrincipalCostsNoAllocation(t *testing.T) {
 	x := newPlatform(t)
 	end := time.Now().Add(time.Hour).UnixMilli()
 	credential := access.Mint("svc")
-	must[access.Key](t)(x.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+	must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
 		Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 	}))
 	ctx, digest := t.Context(), credential.Digest()
 	if n := testing.AllocsPerRun(100, func() {
-		p, err := x.PrincipalByKey(ctx, digest)
+		p, err := x.Directory.PrincipalByKey(ctx, digest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Used(p)
+		x.Directory.Used(p)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -509,7 +509,7 @@ func BenchmarkPrincipalByKey(b *testing.B) {
 	b.Run("cached", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := store.PrincipalByKey(ctx, digest); err != nil {
+			if _, err := store.Directory.PrincipalByKey(ctx, digest); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -518,27 +518,27 @@ func BenchmarkPrincipalByKey(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := store.PrincipalByKey(ctx, digest); err != nil {
+				if _, err := store.Directory.PrincipalByKey(ctx, digest); err != nil {
 					b.Error(err)
 				}
 			}
 		})
 	})
 	b.Run("noted", func(b *testing.B) {
-		p, err := store.PrincipalByKey(ctx, digest)
+		p, err := store.Directory.PrincipalByKey(ctx, digest)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			store.Used(p)
+			store.Directory.Used(p)
 		}
 	})
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			store.ForgetPrincipals()
-			if _, err := store.PrincipalByKey(ctx, digest); err != nil {
+			store.Directory.ForgetPrincipals()
+			if _, err := store.Directory.PrincipalByKey(ctx, digest); err != nil {
 				b.Fatal(err)
 			}
 		}

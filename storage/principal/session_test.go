@@ -28,28 +28,28 @@ func newColleagues(t *testing.T) colleagues {
 	ctx := t.Context()
 	for _, name := range []string{"first", "second", "third"} {
 		x.organizations = append(x.organizations,
-			must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new("ext-" + name)})))
+			must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new("ext-" + name)})))
 	}
 	for i, name := range []string{"ada", "bob"} {
-		user := must[access.User](t)(x.CreateUser(ctx, x.by, access.User{Name: name, ExternalID: new(name), IsActive: true}))
+		user := must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Name: name, ExternalID: new(name), IsActive: true}))
 		for j, o := range x.organizations {
-			must[access.Member](t)(x.SetMember(ctx, x.by, o.ID, user.ID, rolesOfColleagues[i][j]))
+			must[access.Member](t)(x.Directory.SetMember(ctx, x.by, o.ID, user.ID, rolesOfColleagues[i][j]))
 		}
 		x.people, x.sessions = append(x.people, user), append(x.sessions, access.MintSession())
 		identity := access.Identity{Subject: name}
-		p := must[access.Principal](t)(x.PrincipalToSignIn(ctx, identity))
-		must[access.Session](t)(x.CreateIdentitySession(ctx, p, identity, p.Actor("", ""), x.sessions[i]))
+		p := must[access.Principal](t)(x.Directory.PrincipalToSignIn(ctx, identity))
+		must[access.Session](t)(x.Directory.CreateIdentitySession(ctx, p, identity, p.Actor("", ""), x.sessions[i]))
 	}
 	return x
 }
 
 // switched returns the principal of a session in an organization, as a request has it.
 func (x colleagues) switched(t *testing.T, session int, named string) (access.Principal, error) {
-	own, err := x.PrincipalBySession(t.Context(), x.sessions[session].Digest())
+	own, err := x.Directory.PrincipalBySession(t.Context(), x.sessions[session].Digest())
 	if err != nil {
 		return own, err
 	}
-	return x.SwitchOrganization(t.Context(), own, named)
+	return x.Directory.SwitchOrganization(t.Context(), own, named)
 }
 
 // TestColleaguesAreNotConfused asks for each person in each organization, first read and then from the cache.
@@ -68,8 +68,8 @@ func TestColleaguesAreNotConfused(t *testing.T) {
 			for where, o := range x.organizations {
 				for _, named := range []string{o.ID, *o.ExternalID} {
 					expect(t, must[access.Principal](t)(x.switched(t, who, named)), who, where)
-					expect(t, must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name}, named)), who, where)
-					expect(t, must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name, Organization: named}, "")), who, where)
+					expect(t, must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name}, named)), who, where)
+					expect(t, must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: user.Name, Organization: named}, "")), who, where)
 				}
 			}
 		}
@@ -81,12 +81,12 @@ func TestTwoSessionsOfAPerson(t *testing.T) {
 	t.Parallel()
 	x := newColleagues(t)
 	me, again := access.Identity{Subject: "ada"}, access.MintSession()
-	p := must[access.Principal](t)(x.PrincipalToSignIn(t.Context(), me))
-	must[access.Session](t)(x.CreateIdentitySession(t.Context(), p, me, p.Actor("", ""), again))
+	p := must[access.Principal](t)(x.Directory.PrincipalToSignIn(t.Context(), me))
+	must[access.Session](t)(x.Directory.CreateIdentitySession(t.Context(), p, me, p.Actor("", ""), again))
 	x.sessions[1] = again
 	for range 2 {
 		for i, session := range x.sessions {
-			own := must[access.Principal](t)(x.PrincipalBySession(t.Context(), session.Digest()))
+			own := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), session.Digest()))
 			if there := must[access.Principal](t)(x.switched(t, i, "ext-third")); there.Session.ID != own.Session.ID || there.Home.Name != "third" {
 				t.Errorf("session %s acts as %s in %s", own.Session.ID, there.Session.ID, there.Home.Name)
 			}
@@ -105,7 +105,7 @@ func TestARemovedMemberDoesNotSwitch(t *testing.T) {
 	if where(0) != "second" || where(1) != "second" {
 		t.Fatal("the sessions do not switch")
 	}
-	if err := x.RemoveMember(t.Context(), x.by, second.ID, x.people[0].ID); err != nil {
+	if err := x.Directory.RemoveMember(t.Context(), x.by, second.ID, x.people[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -113,7 +113,7 @@ func TestARemovedMemberDoesNotSwitch(t *testing.T) {
 			t.Errorf("the removed one is in %s, the other in %s", where(0), where(1))
 		}
 	}
-	must[access.User](t)(x.UpdateUser(t.Context(), x.by, x.people[1].ID, access.UserChange{IsActive: new(false)}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, x.people[1].ID, access.UserChange{IsActive: new(false)}))
 	if p, err := x.switched(t, 1, second.ID); err == nil {
 		t.Errorf("a deactivated user acts in %s", p.Home.Name)
 	}
@@ -125,11 +125,11 @@ func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
 	me := access.Identity{Subject: "ada"}
 	hasKeys := func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }
 	downgrade := func(t *testing.T, x colleagues) error {
-		_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)})
+		_, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)})
 		return err
 	}
 	upgrade := func(t *testing.T, x colleagues) error {
-		_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(true)})
+		_, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(true)})
 		return err
 	}
 	for name, tt := range map[string]struct {
@@ -139,20 +139,22 @@ func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
 	}{
 		"an access token": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
 			_, token := storagetest.Member(t, x.Store, x.organizations[0], "eve", access.RoleOwner)
-			return func() (access.Principal, error) { return x.PrincipalByToken(t.Context(), token.Digest()) }
+			return func() (access.Principal, error) { return x.Directory.PrincipalByToken(t.Context(), token.Digest()) }
 		}, hasKeys, downgrade, upgrade},
 		"an identity": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
-			return func() (access.Principal, error) { return x.PrincipalByIdentity(t.Context(), me, "ext-first") }
+			return func() (access.Principal, error) { return x.Directory.PrincipalByIdentity(t.Context(), me, "ext-first") }
 		}, hasKeys, downgrade, upgrade},
 		"a session": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
-			return func() (access.Principal, error) { return x.PrincipalBySession(t.Context(), x.sessions[0].Digest()) }
+			return func() (access.Principal, error) {
+				return x.Directory.PrincipalBySession(t.Context(), x.sessions[0].Digest())
+			}
 		}, hasKeys, downgrade, upgrade},
 		"a switched session of a user who is removed": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
 			return func() (access.Principal, error) { return x.switched(t, 0, "ext-second") }
 		}, func(p access.Principal, err error) bool { return err == nil && p.Home.Name == "second" }, func(t *testing.T, x colleagues) error {
-			return x.RemoveMember(t.Context(), x.by, "ext-second", x.people[0].ID)
+			return x.Directory.RemoveMember(t.Context(), x.by, "ext-second", x.people[0].ID)
 		}, func(t *testing.T, x colleagues) error {
-			_, err := x.SetMember(t.Context(), x.by, "ext-second", x.people[0].ID, access.RoleOwner)
+			_, err := x.Directory.SetMember(t.Context(), x.by, "ext-second", x.people[0].ID, access.RoleOwner)
 			return err
 		}},
 	} {

@@ -104,7 +104,7 @@ func OpenWith(tb testing.TB, o storage.Options) (store *storage.Store, stop func
 func Operator(tb testing.TB, store *storage.Store) access.Principal {
 	tb.Helper()
 	token, _ := access.Opaque(OperatorToken)
-	p, err := store.PrincipalByToken(tb.Context(), token.Digest())
+	p, err := store.Directory.PrincipalByToken(tb.Context(), token.Digest())
 	if err != nil {
 		tb.Fatalf("operator: %v", err)
 	}
@@ -116,7 +116,7 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 func Organization(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
-	org, err := store.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan})
+	org, err := store.Directory.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan})
 	if err != nil {
 		tb.Fatalf("create organization: %v", err)
 	}
@@ -127,18 +127,18 @@ func Organization(tb testing.TB, store *storage.Store, name, plan, role string) 
 func Member(tb testing.TB, store *storage.Store, org access.Organization, name, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
-	user, err := store.CreateUser(tb.Context(), by, access.User{Email: name + "@example.com", Name: name, IsActive: true})
+	user, err := store.Directory.CreateUser(tb.Context(), by, access.User{Email: name + "@example.com", Name: name, IsActive: true})
 	if err != nil {
 		tb.Fatalf("create user: %v", err)
 	}
-	if _, err := store.SetMember(tb.Context(), by, org.ID, user.ID, role); err != nil {
+	if _, err := store.Directory.SetMember(tb.Context(), by, org.ID, user.ID, role); err != nil {
 		tb.Fatalf("set member: %v", err)
 	}
 	token := access.Mint(access.TokenPrefix)
-	if _, err := store.CreateToken(tb.Context(), by, user.ID, org.ID, token, "test", nil); err != nil {
+	if _, err := store.Directory.CreateToken(tb.Context(), by, user.ID, org.ID, token, "test", nil); err != nil {
 		tb.Fatalf("create token: %v", err)
 	}
-	p, err := store.PrincipalByToken(tb.Context(), token.Digest())
+	p, err := store.Directory.PrincipalByToken(tb.Context(), token.Digest())
 	if err != nil {
 		tb.Fatalf("member: %v", err)
 	}
@@ -149,7 +149,7 @@ func Member(tb testing.TB, store *storage.Store, org access.Organization, name, 
 func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ...string) (access.Key, access.Credential) {
 	tb.Helper()
 	credential := access.Mint("svc")
-	key, err := store.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), access.NewKey{
+	key, err := store.Directory.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), access.NewKey{
 		Credential: credential, Name: "test", Scope: access.NewScope(permissions...),
 	})
 	if err != nil {
