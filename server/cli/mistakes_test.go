@@ -14,6 +14,8 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const sub, key = "sub_01h455vb4pex5vsknk084sn02q", "key_01h455vb4pex5vsknk084sn02q"
 	for line, want := range map[string]string{
+		"deliveries get att_01h455vb4pex5vsknk084sn02q": `SUBSCRIPTION is "att_01h455vb4pex5vsknk084sn02q", but must be the id of a subscription (sub_…), not the id of`,
+
 		// Flags of other programs.
 		"serve --port 9000":                                          "there is no flag --port; did you mean --listen host:port (",
 		"serve -p 9000":                                              "did you mean --listen host:port",

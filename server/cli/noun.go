@@ -223,10 +223,7 @@ func must(err error) {
 
 // check refuses wrong arguments and missing flags before the command begins.
 func (a action) check(cmd *cobra.Command, args []string) error {
-	if err := checkArguments(cmd, args); err != nil {
-		return err
-	}
-	for i, text := range args {
+	for i, text := range args[:min(len(args), len(a.request.arguments))] { // first, because a wrong one may explain a missing one
 		wanted := a.request.arguments[i]
 		if wanted.value.fromStdin && text == "-" {
 			continue
@@ -234,6 +231,9 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 		if _, err := wanted.value.parse(text); err != nil {
 			return wanted.value.wrong(wanted.name, text, err)
 		}
+	}
+	if err := checkArguments(cmd, args); err != nil {
+		return err
 	}
 	return a.checkFlags(cmd)
 }

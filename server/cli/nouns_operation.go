@@ -4,7 +4,7 @@ var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs:
 	verb: "list", short: "List the audit log of an organization, newest first",
 	example: "--type api_key_created --since 24h\n--organization all --target customer-42",
 	request: get(pathAudit), query: append([]field{
-		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
+		{member: "type", usage: "only events of this type, such as api_key_revoked", value: auditType},
 		{member: "actor", usage: "only changes by this actor: the id or the external id of a user or an API key, the id of a portal session, or system", value: someText},
 		{member: "target", usage: "only changes to this: an id such as key_01h455vb4pex5vsknk084sn02q, the name of a plan, a role or a permission, or an external id", value: someText},
 	}, periodFields...),

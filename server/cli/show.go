@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/explain"
 )
 
@@ -136,7 +137,7 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("The list is empty. It shows one organization only. Operators see all organizations with --%s %s.", client.FlagOrganization, all)
 		return nil
 	case len(items) == 0:
-		c.out.Note("The list is empty.")
+		c.out.Note("The list is empty.%s", c.unknownChoice())
 		return nil
 	}
 	if err := c.out.Write(l.text(c, items)); err != nil {
@@ -147,6 +148,16 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
+}
+
+// unknownChoice says that a parameter of the query may be misspelt; it is empty if all are known.
+func (c *call) unknownChoice() string {
+	for _, f := range c.query {
+		if v := valueOf(c.cmd, f); v.isSet && len(v.choices) > 0 && !v.repeatable && !slices.Contains(v.choices, v.text) {
+			return fmt.Sprintf(" Perhaps --%s is misspelt: the most similar value is %s.", f.name(), config.Nearest(v.text, v.choices))
+		}
+	}
+	return ""
 }
 
 // text returns the table, and below it the details: for each item, the first column, the sentence, and the command.

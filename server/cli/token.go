@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -81,47 +80,35 @@ func actingIn(ctx context.Context, c client.Client) (id string, err error) {
 	return me.text("organization.id"), err
 }
 
-// findExternal returns the id of the user with an external id; empty if there is none.
-func findExternal(ctx context.Context, c client.Client, externalID string) (id string, err error) {
-	r, err := c.Send(ctx, "GET", pathUsers+url.PathEscape(externalID)+"/", nil)
-	if err != nil || !r.OK() {
-		return "", err
-	}
-	found, err := parseObject(r.Body)
-	return found.text("id"), err
-}
-
 // findUser returns the id of a user. The text is an id, an external id, an e-mail address in any case, or a name that only one user
-// has.
+// has. The first of these that a user has counts.
 func findUser(ctx context.Context, c client.Client, meant string) (id string, err error) {
 	if _, err := idOf(userID).parse(meant); err == nil {
 		return meant, nil
 	}
-	if id, err := findExternal(ctx, c, meant); id != "" || err != nil {
-		return id, err
-	}
-	all, err := c.List(ctx, pathUsers, "", maxItems)
+	found, err := c.List(ctx, pathUsers+"?"+url.Values{"search": {meant}}.Encode(), "", maxItems)
 	if err != nil {
 		return "", err
 	}
-	var named []string
-	for _, item := range all.Data {
-		var u struct{ ID, Email, Name string }
-		if err := json.Unmarshal(item, &u); err != nil {
-			return "", fmt.Errorf("read users: %w", err)
+	users, err := parseObjects(found.Data)
+	if err != nil {
+		return "", err
+	}
+	for _, member := range []string{"external_id", "email", "name"} {
+		var matching []string
+		for _, u := range users {
+			if text := u.text(member); text == meant || member == "email" && strings.EqualFold(text, meant) {
+				matching = append(matching, u.text("id"))
+			}
 		}
-		if strings.EqualFold(u.Email, meant) {
-			return u.ID, nil
-		}
-		if u.Name == meant {
-			named = append(named, u.ID)
+		switch len(matching) {
+		case 0:
+		case 1:
+			return matching[0], nil
+		default:
+			return "", fault.Advise(fmt.Errorf("%d users have the %s %s", len(matching), member, output.Quote(meant)),
+				"choose an id from \"keyhook users list\"")
 		}
 	}
-	switch len(named) {
-	case 0:
-		return "", fault.Advise(fmt.Errorf("there is no user %s", output.Quote(meant)), "choose one from \"keyhook users list\"")
-	case 1:
-		return named[0], nil
-	}
-	return "", fault.Advise(fmt.Errorf("%d users have the name %s", len(named), output.Quote(meant)), "choose an id from \"keyhook users list\"")
+	return "", fault.Advise(fmt.Errorf("there is no user %s", output.Quote(meant)), "choose one from \"keyhook users list\"")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -77,6 +78,9 @@ var someText = valueType{name: "text", parse: func(text string) (any, error) {
 	}
 	return anyText.parse(text)
 }}
+
+// auditType is the type of an audit event. The server may know more types than this program.
+var auditType = valueType{name: "text", choices: access.AuditTypes(), parse: someText.parse}
 
 // textOrNull is text. Empty text is null for the API, which removes the present value.
 var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {

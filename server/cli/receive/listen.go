@@ -128,7 +128,7 @@ func welcome(w io.Writer, url string, verifies bool) {
 	fmt.Fprintf(w, `
 To send something here from a server that runs with --dev:
 
-  keyhook subscriptions create --url %s
+  keyhook subscriptions create --url %s --event-types order.created
   keyhook events publish order.created '{"number": 1001}'
 
 The first command prints the signing secret.

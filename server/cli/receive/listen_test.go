@@ -105,7 +105,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 		for _, want := range []string{
-			"keyhook subscriptions create --url " + l.url + "\n", "order.paid  evt_1  attempt 1  /hook\n",
+			"keyhook subscriptions create --url " + l.url + " --event-types order.created\n", "order.paid  evt_1  attempt 1  /hook\n",
 			"X-Service-Signature right · webhook-signature right\n", "response 204 after", "                \"type\": \"order.paid\",\n",
 			"Deliveries: 1. Accepted: 1. Refused: 0. Wrong signatures: 0. Signatures not verified: 0.\n",
 		} {
