@@ -50,13 +50,12 @@ func checkDatabasePath(s string) error {
 }
 
 func checkKeyPrefix(s string) error {
-	if s == access.TokenPrefix {
+	switch {
+	case s == access.TokenPrefix:
 		return advise(quote(s)+" is the prefix of access tokens", "write another prefix")
-	}
-	if s == access.LinkPrefix {
+	case s == access.LinkPrefix:
 		return advise(quote(s)+" is the prefix of sign-in links", "write another prefix")
-	}
-	if !access.ValidKeyPrefix(s) {
+	case !access.ValidKeyPrefix(s):
 		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
 	}
 	return nil
@@ -96,9 +95,6 @@ func checkColor(s string) error {
 // parseOrigin reads the origin of a page: a scheme, a host, and a port if it is not the usual one. Nothing else may reach the
 // Content-Security-Policy.
 func parseOrigin(s string) (string, error) {
-	if s == "" {
-		return "", advise("the list has an empty item", "remove the extra comma")
-	}
 	u, err := parseURL(s)
 	if err != nil {
 		return "", err
@@ -211,9 +207,6 @@ func isPort(s string, least int) bool {
 // parseNetwork refuses networks that would not match what their author expects. 10.1.2.3/8 would match all of 10.0.0.0/8. An
 // IPv4 network in IPv6 form would match nothing, because addresses are unmapped before they are compared.
 func parseNetwork(s string) (netip.Prefix, error) {
-	if s == "" {
-		return netip.Prefix{}, advise("the list has an empty item", "remove the extra comma")
-	}
 	p, err := netip.ParsePrefix(s)
 	if addr, notAddr := netip.ParseAddr(s); notAddr == nil && addr.Zone() == "" {
 		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil

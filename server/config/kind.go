@@ -167,44 +167,35 @@ func readSize(s string) (int64, error) {
 	return 0, strconv.ErrSyntax // unreachable: every text ends with the last unit
 }
 
-const maxNetworks = 1000
+// networks takes addresses and networks. An address is the network of that one address.
+var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger networks", parseNetwork)
 
-// networks takes addresses and networks separated by commas. An address is the network of that one address. The error has
-// each wrong item.
-var networks = kind{label: "networks", list: &list{",", "write [10.0.0.0/8], or one item per line with a hyphen before it"}, parse: func(s string) (any, error) {
-	var all []netip.Prefix
-	if strings.TrimSpace(s) == "" {
-		return all, nil
-	}
-	var wrong []error
-	for item := range strings.SplitSeq(s, ",") {
-		network, err := parseNetwork(strings.TrimSpace(item))
-		all, wrong = append(all, network), append(wrong, err)
-	}
-	if len(all) > maxNetworks {
-		return nil, advise(fmt.Sprintf("the list has more than %d items", maxNetworks), "combine them into larger networks")
-	}
-	return all, errors.Join(wrong...)
-}}
+// origins takes origins of web pages.
+var origins = items("origins", "https://app.example.com", 20, "remove some", parseOrigin)
 
-const maxOrigins = 20
-
-// origins takes origins separated by commas. The error has each wrong item.
-var origins = kind{label: "origins", list: &list{",", "write [https://app.example.com], or one item per line with a hyphen before it"}, parse: func(s string) (any, error) {
-	var all []string
-	if strings.TrimSpace(s) == "" {
-		return all, nil
-	}
-	var wrong []error
-	for item := range strings.SplitSeq(s, ",") {
-		origin, err := parseOrigin(strings.TrimSpace(item))
-		all, wrong = append(all, origin), append(wrong, err)
-	}
-	if len(all) > maxOrigins {
-		return nil, advise(fmt.Sprintf("the list has more than %d items", maxOrigins), "remove some")
-	}
-	return all, errors.Join(wrong...)
-}}
+// items takes values separated by commas. The error has each wrong item. mend helps against more than most items.
+func items[T any](label, example string, most int, mend string, read func(string) (T, error)) kind {
+	written := &list{",", "write [" + example + "], or one item per line with a hyphen before it"}
+	return kind{label: label, list: written, parse: func(s string) (any, error) {
+		var all []T
+		if strings.TrimSpace(s) == "" {
+			return all, nil
+		}
+		var wrong []error
+		for item := range strings.SplitSeq(s, ",") {
+			item = strings.TrimSpace(item)
+			value, err := read(item)
+			if item == "" {
+				err = advise("the list has an empty item", "remove the extra comma")
+			}
+			all, wrong = append(all, value), append(wrong, err)
+		}
+		if len(all) > most {
+			return nil, advise(fmt.Sprintf("the list has more than %d items", most), mend)
+		}
+		return all, errors.Join(wrong...)
+	}}
+}
 
 // urlStart begins a service URL in a list. A comma alone does not separate two URLs, because a URL may contain one.
 var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)

@@ -14,20 +14,15 @@ const fromDefault = "default"
 // in this order of precedence. flags were defined by Flags; nil means none. An empty variable counts as not set. The error
 // is Problems, with all problems at once.
 func Load(flags *pflag.FlagSet) (Config, error) {
-	l := newLoader(flags)
-	c := l.load()
-	if len(l.problems) > 0 {
-		return Config{}, l.problems
-	}
-	return c, nil
+	_, c, err := load(flags)
+	return c, err
 }
 
 // Explain loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
 func Explain(flags *pflag.FlagSet) ([]Effective, error) {
-	l := newLoader(flags)
-	c := l.load()
-	if len(l.problems) > 0 {
-		return nil, l.problems
+	l, c, err := load(flags)
+	if err != nil {
+		return nil, err
 	}
 	var list []Effective
 	for _, s := range table {
@@ -43,6 +38,15 @@ type loader struct {
 	viper    *viper.Viper
 	sources  map[string]string // by setting
 	problems Problems
+}
+
+func load(flags *pflag.FlagSet) (*loader, Config, error) {
+	l := newLoader(flags)
+	c := l.load()
+	if len(l.problems) > 0 {
+		return l, Config{}, l.problems
+	}
+	return l, c, nil
 }
 
 // newLoader gives viper all sources. Viper knows their precedence. Each variable is bound by its name, because with
@@ -137,7 +141,7 @@ func (l *loader) text(s Setting) (string, error) {
 		return "", nil
 	case source == fromDefault:
 		l.sources[s.Name] = from
-		return readSecret(l.viper.GetString(companion.Name))
+		return SecretFile(l.viper.GetString(companion.Name))
 	case from != fromDefault:
 		return "", advise(companion.Name+" ("+from+") is set too", "remove one of the two")
 	case text == "":

@@ -3,21 +3,13 @@ package config
 import (
 	"os"
 	"strings"
-
-	"github.com/keyhook/keyhook/storage/redact"
 )
 
 const maxSecretFile = 4096
 
-// SecretFile reads a secret from the file that a flag of a command names. It follows the rules for settings that end in _FILE.
-func SecretFile(path string) (redact.Text, error) {
-	text, err := readSecret(path)
-	return redact.New(text), err
-}
-
-// readSecret reads a file with a secret. It removes one line break at the end, which editors and echo add. Its errors
+// SecretFile reads a file with a secret, which a setting that ends in _FILE or a flag names. It removes one line break at the end, which editors and echo add. Its errors
 // show neither the text nor the path, because people sometimes write the secret itself where the path belongs.
-func readSecret(path string) (string, error) {
+func SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -73,11 +73,11 @@ func keyOf(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	secret, err := config.SecretFile(path)
+	key, err := config.SecretFile(path)
 	if err != nil {
-		return "", config.Problems{config.NewProblem("--"+flag, "", err)}
+		err = config.Problems{config.NewProblem("--"+flag, "", err)}
 	}
-	return secret.Reveal(), nil
+	return key, err
 }
 
 // printRekeyed prints what was done, and what the operator has to do now.
