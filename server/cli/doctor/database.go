@@ -52,9 +52,7 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 		r.checkFile(ctx, c, o, owner)
 	}
 	r.checkPort(o, "server.listen", c.Server.Listen)
-	if c.Metrics.Listen != "" {
-		r.checkPort(o, "metrics.listen", c.Metrics.Listen)
-	}
+	r.checkPort(o, "metrics.listen", c.Metrics.Listen)
 	return c
 }
 
@@ -137,8 +135,11 @@ func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owne
 	}
 }
 
-// checkPort checks whether a server could listen.
+// checkPort checks whether a server could listen on an address, unless it is empty.
 func (r *report) checkPort(o Options, setting, address string) {
+	if address == "" {
+		return
+	}
 	l, err := o.Listen(setting, address)
 	if err != nil {
 		r.failure("port", err)
@@ -176,10 +177,7 @@ func (r *report) checkClock(who string, header http.Header) {
 // checkHardwareClock compares the system's clock with the clock that runs while the machine is off. Only Linux shows that
 // one, and most virtual machines have none.
 func (r *report) checkHardwareClock() {
-	text, err := os.ReadFile("/sys/class/rtc/rtc0/since_epoch")
-	if err != nil {
-		return
-	}
+	text, _ := os.ReadFile("/sys/class/rtc/rtc0/since_epoch") // no text is no number
 	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
 		return

@@ -29,19 +29,12 @@ func (r *report) checkServing(c config.Config) {
 
 func (r *report) checkCertificate(c config.Config) {
 	pair, err := c.Server.Certificate()
-	if err != nil {
+	switch {
+	case err != nil:
 		r.wrongSettings("tls", err)
-		return
+	case pair != nil: // its leaf was parsed
+		r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", pair.Certificates[0].Leaf)
 	}
-	if pair == nil {
-		return
-	}
-	leaf, err := x509.ParseCertificate(pair.Certificates[0].Certificate[0])
-	if err != nil {
-		r.problem("tls", "set server.tls_cert_file to a valid certificate", "%v", err)
-		return
-	}
-	r.checkExpiry("renew server.tls_cert_file and restart the server", "The server's certificate", leaf)
 }
 
 // checkExpiry reports when a certificate expires. what names the certificate at the beginning of a sentence.

@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -19,7 +21,7 @@ import (
 
 // checkReceiver checks a receiver as a delivery would reach it.
 func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string) {
-	policy := policyOf(c)
+	policy := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
 	canonical, err := policy.CheckURL(raw)
 	if err != nil {
 		r.explainRefusal(policy, raw, err)
@@ -41,10 +43,6 @@ func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string)
 	transport := egress.NewTransport(egress.Options{Policy: policy, Roots: roots})
 	defer transport.CloseIdleConnections()
 	r.checkResponse(ctx, transport, canonical, c.Webhooks.Timeout)
-}
-
-func policyOf(c config.Config) egress.Policy {
-	return egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
 }
 
 // explainRefusal says why a subscription to the URL is refused. Only the operator can allow an address, so the mend for one
@@ -114,10 +112,7 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 	req.Header.Set("User-Agent", "keyhook-doctor")
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		r.explainFailure(err)
+		r.explainFailure(cmp.Or(context.Cause(ctx), err))
 		return
 	}
 	defer resp.Body.Close()
@@ -125,28 +120,27 @@ func (r *report) checkResponse(ctx context.Context, transport http.RoundTripper,
 	r.checkTimes(at)
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		leaf := resp.TLS.PeerCertificates[0]
-		r.checkExpiry("renew the receiver's certificate", "The receiver's certificate ("+tls.VersionName(resp.TLS.Version)+", issued by "+issuer(leaf)+")", leaf)
+		issuer := append(leaf.Issuer.Organization, leaf.Issuer.CommonName)[0]
+		what := fmt.Sprintf("The receiver's certificate (%s, issued by %s)", tls.VersionName(resp.TLS.Version), issuer)
+		r.checkExpiry("renew the receiver's certificate", what, leaf)
 	}
 	r.checkClock("the receiver", resp.Header)
 }
 
-func issuer(leaf *x509.Certificate) string {
-	if len(leaf.Issuer.Organization) > 0 {
-		return leaf.Issuer.Organization[0]
-	}
-	return leaf.Issuer.CommonName
-}
-
 // explainFailure says why there was no response.
 func (r *report) explainFailure(err error) {
-	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &unknown):
 		r.problem("tls", "let the receiver send its whole certificate chain, or set egress.ca_file for your own authority",
 			"The authority of the receiver's certificate is unknown, or the certificate chain is incomplete.")
-	} else if host, is := errors.AsType[x509.HostnameError](err); is {
+	case errors.As(err, &host):
 		r.problem("tls", "give the receiver a certificate for this name", "%v", host)
-	} else if invalid, is := errors.AsType[x509.CertificateInvalidError](err); is {
+	case errors.As(err, &invalid):
 		r.problem("tls", "renew the receiver's certificate", "%v", invalid)
-	} else {
+	default:
 		r.problem("receiver", "check whether the receiver is running, and whether a firewall blocks the connection", "The receiver cannot be reached: %v", err)
 	}
 }

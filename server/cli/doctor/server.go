@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -93,11 +94,8 @@ func askAt(ctx context.Context, base string, dial func(ctx context.Context, netw
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
 	}}
 	response, err := server.Send(ctx, http.MethodGet, "/readyz", nil)
-	switch cause := context.Cause(ctx); {
-	case err != nil && cause != nil:
-		return r, fmt.Errorf("cannot ask %s: %w", base, cause)
-	case err != nil:
-		return r, fmt.Errorf("cannot ask %s: %w", base, err)
+	if err != nil {
+		return r, fmt.Errorf("cannot ask %s: %w", base, cmp.Or(context.Cause(ctx), err))
 	}
 	r.header = response.Header
 	if err := json.Unmarshal(response.Body, &r); err != nil || r.Status == "" {
@@ -114,12 +112,11 @@ func (r *report) checkServer(ctx context.Context, c config.Config) config.Config
 			"A server owns the database, but does not respond: %v", err)
 		return c
 	}
-	failures := ready.failures()
-	for _, failure := range failures {
-		r.problem("server", "look at the log of the server", "%s", failure)
-	}
-	if len(failures) == 0 {
+	if ready.Status == "ready" {
 		r.ok("server", "%s is ready.", ready.where)
+	}
+	for _, failure := range ready.failures() {
+		r.problem("server", "look at the log of the server", "%s", failure)
 	}
 	r.checkClock("the server", ready.header)
 	return r.settingsOf(ready, c)
@@ -137,14 +134,14 @@ func (r *report) settingsOf(ready readiness, found config.Config) config.Config 
 		return found
 	}
 	r.serverHasAlerts = ready.Settings["alerts.urls"] != ""
-	text, own := "", found.Texts()
-	for _, name := range config.Differences(own, ready.Settings) {
-		text += fmt.Sprintf("\n%s is %q there and %q here", name, ready.Settings[name], own[name])
+	text, own := "The server runs with the same settings.", found.Texts()
+	if different := config.Differences(own, ready.Settings); len(different) > 0 {
+		text = "The server runs with other settings than doctor found, such as from its flags or from before a change. " +
+			"Doctor judges the settings of the server."
+		for _, name := range different {
+			text += fmt.Sprintf("\n%s is %q there and %q here", name, ready.Settings[name], own[name])
+		}
 	}
-	if text == "" {
-		r.ok("settings", "The server runs with the same settings.")
-	} else {
-		r.ok("settings", "The server runs with other settings than doctor found, such as from its flags or from before a change. Doctor judges the settings of the server.%s", text)
-	}
+	r.ok("settings", "%s", text)
 	return judged
 }

@@ -29,11 +29,11 @@ func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 			changed = append(changed, s.Name)
 		}
 	}
-	if len(changed) == 0 {
-		r.ok("settings", "The settings are valid. All settings have their defaults.")
-	} else {
-		r.ok("settings", "The settings are valid. Changed from the defaults: %s", strings.Join(changed, ", "))
+	text := "All settings have their defaults."
+	if len(changed) > 0 {
+		text = "Changed from the defaults: " + strings.Join(changed, ", ")
 	}
+	r.ok("settings", "The settings are valid. %s", text)
 	return true
 }
 
