@@ -96,7 +96,7 @@ func TestEveryBody(t *testing.T) {
 				}
 			}
 			if strings.HasSuffix(r.Pattern, "/erase/") || strings.HasSuffix(r.Pattern, "/close/") {
-				return // without a body, they would end the credential of the other requests: TestDepartures
+				return // without a body, they would end the credential of the other requests: TestRemovals
 			}
 			if got := f.do(t, call{at, bearer(token), "", nil}); !slices.Contains(optional, line(r)) {
 				got.want(t, 400, "body_required")

@@ -124,7 +124,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/organizations/{id}/", h.platform.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
 		post("/api/v1/organizations/{id}/portal-links/", h.platform.Portals.Create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
-		post("/api/v1/organizations/{id}/close/", h.platform.Departures.Close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		post("/api/v1/organizations/{id}/close/", h.platform.Removals.Close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		get("/api/v1/organizations/{id}/members/", h.platform.Members.List).need(access.PlatformRead).pages().of(organization),
 		put("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Set).need(access.PlatformWrite).body(maxSmallBody).of(member),
 		del("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Remove).need(access.PlatformWrite).of(member),
@@ -135,7 +135,7 @@ func (h *handlers) table() []route {
 		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody),
 		patch("/api/v1/users/{id}/", h.platform.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.platform.Users.Remove).need(access.PlatformWrite).of(user),
-		post("/api/v1/users/{id}/erase/", h.platform.Departures.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		post("/api/v1/users/{id}/erase/", h.platform.Removals.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
 		get("/api/v1/users/{id}/memberships/", h.platform.Users.Memberships).need(access.PlatformRead).pages().of(user),
 		get("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.List).need(access.PlatformRead).pages().of(user),

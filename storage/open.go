@@ -41,7 +41,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if err := s.load(ctx, o); err != nil {
-		return nil, fmt.Errorf("open %s: %w", s.file.Path(), errors.Join(sqlite.Explain(err), s.Close()))
+		return nil, fmt.Errorf("open %s: %w", s.file.Path(), errors.Join(sqlite.Advise(err), s.Close()))
 	}
 	return s, nil
 }

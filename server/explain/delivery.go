@@ -76,16 +76,16 @@ func (r *Receiver) Explain() Delivery {
 // explain returns the verdict, without the number of attempts. If the event has several deliveries to the subscription, the one that
 // came furthest decides: an event that has arrived has arrived.
 func (r *Receiver) explain() Delivery {
-	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Delivered }); d != nil {
+	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Delivered }); d != nil {
 		return r.delivered(d)
 	}
-	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.Sending }); d != nil {
+	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.Sending }); d != nil {
 		return Delivery{Verdict: Sending, Detail: fmt.Sprintf("Attempt %d began at %s and is in progress.", d.Attempts+1, at(d.DueAt)) + r.lastAttempt()}
 	}
 	if d := r.firstDue(); d != nil {
 		return r.waiting(d)
 	}
-	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Exhausted }); d != nil {
+	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Exhausted }); d != nil {
 		return r.exhausted(d)
 	}
 	if len(r.Deliveries) > 0 {
@@ -94,8 +94,8 @@ func (r *Receiver) explain() Delivery {
 	return r.absent()
 }
 
-// first returns the newest delivery of a kind, or nil.
-func (r *Receiver) first(is func(webhook.DeliveryFacts) bool) *webhook.DeliveryFacts {
+// newest returns the newest delivery of a kind, or nil.
+func (r *Receiver) newest(is func(webhook.DeliveryFacts) bool) *webhook.DeliveryFacts {
 	for i := range r.Deliveries {
 		if is(r.Deliveries[i]) {
 			return &r.Deliveries[i]
@@ -156,7 +156,7 @@ func (r *Receiver) delivered(d *webhook.DeliveryFacts) Delivery {
 		}
 		detail = fmt.Sprintf("Delivered to %s at %s: the receiver answered attempt %d with %s.", r.Host(), at(a.AttemptedAt+a.DurationMS), a.Number, status)
 	}
-	if again := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Pending }); again != nil {
+	if again := r.newest(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Pending }); again != nil {
 		detail += " Another delivery of the same event, which somebody asked for, is on its way."
 	}
 	return Delivery{Verdict: Delivered, Detail: detail}

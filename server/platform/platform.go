@@ -15,7 +15,7 @@ type Store interface {
 	form.LookupStore
 	organizationStore
 	memberStore
-	departureStore
+	removalStore
 	portalStore
 	userStore
 	tokenStore
@@ -40,7 +40,7 @@ type Options struct {
 type Handlers struct {
 	Organizations Organizations
 	Members       Members
-	Departures    Departures
+	Removals      Removals
 	Portals       Portals
 	Users         Users
 	Tokens        Tokens
@@ -60,7 +60,7 @@ func New(o Options) Handlers {
 	return Handlers{
 		Organizations: Organizations{o.Store, lookup},
 		Members:       Members{o.Store, lookup},
-		Departures:    Departures{o.Store},
+		Removals:      Removals{o.Store},
 		Portals:       Portals{o.Store, lookup, o.ConsoleURL},
 		Users:         Users{o.Store},
 		Tokens:        Tokens{o.Store, lookup},

@@ -86,7 +86,7 @@ func Directory(path string) string { return filepath.Join(filepath.Dir(path), "b
 // MakeDirectory makes that directory if it is missing.
 func MakeDirectory(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
+		return fmt.Errorf("make the directory of backups: %w", disk.Advise(dir, err))
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fault.Advise(fmt.Errorf("%w: backups go to %s, which is not a directory", disk.ErrAccess, dir), "move it away")
@@ -163,7 +163,7 @@ func (d Destination) checkName() error {
 	case err == nil:
 		return fmt.Errorf("%w: %s", ErrExists, d.File)
 	default:
-		return disk.Explain(d.File, err)
+		return disk.Advise(d.File, err)
 	}
 }
 

@@ -82,12 +82,12 @@ var keyLookups = []search.Lookup{
 			WHERE k.key_prefix = ?1 AND ?3 IN (0, k.organization_id) ORDER BY k.id DESC LIMIT ?4`,
 	},
 	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Reach: search.Everywhere,
+		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Callers: search.Everywhere,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_name" + foundKeyJoins + `
 			WHERE k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2 ORDER BY k.name COLLATE NOCASE LIMIT ?4`,
 	},
 	{
-		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Reach: search.Inside,
+		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByStart, Callers: search.Inside,
 		SQL: foundKeyColumns + " FROM api_keys k INDEXED BY api_keys_by_name_in_organization" + foundKeyJoins + `
 			WHERE k.organization_id = ?3 AND k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2
 			ORDER BY k.name COLLATE NOCASE LIMIT ?4`,

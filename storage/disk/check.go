@@ -15,7 +15,7 @@ func Check(path string) error {
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)
 	if err != nil {
-		return Explain(dir, err)
+		return Advise(dir, err)
 	}
 	if !info.IsDir() {
 		return refuse(nil, fmt.Sprintf("storage.path is %s, but %s is not a directory", path, dir), "set storage.path to a file in a directory")
@@ -45,7 +45,7 @@ func CheckKinds(path string) error {
 			continue
 		}
 		if err != nil {
-			return Explain(name, err)
+			return Advise(name, err)
 		}
 		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (d *denied) check(name string, info fs.FileInfo, rights uint32) error {
 	case errors.Is(err, fs.ErrPermission):
 		d.files = append(d.files, deniedFile{name, info})
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return Explain(name, err)
+		return Advise(name, err)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (d *denied) checkFiles(path string) error {
 			continue
 		}
 		if err != nil {
-			return Explain(name, err)
+			return Advise(name, err)
 		}
 		if name != path {
 			if err := checkPlain(name, info); err != nil {

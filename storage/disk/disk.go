@@ -99,9 +99,9 @@ func Beside(path string) []string {
 	return names
 }
 
-// Explain turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
+// Advise turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
 // that gives access. The result is ErrAccess and also wraps err.
-func Explain(name string, err error) error {
+func Advise(name string, err error) error {
 	if pathed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathed.Err // the sentence names the path
 	}

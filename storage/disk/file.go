@@ -21,7 +21,7 @@ func Create(name string) (*os.File, error) {
 		return nil, nameTaken(name, err)
 	}
 	if err != nil {
-		return nil, Explain(name, err)
+		return nil, Advise(name, err)
 	}
 	return f, nil
 }
@@ -34,7 +34,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 		return nil, nameTaken(name, err)
 	}
 	if err != nil {
-		return nil, Explain(name, err)
+		return nil, Advise(name, err)
 	}
 	info, err := f.Stat()
 	if err == nil {
@@ -50,7 +50,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 func OpenRegular(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, Explain(name, err)
+		return nil, Advise(name, err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(refuse(nil, name+" is not a regular file", "move it away, or give another file"), err, f.Close())
@@ -73,7 +73,7 @@ func Remove(name string) error {
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM):
 		return nameTaken(name, err)
 	}
-	return Explain(name, err)
+	return Advise(name, err)
 }
 
 // checkPlain refuses anything except a regular file without other hard links.

@@ -43,7 +43,7 @@ func Locate(path string) (resolved string, user User, err error) {
 			return filepath.Join(next, filepath.Join(rest...)), user, nil
 		}
 		if err != nil {
-			return "", user, Explain(next, err)
+			return "", user, Advise(next, err)
 		}
 		isLink := info.Mode().Type() == fs.ModeSymlink
 		if owner, known := ownerOf(info); known && !isDecided && owner.UID != 0 {
@@ -55,10 +55,10 @@ func Locate(path string) (resolved string, user User, err error) {
 		}
 		target, err := os.Readlink(next)
 		if err != nil {
-			return "", user, Explain(next, err)
+			return "", user, Advise(next, err)
 		}
 		if links++; links > maxLinks {
-			return "", user, Explain(path, syscall.ELOOP)
+			return "", user, Advise(path, syscall.ELOOP)
 		}
 		if filepath.IsAbs(target) {
 			resolved = "/"
@@ -100,7 +100,7 @@ func (u User) CheckReplaceable(dir string) error {
 	for ; ; dir = filepath.Dir(dir) {
 		info, err := os.Lstat(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Explain(dir, err)
+			return Advise(dir, err)
 		}
 		if err == nil && isReplaceable(info) {
 			return refuse(nil, fmt.Sprintf("users other than root may replace files in %s (mode %s), so root does not create a file there", dir, octal(info)),

@@ -38,7 +38,7 @@ func (f keyFile) read() ([]seal.Key, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(file, keyFileLimit))
 	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, disk.Explain(f.path(), err)
+		return nil, disk.Advise(f.path(), err)
 	}
 	var keys []seal.Key
 	lines := strings.Fields(string(text))
@@ -79,7 +79,7 @@ func (f keyFile) write(keys ...seal.Key) error {
 		err = errors.Join(os.Rename(part, f.path()), disk.SyncDir(filepath.Dir(part)))
 	}
 	if err != nil {
-		return fmt.Errorf("write key file: %w", errors.Join(disk.Explain(part, err), disk.Remove(part)))
+		return fmt.Errorf("write key file: %w", errors.Join(disk.Advise(part, err), disk.Remove(part)))
 	}
 	return nil
 }

@@ -55,13 +55,13 @@ var subscriptionLookups = []search.Lookup{
 			WHERE s.external_id = ?1 AND s.external_id IS NOT NULL AND s.organization_id >= ?3 AND s.organization_id <= ` + lastOrganization + ` LIMIT ?4`,
 	},
 	{
-		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Reach: search.Everywhere,
+		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Everywhere,
 		SQL: foundSubscriptionColumns + " FROM subscriptions s INDEXED BY subscriptions_by_host" + foundSubscriptionJoins + `
 			WHERE substr(s.url, instr(s.url, '//') + 2) >= ?8 AND substr(s.url, instr(s.url, '//') + 2) < ?9
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`,
 	},
 	{
-		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Reach: search.Inside,
+		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Inside,
 		SQL: foundSubscriptionColumns + " FROM subscriptions s INDEXED BY subscriptions_by_host_in_organization" + foundSubscriptionJoins + `
 			WHERE s.organization_id = ?3 AND substr(s.url, instr(s.url, '//') + 2) >= ?8 AND substr(s.url, instr(s.url, '//') + 2) < ?9
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`,

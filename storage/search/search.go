@@ -42,12 +42,12 @@ const (
 	ByPrefix           // the text has the form of the prefix of an API key or an access token
 )
 
-// Reach says for which callers a lookup is: those who may read all organizations, the others, or both.
-type Reach uint8
+// Callers says for which callers a lookup is: those who may read all organizations, the others, or both.
+type Callers uint8
 
 // The reaches. A lookup for both has the condition "?3 IN (0, organization_id)".
 const (
-	Both Reach = iota
+	Both Callers = iota
 	Everywhere
 	Inside
 )
@@ -64,12 +64,12 @@ const (
 //	?8  the text in lower case, without the scheme of a URL
 //	?9  the end of the texts that begin with ?8, exclusive
 type Lookup struct {
-	Type  string
-	Needs string // the permission to read such things
-	By    By
-	ID    access.IDType // of ByID; also of things whose public ids are computed
-	Reach Reach
-	SQL   string
+	Type    string
+	Needs   string // the permission to read such things
+	By      By
+	ID      access.IDType // of ByID; also of things whose public ids are computed
+	Callers Callers
+	SQL     string
 }
 
 // Query is a search of one caller.
@@ -94,7 +94,7 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 	args := q.arguments(t)
 	var ranked ranking
 	for _, l := range lookups {
-		if !q.Can(l.Needs) || !l.fits(t) || l.Reach == Everywhere && !q.everywhere() || l.Reach == Inside && q.everywhere() {
+		if !q.Can(l.Needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
 			continue
 		}
 		args[0] = t.text

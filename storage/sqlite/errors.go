@@ -92,8 +92,8 @@ func unusable(err error) bool {
 	return false
 }
 
-// Explain explains an error of SQLite about a file that Open reads, with advice.
-func Explain(err error) error {
+// Advise adds to an error of SQLite about a file that Open reads what it means and what to do.
+func Advise(err error) error {
 	if isFull(err) {
 		return fault.Advise(fmt.Errorf("%w: the disk of storage.path is full (%w)", disk.ErrAccess, err), "make room there")
 	}

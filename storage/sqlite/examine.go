@@ -74,7 +74,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 		return LeftOpen, nil
 	}
 	if err := i.read(ctx, nil, "immutable=1", "mode=ro"); err != nil {
-		return None, Explain(err)
+		return None, Advise(err)
 	}
 	return i.state(), nil
 }

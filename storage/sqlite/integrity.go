@@ -90,7 +90,7 @@ func checkDatabase(ctx context.Context, db sqlx.QueryerContext, check string) er
 func checkIntegrity(ctx context.Context, db sqlx.QueryerContext, check, about string) error {
 	found := []string{}
 	if err := sqlx.SelectContext(ctx, db, &found, "PRAGMA "+check); err != nil {
-		return fmt.Errorf("check the database: %w", Explain(err))
+		return fmt.Errorf("check the database: %w", Advise(err))
 	}
 	if len(found) == 1 && found[0] == "ok" {
 		return nil

@@ -43,7 +43,7 @@ func lock(path string) (*ownership, error) {
 	}
 	if err := writeLock(f, readLock(f).made); err != nil {
 		f.Close()
-		return nil, disk.Explain(name, err)
+		return nil, disk.Advise(name, err)
 	}
 	return &ownership{name: f}, nil
 }
@@ -76,7 +76,7 @@ func (o *ownership) lockFile(path string) error {
 func lockDatabase(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, disk.Explain(path, err)
+		return nil, disk.Advise(path, err)
 	}
 	if err := onlyName(path, f); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -40,7 +40,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 		return nil, err
 	}
 	if err := f.open(ctx); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Join(Explain(err), f.Close()))
+		return nil, fmt.Errorf("open %s: %w", path, errors.Join(Advise(err), f.Close()))
 	}
 	f.holdReserve()
 	return f, nil
@@ -195,7 +195,7 @@ func (f *File) create() error {
 // noteMade writes in the lock file that the database exists.
 func (f *File) noteMade() error {
 	if err := writeLock(f.lock.name, true); err != nil {
-		return disk.Explain(f.o.Path+disk.Lock, err)
+		return disk.Advise(f.o.Path+disk.Lock, err)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func fileSize(path string) (int64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, disk.Explain(path, err)
+		return 0, disk.Advise(path, err)
 	}
 	if !info.Mode().IsRegular() {
 		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path), "set storage.path to another")

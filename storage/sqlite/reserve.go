@@ -53,7 +53,7 @@ func (r *reserve) hold() error {
 	rand.Read(content)
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(disk.Explain(r.name, err), disk.Remove(r.name)) // a part of it would only take space away
+		return errors.Join(disk.Advise(r.name, err), disk.Remove(r.name)) // a part of it would only take space away
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func checkRestored(from, path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w %s", ErrNoFile, from)
 	case err != nil:
-		return disk.Explain(from, err)
+		return disk.Advise(from, err)
 	case presentErr == nil && os.SameFile(copied, present):
 		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
 	case copied.Mode().IsRegular() && copied.Size() == 0:
@@ -192,11 +192,11 @@ const replacedSuffix = ".replaced-"
 func dropSecondName(path string) error {
 	present, err := os.Lstat(path)
 	if err != nil {
-		return disk.Explain(path, err)
+		return disk.Advise(path, err)
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
-		return disk.Explain(filepath.Dir(path), err)
+		return disk.Advise(filepath.Dir(path), err)
 	}
 	for _, e := range entries {
 		name := filepath.Join(filepath.Dir(path), e.Name())

@@ -25,7 +25,7 @@ type Options struct {
 	Schema      string // its text
 	Upgrades    []Step // the first one leads from schema 1 to schema 2, and so on
 	Synchronous string // Full (zero value) or Normal
-	Expendable  bool   // the file is a copy, so an upgrade of it needs no copy
+	IsCopy      bool   // the file is a copy, so an upgrade of it needs no copy
 	LogBounds   LogBounds
 	Reserve     int64        // bytes of disk space that are kept for writes with Work.Reserve; 0 keeps none
 	Logger      *slog.Logger // nil means slog.Default

@@ -29,7 +29,7 @@ func (f *File) upgrade(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if f.o.Expendable {
+	if f.o.IsCopy {
 		if err := f.migrate(ctx); err != nil {
 			return fmt.Errorf("upgrade from schema %d to %d: %w", f.outdated, f.o.version(), err)
 		}

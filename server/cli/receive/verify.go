@@ -110,7 +110,7 @@ func (o *verifyOptions) verify(out io.Writer) error {
 	results := checkSignatures(o.Delivery)
 	r := report{Valid: isRight(results), At: o.Now.UTC(), BodyBytes: len(o.Body), Schemes: results}
 	if o.computed != "" {
-		scheme, mistakes, isExplained := o.Explain(o.computed)
+		scheme, mistakes, isExplained := o.Mistakes(o.computed)
 		r.Computed = &computed{isExplained, scheme, append([]diagnosis.Mistake{}, mistakes...)} // an array in JSON
 	}
 	if o.asJSON {

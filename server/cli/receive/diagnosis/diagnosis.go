@@ -93,9 +93,9 @@ func (d Delivery) check(scheme Scheme) Result {
 	return v
 }
 
-// Explain says how a program computed a signature for this delivery. No mistake means that the signature is right. ok is
+// Mistakes says how a program computed a signature for this delivery. No mistake means that the signature is right. ok is
 // false if no single mistake explains it.
-func (d Delivery) Explain(computed string) (scheme Scheme, mistakes []Mistake, ok bool) {
+func (d Delivery) Mistakes(computed string) (scheme Scheme, mistakes []Mistake, ok bool) {
 	all := []Scheme{Hex, Standard}
 	for _, scheme := range all {
 		if matches(d.withSignature(scheme, computed).verify(scheme)) {

@@ -73,7 +73,7 @@ const pythonBody = `{"id": "evt_01jd3rx1", "type": "order.paid", "timestamp": "2
 	`"data": {"zip": "1010", "name": "Zo\u00eb <z@a.example> & co", "path": "a/b", "total": 19.90, "emoji": "\ud83d\ude00"}}`
 
 // What the code of a receiver computes in place of the signature.
-func TestExplain(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	t.Parallel()
 	message := stamp + "." + body
 	standardMessage := id + "." + message
@@ -103,7 +103,7 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			scheme, mistakes, ok := genuine(body).Explain(c.computed)
+			scheme, mistakes, ok := genuine(body).Mistakes(c.computed)
 			if diff := cmp.Diff(c.want, strings.Join(names(mistakes), " ")); diff != "" || !ok || scheme != c.scheme {
 				t.Errorf("%t, %s: %s%+v", ok, scheme, diff, mistakes)
 			}
@@ -117,14 +117,14 @@ func TestExplain(t *testing.T) {
 	t.Run("nothing explains other text", func(t *testing.T) {
 		t.Parallel()
 		for _, computed := range []string{"", " ", ",", "v1,", "v1", "zz", "abc", strings.Repeat("0", 64), "\x00", "%zz", strings.Repeat("a ", 5000)} {
-			if scheme, mistakes, ok := genuine(body).Explain(computed); ok {
+			if scheme, mistakes, ok := genuine(body).Mistakes(computed); ok {
 				t.Errorf("%q: %s %v", computed, scheme, names(mistakes))
 			}
 		}
 	})
 	t.Run("two mistakes at once are not explained", func(t *testing.T) {
 		t.Parallel()
-		if scheme, mistakes, ok := genuine(body).Explain(strings.ToUpper(hexOf(oldSecret, body+"\n"))); ok {
+		if scheme, mistakes, ok := genuine(body).Mistakes(strings.ToUpper(hexOf(oldSecret, body+"\n"))); ok {
 			t.Errorf("%s %v", scheme, names(mistakes))
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// departureStore is the part of the store that the endpoints use when a person or a customer leaves.
-type departureStore interface {
+// removalStore is the part of the store that the endpoints use when a person or a customer leaves.
+type removalStore interface {
 	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
 	// CountErasure says what EraseUser would end.
 	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
@@ -18,8 +18,8 @@ type departureStore interface {
 	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
 }
 
-// Departures are the endpoints for people and customers who leave.
-type Departures struct{ store departureStore }
+// Removals are the endpoints for people and customers who leave.
+type Removals struct{ store removalStore }
 
 type erasureBody struct {
 	ID           string         `json:"id"`
@@ -31,7 +31,7 @@ type erasureBody struct {
 }
 
 // Erase removes what identifies a person, or counts it in a dry run.
-func (h Departures) Erase(x *exchange.Exchange) error {
+func (h Removals) Erase(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (h Departures) Erase(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Respond(departureStatus(dry, e.Complete), erasureBody{
+	return x.Respond(removalStatus(dry, e.Complete), erasureBody{
 		e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
 	})
 }
@@ -61,7 +61,7 @@ type closureBody struct {
 }
 
 // Close ends the work of an organization, or counts it in a dry run.
-func (h Departures) Close(x *exchange.Exchange) error {
+func (h Removals) Close(x *exchange.Exchange) error {
 	dry, err := isDryRun(x)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (h Departures) Close(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Respond(departureStatus(dry, c.Complete), closureBody{
+	return x.Respond(removalStatus(dry, c.Complete), closureBody{
 		c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
 	})
 }
@@ -89,8 +89,8 @@ func isDryRun(x *exchange.Exchange) (bool, error) {
 	return dry != nil && *dry, f.Err()
 }
 
-// departureStatus is 202 while the data is being removed.
-func departureStatus(dry, complete bool) int {
+// removalStatus is 202 while the data is being removed.
+func removalStatus(dry, complete bool) int {
 	if dry || complete {
 		return http.StatusOK
 	}

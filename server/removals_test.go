@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-func TestDepartures(t *testing.T) {
+func TestRemovals(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	acme, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
