@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/clock"
-	"github.com/keyhook/keyhook/storage/timeline"
+	"github.com/keyhook/keyhook/storage/scan"
 )
 
 // The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead
@@ -17,7 +17,7 @@ import (
 
 // loadOrder finds the number of the newest event, and the row up to which events are out of order.
 func (s *Store) loadOrder(t *tx) error {
-	var newest timeline.Row
+	var newest scan.Row
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
@@ -28,8 +28,8 @@ func (s *Store) loadOrder(t *tx) error {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
 	s.lastEvent, s.latestTime = max(newest.ID, birth), newest.At
-	value, err := instanceValue(t, timeline.DisorderName)
-	s.disorder = timeline.DecodeDisorder(value)
+	value, err := instanceValue(t, scan.DisorderName)
+	s.disorder = scan.DecodeDisorder(value)
 	return err
 }
 
@@ -49,7 +49,7 @@ func (s *Store) saveDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
 	}
-	if err := setInstanceValue(t, timeline.DisorderName, timeline.EncodeDisorder(row)); err != nil {
+	if err := setInstanceValue(t, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
 		return err
 	}
 	t.OnCommit(func() { s.disorder = row })

@@ -54,6 +54,7 @@ func newStore(o Options) (*Store, error) {
 		observer:   o.Observer,
 		log:        o.Logger,
 		replayLock: make(chan struct{}, 1),
+		recovering: map[int64]*begunRecovery{},
 	}
 	s.mayRecover.Store(true)
 	if s.policy == (webhook.Policy{}) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -27,7 +28,7 @@ func (s *Store) Recover(ctx context.Context, by access.Actor, organization int64
 	if err != nil {
 		return r, err
 	}
-	if err := s.sendExhausted(ctx, p, &r); err != nil {
+	if err := s.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
 		return r, err
 	}
 	return r, s.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
@@ -38,9 +39,10 @@ func (s *Store) Recover(ctx context.Context, by access.Actor, organization int64
 	})
 }
 
-// sendExhausted creates the deliveries of a recovery, and counts them in r.
-func (s *Store) sendExhausted(ctx context.Context, p replayQuery, r *webhook.Recovery) error {
-	err := s.walkExhausted(ctx, p, r.Since, func(c chunk) error {
+// sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
+// interrupted recovery can continue.
+func (s *Store) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
+	err := s.walkExhausted(ctx, p, after, func(c chunk) error {
 		made, err := s.replayChunk(ctx, p, c)
 		r.Deliveries += made.Total()
 		return err
@@ -66,7 +68,7 @@ func (s *Store) CountRecovery(ctx context.Context, organization int64, id string
 	if err != nil {
 		return r, err
 	}
-	return r, s.walkExhausted(ctx, p, r.Since, func(c chunk) error {
+	return r, s.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
 		r.Deliveries += c.Total()
 		return nil
 	})
@@ -113,25 +115,25 @@ type exhaustedChunk struct {
 	ReachedAt int64 `db:"reached_at"` // the end of the last delivery that was read
 }
 
-// walkExhausted reads the deliveries that ended exhausted since a time. It calls do for each chunk with events that a
-// replay delivers. After each chunk, other replays get their turn.
-func (s *Store) walkExhausted(ctx context.Context, p replayQuery, since int64, do func(chunk) error) error {
-	after := scan.Position{At: since}
-	for {
-		c, err := s.nextExhausted(ctx, p, after)
+// walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
+// events that a replay delivers. After each chunk, other replays get their turn.
+func (s *Store) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
+	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		c, err := s.nextExhausted(ctx, p, *after)
 		if err != nil {
-			return fmt.Errorf("read exhausted deliveries: %w", err)
+			return false, fmt.Errorf("read exhausted deliveries: %w", err)
 		}
 		if c.Total() > 0 {
 			if err := do(c.chunk); err != nil {
-				return err
+				return false, err
 			}
 		}
-		if c.Seen < replayEvents {
-			return nil
+		if c.Seen > 0 {
+			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
 		}
-		after = scan.Position{At: c.ReachedAt, Row: c.Reached}
-	}
+		return c.Seen == replayEvents, nil
+	})
+	return err
 }
 
 // nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
@@ -224,21 +226,54 @@ func (s *Store) recoverMarked(ctx context.Context) (err error) {
 		s.recoveredUpTo = marked[len(marked)-1].RowID
 	}
 	for _, m := range marked {
-		if failed := s.recoverOne(ctx, m); failed != nil {
+		complete, failed := s.recoverOne(ctx, m)
+		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
+		} else if !complete {
+			s.mayRecover.Store(true)
 		}
 	}
 	return err
 }
 
-// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It activates nothing: the probe
-// has done that, and a person may have paused the subscription since then.
-func (s *Store) recoverOne(ctx context.Context, m markedSubscription) error {
-	r, p, err := s.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
-	if err == nil {
-		err = s.sendExhausted(ctx, p, &r)
+// begunRecovery is how far the recovery of a marked subscription got.
+type begunRecovery struct {
+	mark  markedSubscription
+	sent  webhook.Recovery
+	query replayQuery
+	after scan.Position
+}
+
+// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
+// the next pass continues, and complete is false.
+func (s *Store) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
+	step, cancel := context.WithTimeout(ctx, recoveryStep)
+	defer cancel()
+	if err = s.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
+		return false, nil
 	}
+	return true, s.endRecovery(ctx, m, err)
+}
+
+// sendMarked sends again what ended exhausted in the outage of a subscription, and notes how far it got.
+func (s *Store) sendMarked(ctx context.Context, m markedSubscription) error {
+	begun, ok := s.recovering[m.RowID]
+	if !ok || begun.mark != m {
+		r, p, err := s.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		if err != nil {
+			return err
+		}
+		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
+		s.recovering[m.RowID] = begun
+	}
+	return s.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+}
+
+// endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
+// nothing: the probe has done that, and a person may have paused the subscription since then.
+func (s *Store) endRecovery(ctx context.Context, m markedSubscription, err error) error {
 	if err == nil {
+		r, p := s.recovering[m.RowID].sent, s.recovering[m.RowID].query
 		err = s.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
@@ -250,11 +285,14 @@ func (s *Store) recoverOne(ctx context.Context, m markedSubscription) error {
 				Action: webhook.ActionRecover, Organization: m.OrganizationID, Subscription: m.ID, With: string(webhook.AppendTime(nil, m.Since)),
 			})
 	}
+	delete(s.recovering, m.RowID)
 	return s.change(ctx, func(t *tx) error {
 		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 		return err
 	})
 }
 
-// recoveriesPerPass limits how long the rest of upkeep waits.
-const recoveriesPerPass = 10
+const (
+	recoveriesPerPass = 10          // subscriptions that one pass continues
+	recoveryStep      = time.Second // how long a subscription keeps the others waiting
+)

@@ -14,7 +14,6 @@ import (
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
-	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -80,10 +79,10 @@ type replayQuery struct {
 	id            string // public id of the subscription
 	subscription  int64
 	organization  int64
-	now           int64            // start of the replay
-	since, until  int64            // times of the events
-	ranges        []timeline.Range // row ids of the events
-	exact, prefix string           // JSON arrays of whole types and of prefixes
+	now           int64        // start of the replay
+	since, until  int64        // times of the events
+	ranges        []scan.Range // row ids of the events
+	exact, prefix string       // JSON arrays of whole types and of prefixes
 	only          webhook.Only
 	excludedTypes string // JSON array of types that the subscription never receives
 }
@@ -94,7 +93,7 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 	type opened struct {
 		sub           webhook.Subscription
 		now, disorder int64
-		rows          timeline.Range
+		rows          scan.Range
 	}
 	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
@@ -122,7 +121,7 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 		return p, err
 	}
 	defer end()
-	p.ranges, err = timeline.Find(ctx, s.replays, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = s.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
@@ -195,25 +194,19 @@ func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) er
 }
 
 // walkRange is walkReplay for one range.
-func (s *Store) walkRange(ctx context.Context, p replayQuery, rows timeline.Range, do func(chunk) error) error {
-	for {
-		c, took, err := s.nextChunk(ctx, p, rows)
+func (s *Store) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
+	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		c, err := s.nextChunk(ctx, p, rows)
 		if err != nil {
-			return fmt.Errorf("read events to replay: %w", err)
-		}
-		if c.Total() > 0 {
-			if err := do(c); err != nil {
-				return err
-			}
-		}
-		if c.Seen < replayEvents {
-			return nil
-		}
-		if err := scan.Pause(ctx, took); err != nil {
-			return err
+			return false, fmt.Errorf("read events to replay: %w", err)
 		}
 		rows.After = c.Reached
-	}
+		if c.Total() > 0 {
+			err = do(c)
+		}
+		return c.Seen == replayEvents, err
+	})
+	return err
 }
 
 // beginReplayRead waits for the turn of an organization, and then for a connection of the replays. The caller must call end.
@@ -230,14 +223,13 @@ func (s *Store) beginReplayRead(ctx context.Context, organization int64) (end fu
 	return func() { free(); endTurn() }, nil
 }
 
-// nextChunk reads the next events of a range, and returns how long that took.
-func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Range) (c chunk, took time.Duration, err error) {
+// nextChunk reads the next events of a range.
+func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (c chunk, err error) {
 	end, err := s.beginReplayRead(ctx, p.organization)
 	if err != nil {
-		return c, 0, err
+		return c, err
 	}
 	defer end()
-	began := time.Now()
 	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
 		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
@@ -246,7 +238,7 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows timeline.Rang
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
 		p.args(s.keepEvents, p.now, rows.After, rows.Last, replayEvents)...)
-	return c, time.Since(began), err
+	return c, err
 }
 
 // replayChunk creates deliveries of the selected events of a chunk. It checks again that they are replayable, because

@@ -115,9 +115,10 @@ type Store struct {
 	keepEvents    time.Duration
 	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock         *clock.Watch
-	replayLock    chan struct{} // a replay that writes puts a token in
-	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
-	recoveredUpTo int64         // where the next pass of recoverMarked continues; used by upkeep only
+	replayLock    chan struct{}            // a replay that writes puts a token in
+	mayRecover    atomic.Bool              // a subscription may be marked for recovery; see recoverMarked
+	recoveredUpTo int64                    // where the next pass of recoverMarked continues; only that uses it
+	recovering    map[int64]*begunRecovery // by subscription; only recoverMarked uses it
 }
 
 // All has the methods of all parts of a store, for a package that needs many of them.

@@ -17,38 +17,75 @@ const (
 	cleanInterval  = time.Minute // between deletions of rows without effect, such as expired sessions
 )
 
-// upkeep does the background work until ctx ends. It logs a failure and tries again later.
+// upkeep does the background work until ctx ends. It logs a failure and tries again later. Each loop has a goroutine of its own, so that
+// none waits for another: a long recovery does not delay retention, nor the reverse.
 func (s *Store) upkeep(ctx context.Context) {
-	var cleaning sync.WaitGroup
-	cleaning.Go(func() { s.cleaner.Clean(ctx) })
-	defer cleaning.Wait()
-	tick := time.NewTicker(upkeepInterval)
+	var loops sync.WaitGroup
+	loops.Go(func() { s.cleaner.Clean(ctx) })
+	loops.Go(func() { s.keepTime(ctx) })
+	loops.Go(func() {
+		every(ctx, upkeepInterval, func() {
+			s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+		})
+	})
+	loops.Go(func() {
+		every(ctx, upkeepInterval, func() {
+			s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
+		})
+	})
+	s.keepUses(ctx)
+	loops.Wait()
+	last := context.WithoutCancel(ctx)
+	s.try(last, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
+	s.try(last, s.Directory.KeepLastUses, "cannot store when credentials were last used")
+	s.try(last, s.saveClock, "cannot store the state of the clock")
+}
+
+// every calls do after each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	usageSavedAt, cleanedAt := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			s.try(context.WithoutCancel(ctx), s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
-			s.try(context.WithoutCancel(ctx), s.Directory.KeepLastUses, "cannot store when credentials were last used")
-			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot store the state of the clock")
+			return
+		case <-tick.C:
+			do()
+		}
+	}
+}
+
+// keepTime observes the clock, and deletes what is too old. Each step is short: no other one waits long.
+func (s *Store) keepTime(ctx context.Context) {
+	cleanedAt := time.Now()
+	every(ctx, upkeepInterval, func() {
+		s.try(ctx, s.updateClock, "cannot store the state of the clock")
+		s.try(ctx, s.cleaner.Sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
+		s.try(ctx, s.cleaner.DeleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
+		if time.Since(cleanedAt) < cleanInterval {
+			return
+		}
+		cleanedAt = time.Now()
+		s.try(ctx, s.dropSessions, "cannot delete expired sessions")
+		s.try(ctx, s.cleaner.DeleteStorageDays, "cannot delete the stored bytes of past days")
+		s.try(ctx, s.cleaner.DeletePreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
+	})
+}
+
+// keepUses stores the first request at once, and the last uses of credentials from time to time.
+func (s *Store) keepUses(ctx context.Context) {
+	tick := time.NewTicker(upkeepInterval)
+	defer tick.Stop()
+	for savedAt := time.Now(); ; {
+		select {
+		case <-ctx.Done():
 			return
 		case <-s.Directory.FirstRequest():
 		case <-tick.C:
 		}
-		s.try(ctx, s.updateClock, "cannot store the state of the clock")
 		s.try(ctx, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
-		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
-		s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
-		s.try(ctx, s.cleaner.Sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
-		s.try(ctx, s.cleaner.DeleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
-		if time.Since(cleanedAt) >= cleanInterval {
-			cleanedAt = time.Now()
-			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
-			s.try(ctx, s.cleaner.DeleteStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.cleaner.DeletePreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
-		}
-		if time.Since(usageSavedAt) >= usageInterval {
-			usageSavedAt = time.Now()
+		if time.Since(savedAt) >= usageInterval {
+			savedAt = time.Now()
 			s.try(ctx, s.Directory.KeepLastUses, "cannot store when credentials were last used")
 		}
 	}

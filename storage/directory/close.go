@@ -73,27 +73,16 @@ func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit
 }
 
 // EndOrganization ends the API keys, the access tokens, the sign-in links and the memberships of a closed organization, and its
-// service account. Its sessions are refused, and expire. It calls pause between transactions.
-func (d *Directory) EndOrganization(ctx context.Context, organization int64, pause func() error) error {
-	return d.inBatches(ctx, organization, pause, []batch{{
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM api_keys WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4), name = '', metadata = '{}', external_id = NULL WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",
-	}, {
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM access_tokens WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = '' WHERE organization_id = ?1 AND id > ?2 AND id <= ?3",
-	}, {
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM sign_in_links WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "DELETE FROM sign_in_links WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND ?4 > 0",
-	}, {
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM sessions WHERE organization_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE sessions SET return_url = NULL WHERE organization_id = ?1 AND id > ?2 AND id <= ?3 AND ?4 > 0",
-	}, {
-		next: "SELECT coalesce(max(user_id), 0) FROM (SELECT user_id FROM memberships WHERE organization_id = ?1 AND user_id > ?2 ORDER BY user_id LIMIT ?3)",
-		run:  "DELETE FROM memberships WHERE organization_id = ?1 AND user_id > ?2 AND user_id <= ?3 AND ?4 > 0",
-	}, {
-		next: "SELECT coalesce(max(id), 0) FROM users WHERE service_of = ?1 AND id > ?2 AND ?3 > 0",
-		run:  "UPDATE users SET is_active = 0, updated_at = ?4 WHERE service_of = ?1 AND id > ?2 AND id <= ?3",
-	}})
+// service account. Its sessions are refused, and expire.
+func (d *Directory) EndOrganization(ctx context.Context, organization int64) error {
+	return d.inBatches(ctx, organization, []batch{
+		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?), name = '', metadata = '{}', external_id = NULL", true},
+		{"access_tokens", "organization_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?), name = ''", true},
+		{"sign_in_links", "organization_id", "id", "DELETE FROM sign_in_links", false},
+		{"sessions", "organization_id", "id", "UPDATE sessions SET return_url = NULL", false},
+		{"memberships", "organization_id", "user_id", "DELETE FROM memberships", false},
+		{"users", "service_of", "id", "UPDATE users SET is_active = 0, updated_at = ?", true},
+	})
 }
 
 // OrganizationCleaned notes that the closure of an organization is complete.

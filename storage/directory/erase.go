@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -73,18 +74,13 @@ func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([
 	return users, err
 }
 
-// EndUser ends the API keys, the access tokens and the memberships of an erased user. It calls pause between transactions.
-func (d *Directory) EndUser(ctx context.Context, user int64, pause func() error) error {
-	return d.inBatches(ctx, user, pause, []batch{{
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM api_keys WHERE user_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?4) WHERE user_id = ?1 AND id > ?2 AND id <= ?3",
-	}, {
-		next: "SELECT coalesce(max(id), 0) FROM (SELECT id FROM access_tokens WHERE user_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3)",
-		run:  "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?4), name = '' WHERE user_id = ?1 AND id > ?2 AND id <= ?3",
-	}, {
-		next: "SELECT coalesce(max(organization_id), 0) FROM (SELECT organization_id FROM memberships WHERE user_id = ?1 AND organization_id > ?2 ORDER BY organization_id LIMIT ?3)",
-		run:  "DELETE FROM memberships WHERE user_id = ?1 AND organization_id > ?2 AND organization_id <= ?3 AND ?4 > 0",
-	}})
+// EndUser ends the API keys, the access tokens and the memberships of an erased user.
+func (d *Directory) EndUser(ctx context.Context, user int64) error {
+	return d.inBatches(ctx, user, []batch{
+		{"api_keys", "user_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?)", true},
+		{"access_tokens", "user_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?), name = ''", true},
+		{"memberships", "user_id", "organization_id", "DELETE FROM memberships", false},
+	})
 }
 
 // UserCleaned notes that the erasure of a user is complete.
@@ -95,38 +91,40 @@ func (d *Directory) UserCleaned(ctx context.Context, user int64) error {
 	})
 }
 
-// batch is a statement for many rows of one owner, which runs for some of them at a time.
+// batch is a change of all rows of one owner in a table, some at a time.
 type batch struct {
-	next string // the last row of the next part: of the owner ?1, after the row ?2, at most ?3 rows; 0 if there is none
-	run  string // for the rows of the owner ?1 after ?2 and up to ?3, at the time ?4
+	table, owner, row string // the table, its column of the owner, and the column that orders the rows
+	change            string // a statement without its condition
+	timed             bool   // its parameter is the time
 }
 
 // batchRows limits how long other writes wait for one part of a batch.
 const batchRows = 500
 
-// inBatches runs the batches for an owner, and calls pause after each transaction.
-func (d *Directory) inBatches(ctx context.Context, owner int64, pause func() error, batches []batch) error {
+// inBatches makes the changes for an owner.
+func (d *Directory) inBatches(ctx context.Context, owner int64, batches []batch) error {
 	for _, b := range batches {
-		for after := int64(0); ; {
-			last, err := returning(ctx, d, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (last int64, err error) {
-				if err := t.Get(&last, b.next, owner, after, batchRows); err != nil || last == 0 {
-					return 0, err
-				}
-				d.OutdatePrincipals(t)
-				_, err = t.Exec(b.run, owner, after, last, t.Now())
-				return last, err
-			})
-			if err != nil {
-				return err
-			}
-			if last == 0 {
-				break
-			}
-			after = last
-			if err := pause(); err != nil {
-				return err
-			}
+		if err := scan.Rows(ctx, func(after int64) (last int64, err error) {
+			return returning(ctx, d, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (int64, error) { return d.changeBatch(t, owner, after, b) })
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// changeBatch changes the next rows after a row, and returns the last of them; 0 if there is none.
+func (d *Directory) changeBatch(t *sqlite.Tx, owner, after int64, b batch) (last int64, err error) {
+	rows := " WHERE " + b.owner + " = ? AND " + b.row + " > ?"
+	if err := t.Get(&last, "SELECT coalesce(max("+b.row+"), 0) FROM (SELECT "+b.row+" FROM "+b.table+rows+" ORDER BY "+b.row+" LIMIT ?)",
+		owner, after, batchRows); err != nil || last == 0 {
+		return 0, err
+	}
+	d.OutdatePrincipals(t)
+	args := []any{owner, after, last}
+	if b.timed {
+		args = append([]any{t.Now()}, args...)
+	}
+	_, err = t.Exec(b.change+rows+" AND "+b.row+" <= ?", args...)
+	return last, err
 }

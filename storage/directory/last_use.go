@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,14 +100,11 @@ func (u *lastUses) settle(notes []use, now int64) {
 // KeepLastUses writes when credentials were last used. The owner of the file calls it from time to time.
 func (d *Directory) KeepLastUses(ctx context.Context) error {
 	now := time.Now().UnixMilli()
-	due := d.lastUses.due(now)
-	for len(due) > 0 {
-		notes := due[:min(len(due), notesPerWrite)]
+	for notes := range slices.Chunk(d.lastUses.due(now), notesPerWrite) {
 		if err := d.change(ctx, sqlite.Work{Cost: len(notes)}, func(t *sqlite.Tx) error { return writeLastUses(t, notes) }); err != nil {
 			return err
 		}
 		d.lastUses.settle(notes, now)
-		due = due[len(notes):]
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
-	"github.com/keyhook/keyhook/storage/timeline"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -66,21 +65,21 @@ func HiddenTypes(withoutAudit bool) string {
 }
 
 // eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
-func (h *History) eventPeriod(ctx context.Context, since, until int64) (timeline.Range, error) {
+func (h *History) eventPeriod(ctx context.Context, since, until int64) (scan.Range, error) {
 	var newest int64
 	if err := h.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
-		return timeline.Range{}, err
+		return scan.Range{}, err
 	}
 	var stored []byte
-	err := h.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", timeline.DisorderName)
+	err := h.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", scan.DisorderName)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return timeline.Range{}, err
+		return scan.Range{}, err
 	}
-	ranges, err := timeline.Find(ctx, h.logs, since, until, timeline.Range{Last: newest}, timeline.DecodeDisorder(stored))
+	ranges, err := h.logs.Period(ctx, since, until, scan.Range{Last: newest}, scan.DecodeDisorder(stored))
 	if err != nil || len(ranges) == 0 {
-		return timeline.Range{After: math.MaxInt64 - 1}, err
+		return scan.Range{After: math.MaxInt64 - 1}, err
 	}
-	return timeline.Range{After: ranges[0].After, Last: ranges[len(ranges)-1].Last}, nil
+	return scan.Range{After: ranges[0].After, Last: ranges[len(ranges)-1].Last}, nil
 }
 
 // eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.

@@ -124,13 +124,3 @@ func (c *Cleaner) tell(ctx context.Context, message string, err error, about ...
 	}
 	return err
 }
-
-// pauses returns a function that waits as long as the work since its last call took, so that other writers get their turn.
-func (c *Cleaner) pauses(ctx context.Context) func() error {
-	began := time.Now()
-	return func() error {
-		err := scan.Pause(ctx, time.Since(began))
-		began = time.Now()
-		return err
-	}
-}

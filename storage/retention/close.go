@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -18,17 +19,16 @@ import (
 // cleanOrganization removes the data of a closed organization. complete is false if attempts are in progress, whose records stay
 // until they end.
 func (c *Cleaner) cleanOrganization(ctx context.Context, organization int64) (complete bool, err error) {
-	pause := c.pauses(ctx)
-	if err := c.o.Directory.EndOrganization(ctx, organization, pause); err != nil {
+	if err := c.o.Directory.EndOrganization(ctx, organization); err != nil {
 		return false, err
 	}
-	if err := c.removeSubscriptions(ctx, organization, pause); err != nil {
+	if err := c.removeSubscriptions(ctx, organization); err != nil {
 		return false, fmt.Errorf("subscriptions: %w", err)
 	}
-	if err := c.deleteEventsOf(ctx, organization, pause); err != nil {
+	if err := c.deleteEventsOf(ctx, organization); err != nil {
 		return false, fmt.Errorf("events: %w", err)
 	}
-	if err := c.cleanAuditOf(ctx, organization, pause); err != nil {
+	if err := c.cleanAuditOf(ctx, organization); err != nil {
 		return false, fmt.Errorf("audit events: %w", err)
 	}
 	var left bool
@@ -42,19 +42,12 @@ func (c *Cleaner) cleanOrganization(ctx context.Context, organization int64) (co
 const subscriptionBatch = 50
 
 // removeSubscriptions removes the subscriptions of a closed organization, and what its owner wrote about each.
-func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64, pause func() error) error {
-	for after := int64(0); ; {
-		last, err := returning(ctx, c, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
+func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) error {
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
+		return returning(ctx, c, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
 			return c.removeSubscriptionBatch(t, organization, after)
 		})
-		if err != nil || last == 0 {
-			return err
-		}
-		after = last
-		if err := pause(); err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // removeSubscriptionBatch removes the next subscriptions after a row, and returns the last row; 0 if there was none.
@@ -88,21 +81,17 @@ func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int6
 
 // deleteEventsOf deletes the events of a closed organization with their deliveries and attempts, except those with an attempt in
 // progress.
-func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64, pause func() error) error {
-	for done := (eventProgress{more: true}); ; {
-		var err error
+func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error {
+	var done eventProgress
+	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
 		if done, err = returning(ctx, c, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
 			return c.deleteEventBatchOf(t, organization, done.after)
 		}); err != nil || !done.more {
-			return err
+			return false, err
 		}
-		if err := c.vacuum(ctx); err != nil {
-			return fmt.Errorf("give back pages: %w", err)
-		}
-		if err := pause(); err != nil {
-			return err
-		}
-	}
+		return true, c.vacuum(ctx)
+	})
+	return err
 }
 
 // deleteEventBatchOf deletes the next events of an organization after a row.
@@ -131,9 +120,9 @@ func (c *Cleaner) deleteEventBatchOf(t *sqlite.Tx, organization, after int64) (e
 }
 
 // cleanAuditOf removes from the audit log of a closed organization what people wrote, and their names and addresses.
-func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64, pause func() error) error {
-	for after := int64(0); ; {
-		last, err := returning(ctx, c, sqlite.Work{Payer: organization, Cost: auditBatch}, func(t *sqlite.Tx) (last int64, err error) {
+func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64) error {
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
+		return returning(ctx, c, sqlite.Work{Payer: organization, Cost: auditBatch}, func(t *sqlite.Tx) (last int64, err error) {
 			if err := t.Get(&last, `
 				SELECT coalesce(max(id), 0) FROM (
 					SELECT id FROM audit_events INDEXED BY audit_events_by_organization WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?)`,
@@ -147,12 +136,5 @@ func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64, pause fu
 				organization, after, last, audit.ErasedText, access.OrganizationClosed)
 			return last, err
 		})
-		if err != nil || last == 0 {
-			return err
-		}
-		after = last
-		if err := pause(); err != nil {
-			return err
-		}
-	}
+	})
 }

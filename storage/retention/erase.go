@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -51,21 +50,20 @@ func (c *Cleaner) cleanUsers(ctx context.Context, users []access.User) error {
 // cleanTogether is cleanUsers with one pass over the history.
 func (c *Cleaner) cleanTogether(ctx context.Context, users []access.User) error {
 	var erased audit.ErasedUsers
-	pause := c.pauses(ctx)
 	for _, u := range users {
 		erased = append(erased, u.ID)
-		if err := c.o.Directory.EndUser(ctx, u.RowID, pause); err != nil {
+		if err := c.o.Directory.EndUser(ctx, u.RowID); err != nil {
 			return err
 		}
 	}
-	if err := c.cleanAuditEvents(ctx, erased, pause); err != nil {
+	if err := c.cleanAuditEvents(ctx, erased); err != nil {
 		return fmt.Errorf("audit events: %w", err)
 	}
-	if err := c.cleanPublished(ctx, erased, pause); err != nil {
+	if err := c.cleanPublished(ctx, erased); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
 	if err := c.vacuum(ctx); err != nil {
-		return fmt.Errorf("give back pages: %w", err)
+		return err
 	}
 	if err := c.awaitForgotten(ctx); err != nil {
 		return fmt.Errorf("wait for attempts: %w", err)
@@ -99,27 +97,27 @@ type auditRow struct {
 }
 
 // cleanAuditEvents removes personal data from the audit log.
-func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
-	parts := slicesOf(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM audit_events WHERE id > ? ORDER BY id LIMIT ?)", auditSlice)
-	for after, last := range parts.all() {
+func (c *Cleaner) cleanAuditEvents(ctx context.Context, erased audit.ErasedUsers) error {
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
+		if err := c.o.Logs.Get(ctx, &last, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM audit_events WHERE id > ? ORDER BY id LIMIT ?)",
+			after, auditSlice); err != nil || last == 0 {
+			return 0, err
+		}
 		var events []auditRow
 		if err := c.o.Logs.List(ctx, &events, `
 			SELECT a.id, a.type, a.actor_type, a.actor_id, a.target_type, a.target_id, a.details FROM audit_events a
 			WHERE a.id > ?1 AND a.id <= ?2
 			  AND EXISTS (SELECT 1 FROM json_each(?3) j WHERE j.value IN (a.actor_id, a.target_id) OR instr(a.details, j.value))`,
 			after, last, sqlite.TextList(erased)); err != nil {
-			return err
+			return 0, err
 		}
 		for batch := range slices.Chunk(events, cleanBatch) {
 			if err := c.change(ctx, func(t *sqlite.Tx) error { return c.cleanAuditBatch(t, erased, batch) }); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		if err := pause(); err != nil {
-			return err
-		}
-	}
-	return parts.err
+		return last, nil
+	})
 }
 
 func (c *Cleaner) cleanAuditBatch(t *sqlite.Tx, erased audit.ErasedUsers, events []auditRow) error {
@@ -175,10 +173,13 @@ type publishedAudit struct {
 
 // cleanPublished removes personal data from the events that publish audit events. It replaces their bodies as a whole, so later
 // attempts send the new body with a new signature.
-func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, pause func() error) error {
+func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers) error {
 	types := sqlite.TextList(access.AuditTypes())
-	parts := slicesOf(ctx, c, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)", eventSlice)
-	for after, last := range parts.all() {
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
+		if err := c.o.Logs.Get(ctx, &last, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)",
+			after, eventSlice); err != nil || last == 0 {
+			return 0, err
+		}
 		var events []publishedAudit
 		if err := c.o.Logs.List(ctx, &events, `
 			SELECT e.id, e.type, e.created_at, o.public_id AS organization_public_id, e.body
@@ -186,22 +187,19 @@ func (c *Cleaner) cleanPublished(ctx context.Context, erased audit.ErasedUsers, 
 			WHERE e.id > ?1 AND e.id <= ?2 AND e.type IN (SELECT value FROM json_each(?3))
 			  AND EXISTS (SELECT 1 FROM json_each(?4) j WHERE instr(e.body, CAST(j.value AS BLOB)))`,
 			after, last, types, sqlite.TextList(erased)); err != nil {
-			return err
+			return 0, err
 		}
 		for batch := range slices.Chunk(events, cleanBatch) {
-			if err := c.cleanPublishedBatch(ctx, erased, batch, pause); err != nil {
-				return err
+			if err := c.cleanPublishedBatch(ctx, erased, batch); err != nil {
+				return 0, err
 			}
 		}
-		if err := pause(); err != nil {
-			return err
-		}
-	}
-	return parts.err
+		return last, nil
+	})
 }
 
 // cleanPublishedBatch replaces the bodies of events, and deletes the responses to the old ones.
-func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit, pause func() error) error {
+func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUsers, events []publishedAudit) error {
 	if err := c.change(ctx, func(t *sqlite.Tx) error {
 		rows := make([]int64, len(events))
 		for i, e := range events {
@@ -220,7 +218,7 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 		return err
 	}
 	for _, e := range events {
-		if err := c.deleteResponses(ctx, e.RowID, pause); err != nil {
+		if err := c.deleteResponses(ctx, e.RowID); err != nil {
 			return err
 		}
 	}
@@ -245,16 +243,12 @@ func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte,
 
 // deleteResponses deletes the responses of receivers to an event. The responses to attempts in progress are not stored: these attempts
 // may have sent the old body.
-func (c *Cleaner) deleteResponses(ctx context.Context, event int64, pause func() error) error {
-	for after := int64(0); ; {
+func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
 		var deliveries []int64
-		if err := c.o.Logs.List(ctx, &deliveries, "SELECT id FROM deliveries WHERE event_id = ? AND id > ? ORDER BY id LIMIT ?", event, after, cleanBatch); err != nil {
-			return err
+		if err := c.o.Logs.List(ctx, &deliveries, "SELECT id FROM deliveries WHERE event_id = ? AND id > ? ORDER BY id LIMIT ?", event, after, cleanBatch); err != nil || len(deliveries) == 0 {
+			return 0, err
 		}
-		if len(deliveries) == 0 {
-			return nil
-		}
-		after = deliveries[len(deliveries)-1]
 		if err := c.change(ctx, func(t *sqlite.Tx) error {
 			var sending []int64
 			if err := t.List(&sending, "SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value WHERE d.state >= "+delivery.Sending,
@@ -266,13 +260,11 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64, pause func()
 				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
 			return err
-		}); err != nil {
-			return err
+		}); err != nil || len(deliveries) < cleanBatch {
+			return 0, err
 		}
-		if err := pause(); err != nil {
-			return err
-		}
-	}
+		return deliveries[cleanBatch-1], nil
+	})
 }
 
 // awaitForgotten waits for the end of all attempts that may have sent an old body. None of them takes longer than its timeout.
@@ -284,33 +276,6 @@ func (c *Cleaner) awaitForgotten(ctx context.Context) error {
 		}
 		if err := scan.Pause(ctx, cleanAgain); err != nil {
 			return err
-		}
-	}
-}
-
-// tableSlices cuts a long table into slices by row ids.
-type tableSlices struct {
-	next func(after int64) (last int64, err error)
-	err  error // why the iteration ended early
-}
-
-// slicesOf returns the slices of a table, of at most size rows each. query returns the last row of the next slice, or 0.
-func slicesOf(ctx context.Context, c *Cleaner, query string, size int) *tableSlices {
-	return &tableSlices{next: func(after int64) (last int64, err error) {
-		err = c.o.Logs.Get(ctx, &last, query, after, size)
-		return last, err
-	}}
-}
-
-// all yields the row before each slice, and the last row of it.
-func (s *tableSlices) all() iter.Seq2[int64, int64] {
-	return func(yield func(after, last int64) bool) {
-		for after := int64(0); ; {
-			last, err := s.next(after)
-			if s.err = err; err != nil || last == 0 || !yield(after, last) {
-				return
-			}
-			after = last
 		}
 	}
 }

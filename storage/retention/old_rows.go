@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -34,6 +35,7 @@ const (
 // oldRows is how far the deletion by age got.
 type oldRows struct {
 	after          int64     // the last event that this pass has read
+	singlyUntil    int64     // up to this event, a batch has one event, because a batch of many has failed
 	auditAfter     int64     // the last audit event that this pass has read
 	oldEventsAfter int64     // the event before an old one that sweep found; 0 if there is none
 	oldAuditAfter  int64     // the audit event before an old one that sweep found; 0 if there is none
@@ -58,42 +60,35 @@ var beforeOwners = countOwner{Subscription: -1}
 // DeleteOld deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions, however old they
 // are. Idempotency keys live as long as their events.
 //
-// It deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
-// stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
+// It ends after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
 func (c *Cleaner) DeleteOld(ctx context.Context) error {
 	defer c.logExpired()
 	r := &c.old
-	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
-		began := time.Now()
+	if time.Now().Before(r.next) {
+		return nil
+	}
+	_, err := scan.Batches(ctx, retentionSlice, func() (more bool, err error) {
 		now, trusted := c.o.TrustedTime()
 		if !trusted {
-			return nil
+			return false, nil
 		}
-		more, err := c.deleteOldBatch(ctx, now)
-		if err != nil {
-			return err
+		if more, err = c.deleteOldBatch(ctx, now); err != nil {
+			return false, err
 		}
 		if !more && !r.nextRange() {
 			r.next = time.Now().Add(retentionInterval)
-			return nil
+			return false, nil
 		}
-		if err := c.vacuum(ctx); err != nil {
-			return fmt.Errorf("give back pages: %w", err)
-		}
-		select {
-		case <-time.After(time.Since(began)):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
+		return true, c.vacuum(ctx)
+	})
+	return err
 }
 
 // nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
 // on. The next part starts there.
 func (r *oldRows) nextRange() bool {
 	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
-	r.oldEventsAfter, r.oldAuditAfter = 0, 0
+	r.singlyUntil, r.oldEventsAfter, r.oldAuditAfter = 0, 0, 0
 	return r.after > 0 || r.auditAfter > 0
 }
 
@@ -128,12 +123,19 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	if c.o.KeepEvents == 0 {
 		return false, nil
 	}
-	after, tried := c.old.after, new(atomic.Int64)
+	after, size, tried := c.old.after, eventBatch, new(atomic.Int64)
+	if after < c.old.singlyUntil {
+		size = 1
+	}
 	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
-		return c.deleteEventBatch(t, after, now-c.o.KeepEvents.Milliseconds(), tried)
+		return c.deleteEventBatch(t, after, size, now-c.o.KeepEvents.Milliseconds(), tried)
 	})
-	if err != nil { // the next pass tries these events again
+	switch {
+	case err != nil && size == 1: // the next pass tries this event again
 		c.old.after = max(after, tried.Load())
+		return false, err
+	case err != nil:
+		c.old.singlyUntil = tried.Load()
 		return false, err
 	}
 	c.old.after = done.after
@@ -146,13 +148,13 @@ type eventProgress struct {
 	more  bool  // the batch was not empty
 }
 
-// deleteEventBatch deletes a batch of the events after the row after that were created before the time before. It stores the last of
+// deleteEventBatch deletes up to size of the events after the row after that were created before the time before. It stores the last of
 // them in tried, also if it fails.
-func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after, before int64, tried *atomic.Int64) (eventProgress, error) {
+func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after int64, size int, before int64, tried *atomic.Int64) (eventProgress, error) {
 	if held, err := c.o.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
-	last, err := lastOldEvent(t, after, before)
+	last, err := lastOldEvent(t, after, size, before)
 	if err != nil {
 		return eventProgress{}, err
 	}
@@ -187,12 +189,12 @@ func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, 
 }
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old.
-func lastOldEvent(t *sqlite.Tx, after, before int64) (last int64, err error) {
+func lastOldEvent(t *sqlite.Tx, after int64, size int, before int64) (last int64, err error) {
 	events := []int64{}
 	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
 	if err := t.List(&events, `
 		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
+		WHERE e.created_at < ?`, after, size, before); err != nil {
 		return 0, err
 	}
 	return lastWithFewDeliveries(t, events)
@@ -356,8 +358,11 @@ func (c *Cleaner) deleteCountBatch(t *sqlite.Tx, after countOwner, before int64)
 
 // vacuum returns a few free pages to the file system.
 func (c *Cleaner) vacuum(ctx context.Context) error {
-	return c.change(ctx, func(t *sqlite.Tx) error {
+	if err := c.change(ctx, func(t *sqlite.Tx) error {
 		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 		return err
-	})
+	}); err != nil {
+		return fmt.Errorf("give back pages: %w", err)
+	}
+	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/clock"
-	"github.com/keyhook/keyhook/storage/timeline"
+	"github.com/keyhook/keyhook/storage/scan"
 )
 
 const (
@@ -73,7 +73,7 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 
 // sweepStep reads the next rows of a table. Rows older than maxAge are old; 0 means that none is.
 func (c *Cleaner) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (sweepResult, error) {
-	var rows []timeline.Row
+	var rows []scan.Row
 	if err := c.o.Logs.List(ctx, &rows, w.next, w.after, sweepRows); err != nil {
 		return sweepResult{}, err
 	}
@@ -87,7 +87,7 @@ func (c *Cleaner) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration)
 }
 
 // scan adds the next rows to the sweep.
-func (w *sweep) scan(rows []timeline.Row, old func(at int64) bool) (result sweepResult) {
+func (w *sweep) scan(rows []scan.Row, old func(at int64) bool) (result sweepResult) {
 	for _, row := range rows {
 		if w.latestTime-row.At > clock.Tolerance.Milliseconds() {
 			result.disorder, w.latestTime = w.after, row.At

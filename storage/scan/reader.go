@@ -1,5 +1,5 @@
-// Package scan owns fair reads of long tables: one read of each organization at a time, and long searches in slices. It
-// knows no table: callers pass the statements.
+// Package scan owns fair work on long tables: one read of each organization at a time, long searches in slices, and changes in
+// batches. It knows the order of events; the statements about all else come from callers.
 package scan
 
 import (

@@ -4,6 +4,8 @@ package storagetest
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -179,6 +181,19 @@ func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType 
 		tb.Fatalf("publish: %v", err)
 	}
 	return published[0]
+}
+
+// Exec changes the file of an open store behind its back, in another connection: to make writes fail, or to change times.
+func Exec(tb testing.TB, store *storage.Store, statement string, args ...any) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", "file:"+store.Path()+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = db.Exec(statement, args...)
+	if err := errors.Join(err, db.Close()); err != nil {
+		tb.Fatalf("%s: %v", statement, err)
+	}
 }
 
 // ExpectFault expects a fault of that kind and code, about those fields and no others.

@@ -1,6 +1,4 @@
-// Package timeline owns the search for the rows of a period. It knows the numbers and the times of events, and nothing else about
-// them. The numbers follow the order of writing, and so do the times, unless the clock was ahead and was set back.
-package timeline
+package scan
 
 import (
 	"context"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/clock"
-	"github.com/keyhook/keyhook/storage/scan"
 )
 
 // DisorderName is the row of table instance with the disorder: events up to that row may be out of order. Later ones are in
@@ -40,19 +37,20 @@ type Row struct {
 // Range is a range of row ids of events.
 type Range struct{ After, Last int64 }
 
-// Find returns the parts of a range that may have events of a period, in milliseconds. Up to the row disorder, every event is read.
-// Later events are in the order of time, within clock.Tolerance. So a binary search finds the period.
-func Find(ctx context.Context, reader *scan.Reader, since, until int64, all Range, disorder int64) ([]Range, error) {
+// Period returns the parts of a range that may have events of a period, in milliseconds. The numbers of events follow the order of
+// writing, and so do their times, unless the clock was ahead and was set back: up to the row disorder, every event is read. Later events
+// are in the order of time, within clock.Tolerance. So a binary search finds the period.
+func (r *Reader) Period(ctx context.Context, since, until int64, all Range, disorder int64) ([]Range, error) {
 	const slack = int64(clock.Tolerance / time.Millisecond)
 	disordered := Range{all.After, min(all.Last, disorder)}
 	ordered := Range{max(all.After, disorder), all.Last}
-	first, err := firstEventSince(ctx, reader, max(since, slack)-slack, ordered)
+	first, err := r.firstEventSince(ctx, max(since, slack)-slack, ordered)
 	if err != nil {
 		return nil, err
 	}
 	end := ordered.Last + 1
 	if until <= math.MaxInt64-slack {
-		if end, err = firstEventSince(ctx, reader, until+slack, ordered); err != nil {
+		if end, err = r.firstEventSince(ctx, until+slack, ordered); err != nil {
 			return nil, err
 		}
 	}
@@ -63,12 +61,12 @@ func Find(ctx context.Context, reader *scan.Reader, since, until int64, all Rang
 // firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
 // returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history
 // is.
-func firstEventSince(ctx context.Context, reader *scan.Reader, at int64, in Range) (int64, error) {
+func (r *Reader) firstEventSince(ctx context.Context, at int64, in Range) (int64, error) {
 	low, high := in.After+1, in.Last+1 // all rows before low are earlier, and no row from high on is
 	for low < high {
 		middle := low + (high-low)/2
 		var e Row
-		err := reader.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := r.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
