@@ -30,7 +30,7 @@ command does not show secrets.
 Each setting is also a flag of this command and of serve, such as --webhooks.timeout=5s.`,
 		Example: "  keyhook config show --config keyhook.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := config.Explain(cmd.Flags())
+			list, err := config.Sources(cmd.Flags())
 			if err != nil {
 				return err
 			}

@@ -81,7 +81,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		list, err := config.Explain(parse(t, "--config", path))
+		list, err := config.Sources(parse(t, "--config", path))
 		if err != nil {
 			t.Fatal(err)
 		}

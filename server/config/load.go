@@ -18,8 +18,8 @@ func Load(flags *pflag.FlagSet) (Config, error) {
 	return c, err
 }
 
-// Explain loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
-func Explain(flags *pflag.FlagSet) ([]Effective, error) {
+// Sources loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
+func Sources(flags *pflag.FlagSet) ([]Effective, error) {
 	l, c, err := load(flags)
 	if err != nil {
 		return nil, err

@@ -184,7 +184,7 @@ func effective(t *testing.T, name string, args ...string) (value, source string)
 			return "", "default" // alone they are not valid
 		}
 	}
-	list, err := config.Explain(flags)
+	list, err := config.Sources(flags)
 	if err != nil {
 		t.Fatal(err)
 	}

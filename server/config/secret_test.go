@@ -79,7 +79,7 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 	}
 	t.Run("and neither does config show", func(t *testing.T) {
 		t.Parallel()
-		list, err := config.Explain(parse(t, "--bootstrap.token="+canary, "--encryption.key="+canary, "--alerts.urls=ntfy://"+canary+"@"+canary+"/"+canary))
+		list, err := config.Sources(parse(t, "--bootstrap.token="+canary, "--encryption.key="+canary, "--alerts.urls=ntfy://"+canary+"@"+canary+"/"+canary))
 		if err != nil || strings.Contains(fmt.Sprint(list), "canary") {
 			t.Errorf("list %v, error %v", list, err)
 		}
@@ -186,7 +186,7 @@ func TestAlertURLs(t *testing.T) {
 	}
 	t.Run("are shown as their number", func(t *testing.T) {
 		t.Parallel()
-		list, err := config.Explain(parse(t, "--alerts.urls", strings.Join(urls, " ")))
+		list, err := config.Sources(parse(t, "--alerts.urls", strings.Join(urls, " ")))
 		if err != nil {
 			t.Fatal(err)
 		}

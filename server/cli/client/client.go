@@ -27,7 +27,7 @@ type Client struct {
 	Applying      bool              // the server remembers what the requests create, for `apply --prune`
 	Transport     http.RoundTripper // nil means one that all clients share
 
-	explain func(error) error // says what to do if the server does not respond; nil leaves the error as it is
+	advise func(error) error // says what to do if the server does not respond; nil leaves the error as it is
 }
 
 // transport connects to a server that the operator named. It uses no proxy, and needs no guard against inner networks.
@@ -66,8 +66,8 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 	}
 	resp, err := over.RoundTrip(req)
 	if err != nil {
-		if c.explain != nil {
-			err = c.explain(err)
+		if c.advise != nil {
+			err = c.advise(err)
 		}
 		return Response{}, err
 	}

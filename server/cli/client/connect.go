@@ -82,7 +82,7 @@ func local(cmd *cobra.Command, c Client) (Client, error) {
 	c.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return socket.Dial(ctx, path)
 	}}
-	c.explain = func(err error) error { return explainLocal(err, settings.Storage.Path, path) }
+	c.advise = func(err error) error { return adviseLocal(err, settings.Storage.Path, path) }
 	return c, nil
 }
 
@@ -101,7 +101,7 @@ func remote(c Client, address, token string) (Client, error) {
 	}
 	c.Base = strings.TrimSuffix(address, "/")
 	c.Authorization = authorization(token)
-	c.explain = func(err error) error { return explainRemote(err, c.Base) }
+	c.advise = func(err error) error { return adviseRemote(err, c.Base) }
 	return c, nil
 }
 

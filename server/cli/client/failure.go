@@ -69,8 +69,8 @@ func (c Client) Refusal(r Response) error {
 	return p
 }
 
-// explainLocal says why the server of a database on this machine does not respond, and what to do.
-func explainLocal(err error, database, path string) error {
+// adviseLocal says why the server of a database on this machine does not respond, and what to do.
+func adviseLocal(err error, database, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fault.Advise(fmt.Errorf("the socket %s belongs to %s", path, owner(path)),
@@ -101,8 +101,8 @@ func owner(path string) string {
 	return "uid " + id
 }
 
-// explainRemote says why a server at a URL does not respond, and what to do.
-func explainRemote(err error, base string) error {
+// adviseRemote says why a server at a URL does not respond, and what to do.
+func adviseRemote(err error, base string) error {
 	var unverified *tls.CertificateVerificationError
 	var notTLS tls.RecordHeaderError
 	var unknown *net.DNSError

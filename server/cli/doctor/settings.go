@@ -17,7 +17,7 @@ import (
 func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 	var list []config.Effective
 	if err == nil {
-		list, err = config.Explain(flags)
+		list, err = config.Sources(flags)
 	}
 	if err != nil {
 		r.wrongSettings("settings", err)
