@@ -27,7 +27,7 @@ func (x *fixture) erase(t *testing.T, user string) time.Time {
 	t.Helper()
 	by := storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
 	for {
-		erasure, err := x.Directory.EraseUser(t.Context(), by, user)
+		erasure, err := x.EraseUser(t.Context(), by, user)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 		ids, subscriptions[o.ID] = append(ids, o.ID), sub.ID
 	}
 	slices.Sort(ids)
-	must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, ids[0]))
+	must[access.Closure](t)(x.CloseOrganization(ctx, x.by, ids[0]))
 
 	got := map[access.Applied]bool{}
 	for _, a := range must[[]access.Applied](t)(x.ApplyList.Applied(ctx, 0, 100)) {

@@ -101,27 +101,3 @@ func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
 	}
 	return by, nil
 }
-
-// anAuditEvent is true for an event e that publishes an audit event.
-const anAuditEvent = `
-	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
-
-// dependents names what an organization has besides rows of the directory. Published audit events do not count: the creation of
-// the organization published one.
-func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
-	err = t.List(&found, `
-		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-		UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`,
-		organization)
-	return found, err
-}
-
-// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
-// received.
-func moveHistory(t *sqlite.Tx, organization, to int64) error {
-	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
-		return err
-	}
-	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
-	return err
-}

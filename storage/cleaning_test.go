@@ -53,11 +53,11 @@ func TestAClosureThatFailsDoesNotStopTheOthers(t *testing.T) {
 		x, log := cleaned(t, path)
 		close := func(name string) access.Closure {
 			org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth"}))
-			must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, org.ID))
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
 			return access.Closure{ID: org.ID}
 		}
 		complete := func(id string) bool {
-			return must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, id)).Complete
+			return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, id)).Complete
 		}
 		last := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "first", Plan: "growth"}))
 		refusals{x.Store}.refuse(t, "UPDATE OF cleaned_at ON organizations", fmt.Sprintf("NEW.id > %d AND NEW.id <= %d", last.RowID, last.RowID+manyFail))
@@ -87,7 +87,7 @@ func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, log := cleaned(t, path)
 		complete := func(id string) bool {
-			return must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, id)).Complete
+			return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, id)).Complete
 		}
 		var users []string
 		for i := range manyFail + 1 {

@@ -103,7 +103,7 @@ func (x *customer) end(t *testing.T) {
 func (x *customer) close(t *testing.T) {
 	t.Helper()
 	eventually(t, func() bool {
-		return must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete
+		return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)).Complete
 	})
 }
 
@@ -119,7 +119,7 @@ func TestCloseOrganization(t *testing.T) {
 		if found := tracesIn(t, before.File, customerTraces); len(found) != len(customerTraces) {
 			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)
 		}
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
 		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
@@ -158,7 +158,7 @@ func TestClosedOrganization(t *testing.T) {
 		ctx := t.Context()
 		job := must[[]webhook.Job](t)(x.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
 		epoch := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)).Epoch
-		c := must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, x.org.ID))
+		c := must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
 		if c.APIKeys != 1 || c.AccessTokens != 1 || c.Members != 1 || c.Subscriptions != 1 || c.PendingDeliveries != 2 || c.ClosedAt == nil {
 			t.Errorf("the closure ends %+v", c)
 		}
@@ -210,7 +210,7 @@ func TestClosedOrganization(t *testing.T) {
 		session := access.MintSession()
 		must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.owner, x.owner.Actor("192.0.2.9", ""), session))
 		p := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), session.Digest()))
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
 		if err := x.Directory.EndSession(t.Context(), p, p.Actor("192.0.2.9", "")); err != nil {
@@ -230,7 +230,7 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
 		ctx := t.Context()
-		must[access.Closure](t)(x.Directory.CloseOrganization(ctx, x.by, x.org.ID))
+		must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
 		_, published := x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
 		_, subscribed := x.subscribe(t, x.operator.In(x.org))
 		_, token := x.Directory.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
@@ -258,9 +258,9 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("the record of an attempt in progress stays until the attempt ends", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
 		time.Sleep(100 * time.Millisecond)
-		if c := must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID)); c.Complete {
+		if c := must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID)); c.Complete {
 			t.Error("the closure is complete while an attempt is in progress")
 		}
 		x.end(t)
@@ -270,7 +270,7 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("the log has the closure, and keeps the ids of who did what", func(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
 		x.end(t)
 		x.close(t)
 		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org.RowID, access.AuditFilter{Limit: 100}))
@@ -287,10 +287,10 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 	t.Run("nobody closes the organization of the last operator, or the own one", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.Directory.CloseOrganization(t.Context(), x.by, x.operator.Home.ID)
+		_, err := x.CloseOrganization(t.Context(), x.by, x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		elsewhere, _ := storagetest.Organization(t, x.Store, "Other", "growth", access.RoleOwner)
-		_, err = x.Directory.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
+		_, err = x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
 	})
 	t.Run("an operator who acts in another organization closes neither of the two", func(t *testing.T) {
@@ -301,12 +301,12 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		third, _ := storagetest.Organization(t, x.Store, "Third", "growth", access.RoleOwner)
 		by := x.operator.In(customer.Home).Actor("", "")
 		for _, o := range []access.Organization{x.operator.Home, customer.Home} {
-			_, err := x.Directory.CloseOrganization(t.Context(), by, o.ID)
+			_, err := x.CloseOrganization(t.Context(), by, o.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
-			_, err = x.Directory.CountClosure(t.Context(), by, o.ID)
+			_, err = x.CountClosure(t.Context(), by, o.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		}
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), by, third.Home.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), by, third.Home.ID))
 	})
 }
 
@@ -315,7 +315,7 @@ func TestClosedFirstOrganization(t *testing.T) {
 	x := &customer{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	x.open(t)
 	elsewhere, _ := storagetest.Organization(t, x.Store, "Operations", "growth", access.RoleOperator)
-	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), elsewhere.Actor("", ""), x.operator.Home.ID))
 	system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 	if system.Home.ID != elsewhere.Home.ID {
 		t.Fatalf("the local socket acts in the organization %s", system.Home.ID)
@@ -340,9 +340,9 @@ func TestDeleteClosedOrganization(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Initech", Plan: "growth"}))
-	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, org.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
 	eventually(t, func() bool {
-		err := x.Directory.DeleteOrganization(t.Context(), x.by, org.ID)
+		err := x.DeleteOrganization(t.Context(), x.by, org.ID)
 		if err != nil {
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 		}
@@ -362,7 +362,7 @@ func TestPlanOfClosedOrganization(t *testing.T) {
 	if err := x.Directory.DeletePlan(t.Context(), x.by, "growth"); err == nil {
 		t.Fatal("the plan of an open organization was deleted")
 	}
-	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.org.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.org.ID))
 	if err := x.Directory.DeletePlan(t.Context(), x.by, "growth"); err != nil {
 		t.Errorf("after the closure: %v", err)
 	}

@@ -97,7 +97,7 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	check(nil, x.Directory.RevokeKey(ctx, x.by, org.RowID, key.ID))
 	check(nil, x.Directory.RevokeToken(ctx, x.by, user, owner.Token.ID))
 	for _, refused := range []error{
-		x.Directory.DeletePlan(ctx, x.by, "growth"), x.Directory.DeleteRole(ctx, x.by, "clerk"), x.Directory.DeleteUser(ctx, x.by, user), x.Directory.DeleteOrganization(ctx, x.by, org.ID),
+		x.Directory.DeletePlan(ctx, x.by, "growth"), x.Directory.DeleteRole(ctx, x.by, "clerk"), x.Directory.DeleteUser(ctx, x.by, user), x.DeleteOrganization(ctx, x.by, org.ID),
 		x.Directory.RemoveMember(ctx, x.by, x.operator.Home.ID, x.operator.User.ID),
 	} {
 		if refused == nil {
@@ -106,7 +106,7 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	}
 	check(nil, x.Directory.RemoveMember(ctx, x.by, org.ID, user))
 	empty := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
-	check(nil, x.Directory.DeleteOrganization(ctx, x.by, empty.ID))
+	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
 
 	check(x.History.Search(ctx, x.operator, "a"))
 	check(x.History.Search(ctx, owner, "a"))

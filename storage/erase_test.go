@@ -114,9 +114,9 @@ func (x *leaver) begin(t *testing.T) webhook.Result {
 // beginErasure begins the erasure of the member. It waits until only an attempt in progress delays the erasure.
 func (x *leaver) beginErasure(t *testing.T) {
 	t.Helper()
-	must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID))
+	must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
 	time.Sleep(1500 * time.Millisecond)
-	if must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
+	if must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
 		t.Error("the erasure is complete while an attempt with the old body is in progress")
 	}
 }
@@ -125,7 +125,7 @@ func (x *leaver) beginErasure(t *testing.T) {
 func (x *leaver) erase(t *testing.T) {
 	t.Helper()
 	eventually(t, func() bool {
-		return must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete
+		return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete
 	})
 }
 
@@ -235,12 +235,12 @@ func TestEraseUser(t *testing.T) {
 	t.Run("the log keeps the id, and the erasure has one line", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		first := must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID))
+		first := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
 		if first.APIKeys != 1 || first.AccessTokens != 1 || first.Memberships != 1 || first.ErasedAt == nil {
 			t.Errorf("the erasure ends %+v", first)
 		}
 		x.erase(t)
-		if again := must[access.Erasure](t)(x.Directory.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
+		if again := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
 			t.Errorf("the second erasure is %+v", again)
 		}
 		own := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
@@ -304,7 +304,7 @@ func TestErasedUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		ctx, id, org := t.Context(), x.who.User.ID, x.who.Organization
-		must[access.Erasure](t)(x.Directory.EraseUser(ctx, x.by, id))
+		must[access.Erasure](t)(x.EraseUser(ctx, x.by, id))
 		if _, err := x.Directory.PrincipalByToken(ctx, x.token.Digest()); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("the token: %v", err)
 		}
@@ -367,12 +367,12 @@ func TestErasedUser(t *testing.T) {
 	t.Run("nobody erases the last operator or the built-in user", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.Directory.EraseUser(t.Context(), x.by, x.operator.User.ID)
+		_, err := x.EraseUser(t.Context(), x.by, x.operator.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
 		system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
-		_, err = x.Directory.EraseUser(t.Context(), x.by, system.User.ID)
+		_, err = x.EraseUser(t.Context(), x.by, system.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		_, err = x.Directory.EraseUser(t.Context(), x.by, "nobody")
+		_, err = x.EraseUser(t.Context(), x.by, "nobody")
 		if fault.KindOf(err) != fault.NotFound {
 			t.Error(err)
 		}

@@ -127,7 +127,7 @@ func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
 	}{
 		"plan": {func(t *testing.T, x fixture) { x.setWebhooks(t, false) }, fault.Forbidden},
 		"organization": {func(t *testing.T, x fixture) {
-			must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
 		}, fault.Conflict},
 		"subscription": {func(t *testing.T, x fixture) {
 			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {

@@ -185,20 +185,6 @@ func (s *Store) directoryHooks() directory.Hooks {
 				s.announceChange(s.with(t))
 			}
 		},
-		UserErased: func(t *sqlite.Tx, was access.User) error { return s.cleaner.UserErased(t, was) },
-		OrganizationClosed: func(t *sqlite.Tx) {
-			s.with(t).quotas.Forget()
-			s.announceChange(s.with(t))
-			s.cleaner.CleanAfter(t)
-		},
-		CountSubscriptions: func(t *sqlite.Tx, organization int64) (int64, int64, error) {
-			return s.countSubscriptionsOf(s.with(t), organization)
-		},
-		Dependents: dependents,
-		ForgetOrganization: func(t *sqlite.Tx, organization, heir int64) error {
-			s.with(t).forgetOrganization(organization)
-			return moveHistory(t, organization, heir)
-		},
 	}
 }
 

@@ -8,61 +8,47 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// CloseOrganization ends an organization: its credentials are refused from the next request on, nothing is sent for it any more,
-// and its name and external id are removed. Its data is removed soon after; see access.Closure. The operation is idempotent. Faults:
-// NotFound; Conflict for the actor's own organization, and if no active operator would be left.
-func (d *Directory) CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Closure, error) {
-		o, c, err := d.prepareClosure(t, by, id)
-		if err != nil || o.ClosedAt != nil {
-			return c, err
-		}
-		if _, err := t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
-			access.ClosedOrganizationName, t.Now(), o.RowID); err != nil {
-			return c, err
-		}
-		c.ClosedAt = new(t.Now())
-		d.OutdatePrincipals(t)
-		d.hooks.OrganizationClosed(t)
-		return c, d.hooks.Audit(t, by, o.RowID, access.OrganizationClosed, Target{Type: "organization", ID: o.ID}, map[string]any{
-			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,
-			"pending_deliveries": c.PendingDeliveries,
-		})
-	})
-}
-
-// CountClosure says what CloseOrganization would end. Faults: as CloseOrganization.
-func (d *Directory) CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Closure, error) {
-		_, c, err := d.prepareClosure(t, by, id)
-		return c, err
-	})
-}
-
-// prepareClosure finds an organization and what its closure ends. It refuses organizations that cannot be closed.
-func (d *Directory) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (o access.Organization, c access.Closure, err error) {
-	if o, err = organizationNamed(t, id); err != nil {
-		return o, c, err
+// PrepareClosure finds an organization and what its closure ends: API keys, access tokens and members. ClosedAt is not nil if the
+// organization is closed already. It refuses organizations that cannot be closed. Faults: NotFound; Conflict for the actor's own
+// organization, and if no active operator would be left.
+func PrepareClosure(t *sqlite.Tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
+	o, err := organizationNamed(t, id)
+	if err != nil {
+		return 0, c, err
 	}
 	c = access.Closure{ID: o.ID, ClosedAt: o.ClosedAt, Complete: o.CleanedAt != nil}
 	if o.ClosedAt != nil {
-		return o, c, nil
+		return o.RowID, c, nil
 	}
-	if o.RowID == by.Organization || o.RowID == by.LogOrganization() {
-		return o, c, fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another one, or use a credential of another one.")
+	if err := refuseOwn(by, o); err != nil {
+		return o.RowID, c, err
 	}
 	if err := requireAnotherOperator(t, 0, o.RowID); err != nil {
-		return o, c, err
+		return o.RowID, c, err
 	}
-	if err := t.Get(&c, `
+	err = t.Get(&c, `
 		SELECT (`+countKeys+`) AS api_keys,
 		       (SELECT count(*) FROM access_tokens a
 		        WHERE a.organization_id = ?1 AND a.revoked_at IS NULL AND (a.expires_at IS NULL OR a.expires_at > ?2)) AS access_tokens,
-		       (SELECT count(*) FROM memberships WHERE organization_id = ?1) AS members`, o.RowID, t.Now()); err != nil {
-		return o, c, err
+		       (SELECT count(*) FROM memberships WHERE organization_id = ?1) AS members`, o.RowID, t.Now())
+	return o.RowID, c, err
+}
+
+// refuseOwn refuses to end the organization in which the actor acts, or to which its credential belongs.
+func refuseOwn(by access.Actor, o access.Organization) error {
+	if o.RowID == by.Organization || o.RowID == by.LogOrganization() {
+		return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another one, or use a credential of another one.")
 	}
-	c.Subscriptions, c.PendingDeliveries, err = d.hooks.CountSubscriptions(t, o.RowID)
-	return o, c, err
+	return nil
+}
+
+// MarkClosed refuses the credentials of an organization from the next request on, and removes its name and external id. The
+// caller has called PrepareClosure, ends what the other tables have, and lets EndOrganization remove the rest.
+func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
+	d.OutdatePrincipals(t)
+	_, err := t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
+		access.ClosedOrganizationName, t.Now(), row)
+	return err
 }
 
 // OrganizationsToClean lists the next closed organizations after a row that may have data.

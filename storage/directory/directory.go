@@ -1,6 +1,7 @@
 // Package directory owns the changes of who may do what: organizations, users, members, roles, permissions, plans, API keys, access
-// tokens and sessions. It does not know events, subscriptions or how the audit log is kept: Hooks do that. The principals of
-// credentials are in package principal.
+// tokens and sessions. It does not know events, subscriptions or how the audit log is kept: Hooks do that. What also ends something in
+// other tables is a function of a transaction: the owner of the transaction calls it. The principals of credentials are in package
+// principal.
 package directory
 
 import (
@@ -38,18 +39,6 @@ type Hooks struct {
 	// PlanChanged is called after an organization got another plan, or a plan other limits. webhooks says that this may have
 	// switched webhooks on or off.
 	PlanChanged func(t *sqlite.Tx, webhooks bool)
-	// Dependents names what an organization has in the other tables. While there is anything, it cannot be deleted.
-	Dependents func(t *sqlite.Tx, organization int64) ([]string, error)
-	// UserErased is called after a user was erased. was is the user until then. The owner of the file removes the copies of the
-	// personal data, and calls UserCleaned.
-	UserErased func(t *sqlite.Tx, was access.User) error
-	// OrganizationClosed is called after an organization was closed. Nothing is sent for it any more. The owner of the file removes
-	// its data, and calls OrganizationCleaned.
-	OrganizationClosed func(t *sqlite.Tx)
-	// CountSubscriptions returns how many subscriptions an organization has, and how many deliveries are pending for them.
-	CountSubscriptions func(t *sqlite.Tx, organization int64) (subscriptions, pending int64, err error)
-	// ForgetOrganization is called before an organization is deleted. It moves the audit log to the organization heir.
-	ForgetOrganization func(t *sqlite.Tx, organization, heir int64) error
 }
 
 // Target is what an audit event is about.

@@ -9,42 +9,27 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// EraseUser removes the personal data of a user: name, e-mail address and external id. All credentials of the user are refused from
-// the next request on, and nobody can use the user again. The copies of the data in the history are removed soon after; see
-// access.Erasure. The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the
-// last active operator.
-func (d *Directory) EraseUser(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (e access.Erasure, err error) {
-		u, e, err := prepareErasure(t, id)
-		if err != nil || u.ErasedAt != nil {
-			return e, err
-		}
-		if _, err := t.Exec(`
-			UPDATE users SET email = NULL, name = ?1, external_id = NULL, is_active = 0, erased_at = ?2, updated_at = ?2 WHERE id = ?3`,
-			access.ErasedUserName, t.Now(), u.RowID); err != nil {
-			return e, err
-		}
-		e.ErasedAt = new(t.Now())
-		d.OutdatePrincipals(t)
-		if err := d.hooks.UserErased(t, u); err != nil {
-			return e, err
-		}
-		return e, d.hooks.Audit(t, by, 0, access.UserErased, Target{Type: "user", ID: u.ID}, map[string]any{
-			"api_keys": e.APIKeys, "access_tokens": e.AccessTokens, "memberships": e.Memberships,
-		})
-	})
+// MarkErased removes the personal data of a user: name, e-mail address and external id. All credentials of the user are refused from
+// the next request on. The caller has called PrepareErasure, and lets EndUser remove the rest.
+func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
+	d.OutdatePrincipals(t)
+	_, err := t.Exec(`
+		UPDATE users SET email = NULL, name = ?1, external_id = NULL, is_active = 0, erased_at = ?2, updated_at = ?2 WHERE id = ?3`,
+		access.ErasedUserName, t.Now(), row)
+	return err
 }
 
-// CountErasure says what EraseUser would end. Faults: as EraseUser.
+// CountErasure says what the erasure of a user would end. Faults: as PrepareErasure.
 func (d *Directory) CountErasure(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Erasure, error) {
-		_, e, err := prepareErasure(t, id)
+		_, e, err := PrepareErasure(t, id)
 		return e, err
 	})
 }
 
-// prepareErasure finds a user and what the erasure of the user ends. It refuses users that cannot be erased.
-func prepareErasure(t *sqlite.Tx, id string) (u access.User, e access.Erasure, err error) {
+// PrepareErasure finds a user and what the erasure of the user ends. ErasedAt is not nil if the user is erased already. It refuses users
+// that cannot be erased. Faults: NotFound; Conflict for the built-in user, for a service account and for the last active operator.
+func PrepareErasure(t *sqlite.Tx, id string) (u access.User, e access.Erasure, err error) {
 	if u, err = personNamed(t, id); err != nil {
 		return u, e, err
 	}

@@ -279,7 +279,7 @@ func TestACredentialOfAClosedOrganizationCreatesNoKey(t *testing.T) {
 		{"token_revoked", must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))},
 		{"invalid_key", must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), cookie.Digest()))},
 	}
-	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, caller.Home.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, caller.Home.ID))
 	for _, c := range callers {
 		_, err := x.createOf(t, c.In(elsewhere.Home), "", access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)

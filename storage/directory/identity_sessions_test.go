@@ -151,7 +151,7 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 			return x.Directory.RemoveMember(t.Context(), x.by, x.first.ID, x.user.ID)
 		},
 		"when that organization is closed": func(t *testing.T, x traveler) error {
-			return second(x.Directory.CloseOrganization(t.Context(), x.by, x.first.ID))
+			return second(x.CloseOrganization(t.Context(), x.by, x.first.ID))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		if in() != x.first.ID {
 			t.Error("the session still switches")
 		}
-		must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.ops.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.ops.ID))
 		var left []string
 		for _, o := range must[[]access.Organization](t)(x.Directory.SessionOrganizations(t.Context(), p)) {
 			left = append(left, o.Name)
@@ -233,7 +233,7 @@ func TestAClosedOrganizationDoesNotCount(t *testing.T) {
 	if err := x.Directory.RemoveMember(t.Context(), x.by, x.ops.ID, x.user.ID); err != nil {
 		t.Fatal(err)
 	}
-	must[access.Closure](t)(x.Directory.CloseOrganization(t.Context(), x.by, x.first.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.first.ID))
 	if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), i, "")); p.Home.ID != x.second.ID {
 		t.Errorf("the user acts in %s", p.Home.Name)
 	}

@@ -188,11 +188,11 @@ func TestServiceAccountStays(t *testing.T) {
 		acme := x.customer(t, "acme")
 		key, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
 		id := x.account(t, acme).UserID
-		storagetest.ExpectFault(t, x.Directory.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
 		if err := x.Directory.RunStatement(t.Context(), "DELETE FROM api_keys WHERE public_id = ?", key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Directory.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.User(t.Context(), id)

@@ -215,7 +215,7 @@ func TestRefusedPortalLinks(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "user_inactive")
 		active(true)
 		must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
-		if _, err := x.Directory.CloseOrganization(t.Context(), x.by, x.home.ID); err != nil {
+		if _, err := x.CloseOrganization(t.Context(), x.by, x.home.ID); err != nil {
 			t.Fatal(err)
 		}
 		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOwner), fault.Conflict, "organization_closed")
@@ -294,7 +294,7 @@ func TestPortalSessionsAreNarrowed(t *testing.T) {
 		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Empty", Plan: "growth"}))
 		in := portal{x.platform, empty}
 		_, d := in.session(t, access.RoleOwner)
-		if err := x.Directory.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.PrincipalBySession(t.Context(), d)

@@ -159,39 +159,30 @@ func changesOfOrganization(before access.Organization, c access.OrganizationChan
 	return details
 }
 
-// DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
-// Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
-// the actor's own organization.
-func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
-	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
-		found, err := organizationNamed(t, id)
-		if err != nil {
-			return err
-		}
-		if found.ClosedAt != nil && found.CleanedAt == nil {
-			return errInUse("organization", "its data is still being removed; try again when its closure is complete")
-		}
-		row := found.RowID
-		if row == by.Organization || row == by.LogOrganization() {
-			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another one, or use a credential of another one.")
-		}
-		if err := d.refuseDependents(t, row); err != nil {
-			return err
-		}
-		if err := d.hooks.ForgetOrganization(t, row, by.LogOrganization()); err != nil {
-			return err
-		}
-		if err := deleteService(t, row); err != nil {
-			return err
-		}
-		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
-			return errInUse("organization", "something still depends on it")
-		} else if err != nil {
-			return err
-		}
-		d.OutdatePrincipals(t) // portal sessions of its service account
-		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: found.ID}, nil)
-	})
+// PrepareDeletion finds an organization that is to be deleted. Faults: NotFound; Conflict until its closure is complete, and for the
+// actor's own organization.
+func PrepareDeletion(t *sqlite.Tx, by access.Actor, id string) (access.Organization, error) {
+	found, err := organizationNamed(t, id)
+	if err != nil {
+		return found, err
+	}
+	if found.ClosedAt != nil && found.CleanedAt == nil {
+		return found, errInUse("organization", "its data is still being removed; try again when its closure is complete")
+	}
+	return found, refuseOwn(by, found)
+}
+
+// RemoveOrganization deletes an organization with its service account.
+func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
+	if err := deleteService(t, row); err != nil {
+		return err
+	}
+	d.OutdatePrincipals(t) // portal sessions of its service account
+	_, err := t.Exec("DELETE FROM organizations WHERE id = ?", row)
+	if sqlite.IsReferenced(err) {
+		return errInUse("organization", "something still depends on it")
+	}
+	return err
 }
 
 // deleteService deletes the service account of an organization that has no keys.
@@ -203,18 +194,15 @@ func deleteService(t *sqlite.Tx, organization int64) error {
 	return err
 }
 
-// refuseDependents refuses to delete an organization that is not empty, and names what it has.
-func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
+// RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in
+// other tables. Faults: Conflict.
+func RefuseDependents(t *sqlite.Tx, organization int64, others []string) error {
 	found := []string{}
 	if err := t.List(&found, `
 		SELECT 'members' WHERE EXISTS (
 			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
 		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization); err != nil {
-		return err
-	}
-	others, err := d.hooks.Dependents(t, organization)
-	if err != nil {
 		return err
 	}
 	if found = append(found, others...); len(found) > 0 {

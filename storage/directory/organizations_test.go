@@ -40,7 +40,7 @@ func TestOrganizations(t *testing.T) {
 		if d := cmp.Diff(lines, x.log(t, made.RowID)); d != "" {
 			t.Errorf("its own log (-want +got):\n%s", d)
 		}
-		if err := x.Directory.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.Organization(t.Context(), made.ID)
@@ -62,7 +62,7 @@ func TestOrganizations(t *testing.T) {
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "plan unknown_plan")
 		_, err = x.Directory.UpdateOrganization(t.Context(), x.by, "org_none", access.OrganizationChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeleteOrganization(t.Context(), x.by, "org_none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, "org_none"), fault.NotFound, "not_found")
 		if got := x.log(t, other.RowID); len(got) != 1 {
 			t.Errorf("logged %v", got)
 		}
@@ -86,7 +86,7 @@ func TestRemoveOrganization(t *testing.T) {
 		} {
 			owner, _ := storagetest.Organization(t, x.Store, strings.ReplaceAll(name, " ", "-"), "growth", access.RoleOwner)
 			fill(owner)
-			err := x.Directory.DeleteOrganization(t.Context(), x.by, owner.Home.ID)
+			err := x.DeleteOrganization(t.Context(), x.by, owner.Home.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 			if !strings.Contains(err.Error(), name) {
 				t.Errorf("the message does not name %s: %v", name, err)
@@ -98,11 +98,11 @@ func TestRemoveOrganization(t *testing.T) {
 		x := newPlatform(t)
 		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
 		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, made.ID, x.operator.User.ID, access.RoleOwner))
-		storagetest.ExpectFault(t, x.Directory.DeleteOrganization(t.Context(), x.by, made.ID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, made.ID), fault.Conflict, "in_use")
 		if err := x.Directory.RemoveMember(t.Context(), x.by, made.ID, x.operator.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Directory.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
 			t.Error(err)
 		}
 	})
@@ -110,13 +110,13 @@ func TestRemoveOrganization(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		storagetest.ExpectFault(t, x.Directory.DeleteOrganization(t.Context(), x.operator.In(made).Actor("", ""), made.ID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.operator.In(made).Actor("", ""), made.ID), fault.Conflict, "in_use")
 	})
 	t.Run("a new one in the place of one removed publishes under its own id", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		first := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
-		if err := x.Directory.DeleteOrganization(t.Context(), x.by, first.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.by, first.ID); err != nil {
 			t.Fatal(err)
 		}
 		second := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
@@ -450,7 +450,7 @@ func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 	before := log(customer.Home.RowID)
 	by := x.operator.In(customer.Home).Actor("192.0.2.1", "req")
 	other := must[access.User](t)(x.Directory.CreateUser(t.Context(), by, access.User{Email: "somebody@elsewhere.test", Name: "Somebody", IsActive: true}))
-	if err := x.Directory.DeleteOrganization(t.Context(), by, gone.ID); err != nil {
+	if err := x.DeleteOrganization(t.Context(), by, gone.ID); err != nil {
 		t.Fatal(err)
 	}
 	if after := log(customer.Home.RowID); !slices.Equal(before, after) {

@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// CloseOrganization ends an organization: its credentials are refused from the next request on, nothing is sent for it any more,
+// and its name and external id are removed. Its data is removed soon after; see access.Closure. The operation is idempotent. Faults:
+// NotFound; Conflict for the actor's own organization, and if no active operator would be left.
+func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
+	return returning(ctx, s.workFor(by.Organization).first().onFullDisk(), func(t *tx) (access.Closure, error) {
+		row, c, err := s.prepareClosure(t, by, id)
+		if err != nil || c.ClosedAt != nil {
+			return c, err
+		}
+		if err := s.Directory.MarkClosed(t.Tx, row); err != nil {
+			return c, err
+		}
+		c.ClosedAt = new(t.Now())
+		t.quotas.Forget()
+		s.announceChange(t)
+		s.cleaner.CleanAfter(t.Tx)
+		return c, s.audit(t, by, row, access.OrganizationClosed, auditTarget{Type: "organization", ID: c.ID}, map[string]any{
+			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,
+			"pending_deliveries": c.PendingDeliveries,
+		})
+	})
+}
+
+// CountClosure says what CloseOrganization would end. Faults: as CloseOrganization.
+func (s *Store) CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (access.Closure, error) {
+		_, c, err := s.prepareClosure(t, by, id)
+		return c, err
+	})
+}
+
+// prepareClosure finds an organization and what its closure ends.
+func (s *Store) prepareClosure(t *tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
+	row, c, err = directory.PrepareClosure(t.Tx, by, id)
+	if err == nil && c.ClosedAt == nil {
+		c.Subscriptions, c.PendingDeliveries, err = s.countSubscriptionsOf(t, row)
+	}
+	return row, c, err
+}
+
+// DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
+// Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
+// the actor's own organization.
+func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
+		o, err := directory.PrepareDeletion(t.Tx, by, id)
+		if err != nil {
+			return err
+		}
+		others, err := dependents(t.Tx, o.RowID)
+		if err != nil {
+			return err
+		}
+		if err := directory.RefuseDependents(t.Tx, o.RowID, others); err != nil {
+			return err
+		}
+		if err := moveHistory(t.Tx, o.RowID, by.LogOrganization()); err != nil {
+			return err
+		}
+		if err := s.Directory.RemoveOrganization(t.Tx, o.RowID); err != nil {
+			return err
+		}
+		t.forgetOrganization(o.RowID)
+		return s.audit(t, by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: o.ID}, nil)
+	})
+}
+
+// EraseUser removes the personal data of a user: name, e-mail address and external id. All credentials of the user are refused from
+// the next request on, and nobody can use the user again. The copies of the data in the history are removed soon after; see
+// access.Erasure. The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the
+// last active operator.
+func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
+	return returning(ctx, s.workFor(by.Organization).first().onFullDisk(), func(t *tx) (access.Erasure, error) {
+		u, e, err := directory.PrepareErasure(t.Tx, id)
+		if err != nil || u.ErasedAt != nil {
+			return e, err
+		}
+		if err := s.Directory.MarkErased(t.Tx, u.RowID); err != nil {
+			return e, err
+		}
+		e.ErasedAt = new(t.Now())
+		if err := s.cleaner.UserErased(t.Tx, u); err != nil {
+			return e, err
+		}
+		return e, s.audit(t, by, 0, access.UserErased, auditTarget{Type: "user", ID: u.ID}, map[string]any{
+			"api_keys": e.APIKeys, "access_tokens": e.AccessTokens, "memberships": e.Memberships,
+		})
+	})
+}
+
+// anAuditEvent is true for an event e that publishes an audit event.
+const anAuditEvent = `
+	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
+
+// dependents names what an organization has besides rows of the directory. Published audit events do not count: the creation of
+// the organization published one.
+func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
+	err = t.List(&found, `
+		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
+		UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`,
+		organization)
+	return found, err
+}
+
+// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
+// received.
+func moveHistory(t *sqlite.Tx, organization, to int64) error {
+	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
+		return err
+	}
+	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
+	return err
+}
