@@ -36,7 +36,7 @@ func (t *tx) addCounts(organization, subscription int64, add func(*webhook.Attem
 		}
 		add(counts)
 	}
-	t.Wrote(0)
+	t.UndoIfFailed()
 }
 
 // writeAttemptCounts adds the counts to the table.

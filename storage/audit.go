@@ -93,7 +93,7 @@ func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
 		return by, nil
 	}
 	var erased bool
-	if err := t.GetBeside(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
+	if err := t.Get(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
 		return by, fmt.Errorf("read actor: %w", err)
 	}
 	if erased {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"database/sql"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -51,19 +52,17 @@ func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bo
 
 // dropPendingAudit drops the pending deliveries of audit events to a subscription.
 func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
-	clear(t.sending)
-	n, err := t.Affected(dropDeliveries+`
+	n, err := s.dropDeliveries(t, sub.RowID, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(?2))
+		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(:types))
 		UNION ALL
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
-		sub.RowID, sqlite.TextList(access.AuditTypes()))
+		WHERE d.subscription_id = :subscription AND `+delivery.SendingOn+` AND e.type IN (SELECT value FROM json_each(:types))`,
+		sql.Named("subscription", sub.RowID), sql.Named("types", sqlite.TextList(access.AuditTypes())))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
 	s.announceChange(t, sub.RowID)
-	t.OnCommit(func() { s.pending.Add(sub.RowID, -n) })
 	return nil
 }

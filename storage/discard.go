@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"math"
 	"slices"
@@ -97,10 +98,9 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 		}
 	}
 	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
-		clear(t.sending) // an attempt may have begun since they were read
-		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
-		t.OnCommit(func() { s.pending.Add(subscription, -n) })
-		return n, err
+		return s.dropDeliveries(t, subscription, `
+			SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value
+			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
 	})
 }
 
@@ -110,18 +110,15 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	dropped, err := returning(ctx, s.workFor(organization), func(t *tx) (int64, error) {
-		clear(t.sending)
-		n, err := t.Affected(dropDeliveries+`
+		n, err := s.dropDeliveries(t, d.row, `
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+` AND d.state = `+delivery.Sending+` AND d.id <= ?2 AND e.created_at < ?3)`,
-			d.row, d.last, d.before)
+			WHERE d.subscription_id = ? AND `+delivery.SendingOn+` AND d.id <= ? AND e.created_at < ?`, d.row, d.last, d.before)
 		if err != nil {
 			return 0, err
 		}
 		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
-		t.OnCommit(func() { s.pending.Add(d.row, -n) })
 		s.announceChange(t, d.row)
 		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
 		if d.before != math.MaxInt64 {
@@ -150,19 +147,25 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 // dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
 // attempt is in progress, its record stays, and nothing follows it.
 func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
-	clear(t.sending)
-	n, err := t.Affected(dropDeliveries+`
-		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+delivery.Pending+` AND id <= ?2
+	return s.dropDeliveries(t, subscription, `
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
+		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND d.id <= :last
 		UNION ALL
-		SELECT id FROM deliveries INDEXED BY deliveries_sending
-		WHERE subscription_id = ?1 AND state >= `+delivery.Sending+` AND state = `+delivery.Sending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = :subscription AND `+delivery.SendingOn+` AND d.id <= :last LIMIT :most`,
+		sql.Named("subscription", subscription), sql.Named("last", last), sql.Named("most", dropBatch))
+}
+
+// dropDeliveries drops the pending deliveries of a subscription that a SELECT returns, and returns how many. If an attempt of one is
+// in progress, nothing follows it. So the writer forgets what it remembers of deliveries in progress.
+func (s *Store) dropDeliveries(t *tx, subscription int64, selected string, args ...any) (int64, error) {
+	clear(t.sending)
+	n, err := t.Affected(`
+		UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.SendingLast+` ELSE `+delivery.Dropped+` END
+		WHERE id IN (`+selected+`)`, args...)
 	t.OnCommit(func() { s.pending.Add(subscription, -n) })
 	return n, err
 }
-
-// dropDeliveries begins an UPDATE that drops the pending deliveries that a subselect returns.
-const dropDeliveries = `
-	UPDATE deliveries SET state = CASE state WHEN ` + delivery.Sending + ` THEN ` + delivery.SendingLast + ` ELSE ` + delivery.Dropped + ` END WHERE id IN (`
 
 const (
 	// dropBatch limits how long other writes wait for one transaction of upkeep.

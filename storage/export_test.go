@@ -2,9 +2,12 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -132,7 +135,7 @@ func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, 
 		Unused int    `db:"notused"`
 		Detail string `db:"detail"`
 	}
-	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, parameters(text))...); err != nil {
+	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, parameters(text)...); err != nil {
 		return nil, err
 	}
 	for _, step := range steps {
@@ -141,25 +144,19 @@ func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, 
 	return plan, nil
 }
 
-// parameters returns the number of parameters of a statement: its plain question marks, or the highest number.
-func parameters(text string) (n int) {
-	for i := range len(text) {
-		if text[i] != '?' {
-			continue
-		}
-		number := 0
-		for _, r := range text[i+1:] {
-			if r < '0' || r > '9' {
-				break
-			}
-			number = number*10 + int(r-'0')
-		}
-		if number == 0 {
-			number = n + 1
-		}
-		n = max(n, number)
+// parameters returns NULL for each parameter of a statement: for its names, or its plain question marks, or up to the highest number.
+func parameters(text string) (args []any) {
+	for _, name := range regexp.MustCompile(`:[a-z_]+`).FindAllString(text, -1) {
+		args = append(args, sql.Named(name[1:], nil))
 	}
-	return n
+	for _, mark := range regexp.MustCompile(`\?[0-9]*`).FindAllString(text, -1) {
+		number, err := strconv.Atoi(mark[1:])
+		if err != nil {
+			number = len(args) + 1
+		}
+		args = append(args, make([]any, max(0, number-len(args)))...)
+	}
+	return args
 }
 
 // HoldIn holds the queue in a transaction.

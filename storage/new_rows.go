@@ -49,8 +49,7 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
 	}
 	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, body, key, digest)
-	t.Wrote(1 + len(body)/pageSize)
-	t.Delay(t.writeNewRows)
+	t.Delay(1+len(body)/pageSize, t.writeNewRows)
 }
 
 // delayDeliveries adds the deliveries of one event to the new rows.
@@ -61,8 +60,7 @@ func (t *tx) delayDeliveries(jobs []webhook.Job) {
 		}
 		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(firstState(jobs[i])), jobs[i].DueAt, jobs[i].Sequence)
 	}
-	t.Wrote(len(jobs))
-	t.Delay(t.writeNewRows)
+	t.Delay(len(jobs), t.writeNewRows)
 }
 
 // hasKey reports whether an event with this idempotency key is among the new rows.

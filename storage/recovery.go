@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -151,14 +152,14 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 		FROM (
 			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+delivery.CauseTest+` AND `+replayable+`
 				AND NOT EXISTS (
-					SELECT 1 FROM deliveries d WHERE d.event_id = ended.event_id AND d.subscription_id = ?2
+					SELECT 1 FROM deliveries d WHERE d.event_id = ended.event_id AND d.subscription_id = :subscription
 					AND d.state = `+delivery.Exhausted+` AND d.id > ended.id) AS found
 			FROM (
 				SELECT d.id, d.event_id, d.due_at, d.cause FROM deliveries d INDEXED BY deliveries_exhausted
-				WHERE d.subscription_id = ?2 AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (?9, ?10)
-				ORDER BY d.due_at, d.id LIMIT ?11) ended
+				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
+				ORDER BY d.due_at, d.id LIMIT :most) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(s.keepEvents, p.now, after.At, after.Row, replayEvents)...)
+		p.args(s.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", replayEvents))...)
 	return c, err
 }
 

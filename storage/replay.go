@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -142,21 +143,21 @@ func patternLists(patterns []string) (exact, prefix string) {
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
 var replayable = `
-	e.created_at >= ?3 AND e.created_at < ?4
-	AND (e.type IN (SELECT value FROM json_each(?5))
-	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
-	AND e.type NOT IN (SELECT value FROM json_each(?8))
-	AND e.about IS NOT ?2
+	e.created_at >= :since AND e.created_at < :until
+	AND (e.type IN (SELECT value FROM json_each(:exact))
+	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
+	AND e.type NOT IN (SELECT value FROM json_each(:excluded))
+	AND e.about IS NOT :subscription
 	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `))
-	AND (?7 <> 'failed' AND e.type NOT IN (` + healthNews + `)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
-	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + delivery.Exhausted + `)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))`
+	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
+	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = ` + delivery.Exhausted + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))`
 
 // replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
 // parameters of replayable.
 const replayReason = `
-	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2) THEN 'exhausted'
+	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription) THEN 'exhausted'
 	     WHEN e.held IS NULL THEN 'plan' ELSE 'type_added' END`
 
 // replayCounts are the columns of webhook.Replayed for rows with a replayReason. The reason is NULL for other rows.
@@ -164,14 +165,22 @@ const replayCounts = `
 	count(*) FILTER (WHERE reason = 'exhausted') AS exhausted, count(*) FILTER (WHERE reason = 'plan') AS plan,
 	count(*) FILTER (WHERE reason = 'type_added') AS type_added`
 
-// args returns the first eight parameters of a statement with replayable, and then more. It leaves out events that
-// retention may have started to delete: without all their deliveries, nobody knows their state.
-func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
+// args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
+// that retention may have started to delete: without all their deliveries, nobody knows their state.
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg) []any {
 	since := p.since
 	if maxAge > 0 {
 		since = max(since, now-maxAge.Milliseconds())
 	}
-	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.excludedTypes}, more...)
+	args := []any{
+		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
+		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
+		sql.Named("excluded", p.excludedTypes),
+	}
+	for _, arg := range more {
+		args = append(args, arg)
+	}
+	return args
 }
 
 // chunk is the result of one read.
@@ -236,8 +245,8 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (
 		FROM (
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
-			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
-		p.args(s.keepEvents, p.now, rows.After, rows.Last, replayEvents)...)
+			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
+		p.args(s.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", replayEvents))...)
 	return c, err
 }
 
@@ -281,8 +290,8 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if err := t.Get(&checked, `
 		SELECT json_group_array(id) AS rows, `+replayCounts+`
 		FROM (
-			SELECT e.id, `+replayReason+` AS reason FROM json_each(?9) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.keepEvents, t.Now(), c.Rows)...); err != nil {
+			SELECT e.id, `+replayReason+` AS reason FROM json_each(:rows) wanted CROSS JOIN events e ON e.id = wanted.value
+			WHERE e.organization_id = :organization AND `+replayable+`)`, p.args(s.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
 		return made, err
 	}
 	n := checked.Total()

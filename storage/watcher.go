@@ -38,7 +38,7 @@ func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
-	t.Wrote(0) // so that a failure of this write undoes it
+	t.UndoIfFailed()
 	if len(t.places) == 0 {
 		t.OnCommit(func() { t.places = t.places[:0] })
 	}

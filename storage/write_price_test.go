@@ -54,7 +54,7 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 100, false, func(t *storage.Tx) error {
 						t.OnCommit(func() { c.order = append(c.order, "costly") })
-						t.Wrote(2500)
+						t.Delay(2500, func() error { return nil })
 						return nil
 					})
 				})
@@ -74,7 +74,7 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 8, false, func(t *storage.Tx) error {
 						t.OnCommit(func() { c.order = append(c.order, "costly") })
-						t.Wrote(9500)
+						t.Delay(9500, func() error { return nil })
 						return nil
 					})
 				})

@@ -34,8 +34,11 @@ const (
 	CauseTest  = "3" // webhook.ByTest
 )
 
-// SQL expressions of a delivery.
+// SQL expressions of a delivery d.
 const (
+	// SendingOn is true while an attempt is in progress that another may follow. SQLite uses the index deliveries_sending only for a
+	// condition with the words of the index, which also has SendingLast.
+	SendingOn = "(d.state >= " + Sending + " AND d.state < " + SendingLast + ")"
 	// EndOfLast is the state after SendingLast, if the attempt did not succeed: a test is exhausted, and other
 	// deliveries were dropped.
 	EndOfLast = "CASE WHEN cause = " + CauseTest + " THEN " + Exhausted + " ELSE " + Dropped + " END"
@@ -91,5 +94,5 @@ func FirstDue(subscription string) string {
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + Pending + `
 		UNION ALL
 		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_sending
-		WHERE d.subscription_id = ` + subscription + ` AND d.state >= ` + Sending + ` AND d.state = ` + Sending + `))`
+		WHERE d.subscription_id = ` + subscription + ` AND ` + SendingOn + `))`
 }

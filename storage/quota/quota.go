@@ -76,7 +76,7 @@ func (q *Quotas) Count(t *sqlite.Tx, organization int64, bytes int) {
 	if bytes == 0 {
 		return
 	}
-	t.Wrote(0)
+	t.UndoIfFailed()
 	q.added[organization] += int64(bytes)
 	if known, ok := q.cached[organization]; ok {
 		known.Bytes += int64(bytes)

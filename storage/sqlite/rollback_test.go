@@ -181,7 +181,7 @@ func TestAWriteThatFailsIsUndoneAlone(t *testing.T) {
 				if err := tell("undone")(t); err != nil {
 					return err
 				}
-				t.Delay(func() error { return note("delayed")(t) })
+				t.Delay(1, func() error { return note("delayed")(t) })
 				return tt.fails(t)
 			}, tell("after"))
 			if errs[0] != nil || errs[1] == nil || errs[2] != nil {
@@ -203,8 +203,7 @@ func TestAWriteThatFailsIsUndoneAlone(t *testing.T) {
 		t.Parallel()
 		f := openFailing(t)
 		errs := f.Together(func(t *sqlite.Tx) error {
-			t.Wrote(1)
-			t.Delay(func() error { return note("delayed")(t) })
+			t.Delay(1, func() error { return note("delayed")(t) })
 			return nil
 		}, func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
 		if errs[0] != nil || errs[1] == nil || f.undone != 1 {
@@ -236,8 +235,7 @@ func TestDelayedRowsThatCannotBeWritten(t *testing.T) {
 		f := openFailing(t)
 		errs := f.TogetherWhole( // before any other write, the writer itself writes the rows
 			func(t *sqlite.Tx) error {
-				t.Wrote(1)
-				t.Delay(func() error { return errHook })
+				t.Delay(1, func() error { return errHook })
 				return nil
 			},
 			func(t *sqlite.Tx) error {

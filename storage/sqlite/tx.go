@@ -70,9 +70,12 @@ func (t *Tx) control(text string) error {
 	return err
 }
 
-// Delay has write run before the next statement and before the commit. It is for rows that are collected and written
-// together. The caller counts them with Wrote, and drops them if the transaction is rolled back. Only the last write counts.
-func (t *Tx) Delay(write func() error) { t.delayed = write }
+// Delay has write run before the next statement and before the commit. It is for rows that are collected and written together:
+// cost is the number of rows that the call adds, where a page of a long text counts as one. The caller drops them if the transaction is rolled back. Only the last write counts.
+func (t *Tx) Delay(cost int, write func() error) {
+	t.dirty, t.delayed = true, write
+	t.rows += cost
+}
 
 // writeDelayed writes the delayed rows. They belong to earlier writes, so they cost the current one nothing, and its own
 // failure does not concern them.
@@ -109,11 +112,9 @@ func (t *Tx) OnReserve() bool { return t.onReserve }
 // Now returns the time of the transaction in milliseconds. All writes that share it have the same.
 func (t *Tx) Now() int64 { return t.now }
 
-// Wrote adds rows to the cost of the write: rows that are written at the end of the transaction, or the pages of a long text.
-func (t *Tx) Wrote(rows int) {
-	t.dirty = true
-	t.rows += rows
-}
+// UndoIfFailed says that the write has changed memory, as a statement says that it has changed rows: what Options.Flush writes
+// later, or what Options.Undone takes back.
+func (t *Tx) UndoIfFailed() { t.dirty = true }
 
 // OnCommit registers fn. The writer calls it after the commit and before it wakes the callers, in the order of registration.
 func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }

@@ -126,8 +126,7 @@ func TestAWriteDoesNotPayForTheDelayedRowsOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		spent := open(t, options(t)).Spent(func(t *sqlite.Tx) error {
-			t.Wrote(5)
-			t.Delay(func() error { time.Sleep(time.Second); return nil })
+			t.Delay(5, func() error { time.Sleep(time.Second); return nil })
 			return nil
 		}, note("own"))
 		if spent[0] != 5 || spent[1] != 1 {
