@@ -189,6 +189,17 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		}
 	})
 
+	t.Run("by a write that fails before its first row", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		p := &places{free: 9}
+		x.Watch(p)
+		x.undo(t, func(t *storage.Tx) error { return x.TakePlaceIn(t, x.org(), x.sub.RowID) })
+		if p.taken == 0 || p.returned != p.taken {
+			t.Errorf("%d places were taken and %d returned", p.taken, p.returned)
+		}
+	})
+
 	t.Run("by a write that is undone beside one that stands", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -60,6 +60,15 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 	return err
 }
 
+// TakePlaceIn takes a place for the first attempt of a delivery in a transaction, and writes no row.
+func (s *Store) TakePlaceIn(t *Tx, organization, subscription int64) error {
+	j := webhook.Job{Organization: organization, Subscription: subscription}
+	return s.setFirstAttempt(t, &j)
+}
+
+// CountBytesIn counts bytes of an organization in a transaction, and writes no row.
+func (t *tx) CountBytesIn(organization int64, bytes int) { t.quotas.Count(t.Tx, organization, bytes) }
+
 // Together runs functions in one transaction. Run must not have been called.
 func (s *Store) Together(fns ...func(*Tx) error) error {
 	return s.changeBeforeRun(func(t *tx) error {

@@ -141,6 +141,11 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 			Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Succeeded: true,
 		}
 		undone(func(t *storage.Tx) error { return store.RecordIn(t, r) })
+		stored := must[int64](t)(store.StoredToday(t.Context(), x.org()))
+		undone(func(t *storage.Tx) error { t.CountBytesIn(x.org(), 100); return nil })
+		if now := must[int64](t)(store.StoredToday(t.Context(), x.org())); now != stored {
+			t.Errorf("%d bytes are counted after a rollback, want %d", now, stored)
+		}
 		if _, err := store.Record(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
