@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
 	"server/share":                 {},
 	"server/explain":               {"server/check", "server/credential", "server/form", "storage/disk"}, // the quotes of a shell
-	"server/oidc":                  {},
+	"server/oidc":                  {"server/form"},
 	"server/socket":                {},
 	"server/config":                {"dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
 	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                         // main calls its hooks
@@ -61,7 +62,7 @@ var mayImport = map[string][]string{
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
-	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
+	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/sender"},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
@@ -97,6 +98,7 @@ var fences = map[string][]string{
 	"github.com/jmoiron/sqlx":             {"storage", "storage/encryption", "storage/sqlite"},
 	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
 	"github.com/go-jose/go-jose":          {"server/oidc"},
+	"github.com/go-json-experiment/json":  {"server/form"},
 	"github.com/julienschmidt/httprouter": {"server"},
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
@@ -357,5 +359,27 @@ func TestEachSettingReachesItsPart(t *testing.T) {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDependenciesHaveAReason compares the direct dependencies with the table of CONTRIBUTING.md.
+func TestDependenciesHaveAReason(t *testing.T) {
+	t.Parallel()
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(".github/CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Dependencies\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, direct, _ := strings.Cut(string(module), "require (\n")
+	direct, _, _ = strings.Cut(direct, "\n)")
+	for line := range strings.Lines(direct) {
+		if name := strings.Fields(line)[0]; !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("CONTRIBUTING.md does not say why we need %s", name)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package oidc
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -11,9 +12,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -24,18 +24,18 @@ const leeway = time.Minute
 // maxSubject is the longest sub, in characters (OpenID Connect Core 1.0 section 2).
 const maxSubject = 255
 
-// claims is the payload of a token. The JSON package compares names exactly and refuses duplicate names. With encoding/json,
+// claims is the payload of a token. form.Unmarshal compares names exactly and refuses duplicate names. With encoding/json,
 // a claim "Sub" that users can set themselves would replace their sub.
 type claims struct {
-	Issuer        string         `json:"iss"`
-	Audience      jwt.Audience   `json:"aud"`
-	Subject       string         `json:"sub"`
-	Expiry        *float64       `json:"exp"`
-	NotBefore     *float64       `json:"nbf"`
-	IssuedAt      *float64       `json:"iat"`
-	Events        jsontext.Value `json:"events"`
-	Email         any            `json:"email"`
-	EmailVerified any            `json:"email_verified"`
+	Issuer        string          `json:"iss"`
+	Audience      jwt.Audience    `json:"aud"`
+	Subject       string          `json:"sub"`
+	Expiry        *float64        `json:"exp"`
+	NotBefore     *float64        `json:"nbf"`
+	IssuedAt      *float64        `json:"iat"`
+	Events        json.RawMessage `json:"events"`
+	Email         any             `json:"email"`
+	EmailVerified any             `json:"email_verified"`
 }
 
 // audience is the service for which a token must have been made, and the setting that names it.
@@ -44,7 +44,7 @@ type audience struct{ name, setting string }
 // identify checks the claims of a payload whose signature is valid, and returns the identity in them.
 func (v *Verifier) identify(payload []byte, wanted audience) (access.Identity, error) {
 	var c claims
-	if err := json.Unmarshal(payload, &c); err != nil {
+	if err := form.Unmarshal(payload, &c); err != nil {
 		return access.Identity{}, invalidClaims(err)
 	}
 	switch {
@@ -92,7 +92,7 @@ func (v *Verifier) verifyIDToken(ctx context.Context, token access.Credential, c
 		Nonce           string  `json:"nonce"`
 		AuthorizedParty *string `json:"azp"`
 	}
-	if err := json.Unmarshal(payload, &more); err != nil {
+	if err := form.Unmarshal(payload, &more); err != nil {
 		return access.Identity{}, invalidClaims(err)
 	}
 	switch {
@@ -110,8 +110,8 @@ func (v *Verifier) organization(payload []byte) (string, error) {
 	if v.organizationClaim == "" {
 		return "", nil
 	}
-	var all map[string]jsontext.Value
-	if err := json.Unmarshal(payload, &all); err != nil {
+	var all map[string]json.RawMessage
+	if err := form.Unmarshal(payload, &all); err != nil {
 		return "", err
 	}
 	claim, found := all[v.organizationClaim]
@@ -119,7 +119,7 @@ func (v *Verifier) organization(payload []byte) (string, error) {
 		return "", nil
 	}
 	var names jwt.Audience // a string or a list of strings
-	if err := json.Unmarshal(claim, &names); err != nil || names == nil || len(names) > 1 {
+	if err := form.Unmarshal(claim, &names); err != nil || names == nil || len(names) > 1 {
 		return "", fmt.Errorf("%s must be one string, or a list of one string", v.organizationClaim)
 	}
 	return strings.Join(names, ""), nil

@@ -3,19 +3,18 @@ package diagnosis
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/keyhook/keyhook/server/form"
 )
 
 // layouts are the ways in which libraries lay out JSON.
-var layouts = [][]jsontext.Options{
-	{jsontext.Multiline(false)},                                      // JSON.stringify, json.Marshal, Keyhook
-	{jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)}, // json.dumps
-	{jsontext.WithIndent("  ")},
+var layouts = []form.Layout{
+	{},             // JSON.stringify, json.Marshal, Keyhook
+	{Spaced: true}, // json.dumps
+	{Indented: true},
 }
 
 // undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
@@ -25,27 +24,17 @@ func (d Delivery) undoRewriting(test try) {
 		d.Body = body
 		test(d, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
 	}
-	sorted := format(original, jsontext.ReorderRawObjects(true))
+	sorted := form.Rewrite(original, form.Layout{Sorted: true, Escapes: true})
 	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
 		for _, layout := range layouts {
-			for _, keepEscapes := range []bool{true, false} {
-				if written := format(text, append(layout, jsontext.PreserveRawStrings(keepEscapes))...); written != nil {
+			for _, layout.Escapes = range []bool{true, false} {
+				if written := form.Rewrite(text, layout); written != nil {
 					with(written)
 					with(escapeBeyondASCII(written))
 				}
 			}
 		}
 	}
-}
-
-// format writes JSON by options of jsontext. It returns nil for other text.
-func format(text []byte, options ...jsontext.Options) []byte {
-	v := jsontext.Value(slices.Clone(text))
-	lenient := []jsontext.Options{jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-	if v.Format(append(lenient, options...)...) != nil {
-		return nil
-	}
-	return v
 }
 
 // inOrderSent puts the members of an event in the order in which Keyhook sends them. It returns nil for other JSON.
