@@ -134,7 +134,8 @@ func (l list) print(c *call, path string, _ []byte) error {
 	case err != nil:
 		return err
 	case len(items) == 0 && l.ofAll && c.organization == "":
-		c.out.Note("The list is empty. It shows one organization only. Operators see all organizations with --%s %s.", client.FlagOrganization, all)
+		c.out.Note("The list is empty.%s It shows one organization only. Operators see all organizations with --%s %s.",
+			c.unknownChoice(), client.FlagOrganization, all)
 		return nil
 	case len(items) == 0:
 		c.out.Note("The list is empty.%s", c.unknownChoice())

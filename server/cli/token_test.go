@@ -56,10 +56,12 @@ func TestAuditListOfAnUnknownType(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(http.StatusOK, jsonType, `{"data": [], "has_more": false, "next_cursor": null}`))
 	for given, want := range map[string]string{
-		"api_key_create":  "The list is empty. Perhaps --type is misspelt: the most similar value is api_key_created.\n",
-		"api_key_created": "The list is empty.\n",
+		"--organization acme --type api_key_create":  "The list is empty. Perhaps --type is misspelt: the most similar value is api_key_created.\n",
+		"--organization acme --type api_key_created": "The list is empty.\n",
+		"--type api_key_create": "The list is empty. Perhaps --type is misspelt: the most similar value is api_key_created. " +
+			"It shows one organization only. Operators see all organizations with --organization all.\n",
 	} {
-		code, stdout, stderr := s.ask(t, aToken, "audit list --organization acme --type", given)
+		code, stdout, stderr := s.ask(t, aToken, "audit list "+given)
 		if code != cli.ExitOK || stdout != "" || stderr != want {
 			t.Errorf("%s: code %d, output %q, errors %q", given, code, stdout, stderr)
 		}
