@@ -95,11 +95,7 @@ func (h audit) find(x *exchange.Exchange) (access.AuditEvent, error) {
 }
 
 func (h audit) read(x *exchange.Exchange) error {
-	event, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newAuditBody(event))
+	return exchange.Reply(x, newAuditBody)(h.find(x))
 }
 
 // readAuditFilter reads the filters of the list. The store has to look up the actor and the target.

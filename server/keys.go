@@ -174,11 +174,7 @@ func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
 }
 
 func (h keys) read(x *exchange.Exchange) error {
-	key, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newKeyBody(key))
+	return exchange.Reply(x, newKeyBody)(h.find(x))
 }
 
 func (h keys) revoke(x *exchange.Exchange) error {
@@ -186,10 +182,7 @@ func (h keys) revoke(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.

@@ -131,6 +131,24 @@ func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 // OK responds with v.
 func (x *Exchange) OK(v any) error { return x.Respond(http.StatusOK, v) }
 
+// Reply returns a function for what a call of the store returns: it responds with the body of the value, or passes on the error.
+func Reply[T, B any](x *Exchange, body func(T) B) func(T, error) error {
+	return func(found T, err error) error {
+		if err != nil {
+			return err
+		}
+		return x.OK(body(found))
+	}
+}
+
+// Done responds without a body that the request has succeeded, or passes on the error.
+func (x *Exchange) Done(err error) error {
+	if err != nil {
+		return err
+	}
+	return x.NoContent()
+}
+
 // Created responds with a new resource and its path.
 func (x *Exchange) Created(path string, v any) error {
 	x.SetHeader("Location", x.Base+path)

@@ -47,8 +47,5 @@ func (h Applied) Forget(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.ForgetApplied(x.Request.Context(), x.Actor(), found.Kind, found.Key); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.ForgetApplied(x.Request.Context(), x.Actor(), found.Kind, found.Key))
 }

@@ -58,20 +58,13 @@ func (h Members) Set(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	member, err := h.store.SetMember(x.Request.Context(), x.Actor(), id, user, *role)
-	if err != nil {
-		return err
-	}
-	return x.OK(newMemberBody(member))
+	return exchange.Reply(x, newMemberBody)(h.store.SetMember(x.Request.Context(), x.Actor(), id, user, *role))
 }
 
 // Remove removes a user from an organization.
 func (h Members) Remove(x *exchange.Exchange) error {
 	id, user := memberIDs(x)
-	if err := h.store.RemoveMember(x.Request.Context(), x.Actor(), id, user); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.RemoveMember(x.Request.Context(), x.Actor(), id, user))
 }
 
 // Exist checks that the organization and the user exist. The user need not be a member.

@@ -79,17 +79,13 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 }
 
 // Find returns the organization in the path.
-func (h Organizations) Find(x *exchange.Exchange) (found access.Organization, err error) {
+func (h Organizations) Find(x *exchange.Exchange) (access.Organization, error) {
 	return h.store.Organization(x.Request.Context(), x.Path.Value("id"))
 }
 
 // Read responds with the organization in the path.
 func (h Organizations) Read(x *exchange.Exchange) error {
-	organization, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newOrganizationBody(organization))
+	return exchange.Reply(x, newOrganizationBody)(h.Find(x))
 }
 
 // Update changes an organization.
@@ -105,11 +101,7 @@ func (h Organizations) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.UpdateOrganization(x.Request.Context(), x.Actor(), id, change)
-	if err != nil {
-		return err
-	}
-	return x.OK(newOrganizationBody(organization))
+	return exchange.Reply(x, newOrganizationBody)(h.store.UpdateOrganization(x.Request.Context(), x.Actor(), id, change))
 }
 
 // Put creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
@@ -137,8 +129,5 @@ func (h Organizations) Put(x *exchange.Exchange) error {
 // Remove deletes an empty organization.
 func (h Organizations) Remove(x *exchange.Exchange) error {
 	id := x.Path.Value("id")
-	if err := h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id))
 }

@@ -12,9 +12,6 @@ const (
 	anOrganization = "organization"
 	aUser          = "user"
 	aToken         = "access token"
-	aPlan          = "plan"
-	aRole          = "role"
-	aPermission    = "permission"
 )
 
 // The paths of lists.
@@ -59,22 +56,4 @@ func notCreated(err error, noun string) error {
 		Field: externalID, Code: "invalid",
 		Message: "There is no " + noun + " with this id, and an external id may not have the form of an id of Keyhook; choose another external id to create one.",
 	}})
-}
-
-// pathName returns the name of a plan or a role in the path.
-func pathName(x *exchange.Exchange, noun string) (string, error) {
-	name := x.Path.Value("name")
-	if !access.ValidName(name) {
-		return "", fault.Missing(noun)
-	}
-	return name, nil
-}
-
-// pathKey returns the key of a permission in the path.
-func pathKey(x *exchange.Exchange) (string, error) {
-	key := x.Path.Value("key")
-	if !access.ValidPermissionKey(key) {
-		return "", fault.Missing(aPermission)
-	}
-	return key, nil
 }

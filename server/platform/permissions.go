@@ -65,29 +65,18 @@ func (h Permissions) List(x *exchange.Exchange) error {
 }
 
 // Find returns the permission in the path.
-func (h Permissions) Find(x *exchange.Exchange) (found access.Permission, err error) {
-	key, err := pathKey(x)
-	if err != nil {
-		return found, err
-	}
-	return h.store.Permission(x.Request.Context(), key)
+func (h Permissions) Find(x *exchange.Exchange) (access.Permission, error) {
+	return h.store.Permission(x.Request.Context(), x.Path.Value("key"))
 }
 
 // Read responds with the permission in the path.
 func (h Permissions) Read(x *exchange.Exchange) error {
-	permission, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newPermissionBody(permission))
+	return exchange.Reply(x, newPermissionBody)(h.Find(x))
 }
 
 // Update changes the description of a permission.
 func (h Permissions) Update(x *exchange.Exchange) error {
-	key, err := pathKey(x)
-	if err != nil {
-		return err
-	}
+	key := x.Path.Value("key")
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -97,21 +86,10 @@ func (h Permissions) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	permission, err := h.store.UpdatePermission(x.Request.Context(), x.Actor(), key, *description)
-	if err != nil {
-		return err
-	}
-	return x.OK(newPermissionBody(permission))
+	return exchange.Reply(x, newPermissionBody)(h.store.UpdatePermission(x.Request.Context(), x.Actor(), key, *description))
 }
 
 // Remove deletes a permission.
 func (h Permissions) Remove(x *exchange.Exchange) error {
-	key, err := pathKey(x)
-	if err != nil {
-		return err
-	}
-	if err := h.store.DeletePermission(x.Request.Context(), x.Actor(), key); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeletePermission(x.Request.Context(), x.Actor(), x.Path.Value("key")))
 }

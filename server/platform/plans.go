@@ -75,29 +75,18 @@ func (h Plans) List(x *exchange.Exchange) error {
 }
 
 // Find returns the plan in the path.
-func (h Plans) Find(x *exchange.Exchange) (found access.Plan, err error) {
-	name, err := pathName(x, aPlan)
-	if err != nil {
-		return found, err
-	}
-	return h.store.Plan(x.Request.Context(), name)
+func (h Plans) Find(x *exchange.Exchange) (access.Plan, error) {
+	return h.store.Plan(x.Request.Context(), x.Path.Value("name"))
 }
 
 // Read responds with the plan in the path.
 func (h Plans) Read(x *exchange.Exchange) error {
-	plan, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(NewPlanBody(plan))
+	return exchange.Reply(x, NewPlanBody)(h.Find(x))
 }
 
 // Update changes a plan.
 func (h Plans) Update(x *exchange.Exchange) error {
-	name, err := pathName(x, aPlan)
-	if err != nil {
-		return err
-	}
+	name := x.Path.Value("name")
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -110,21 +99,10 @@ func (h Plans) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.UpdatePlan(x.Request.Context(), x.Actor(), name, change)
-	if err != nil {
-		return err
-	}
-	return x.OK(NewPlanBody(plan))
+	return exchange.Reply(x, NewPlanBody)(h.store.UpdatePlan(x.Request.Context(), x.Actor(), name, change))
 }
 
 // Remove deletes a plan that no organization has.
 func (h Plans) Remove(x *exchange.Exchange) error {
-	name, err := pathName(x, aPlan)
-	if err != nil {
-		return err
-	}
-	if err := h.store.DeletePlan(x.Request.Context(), x.Actor(), name); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeletePlan(x.Request.Context(), x.Actor(), x.Path.Value("name")))
 }

@@ -62,11 +62,7 @@ func newQueueBody(q webhook.Queue) queueBody {
 
 // Read responds with the largest parts of the queue, and with the hold.
 func (h Queue) Read(x *exchange.Exchange) error {
-	q, err := h.store.Queue(x.Request.Context())
-	if err != nil {
-		return err
-	}
-	return x.OK(newQueueBody(q))
+	return exchange.Reply(x, newQueueBody)(h.store.Queue(x.Request.Context()))
 }
 
 // Hold stops all sending and responds with the queue, as every change of the queue does.
@@ -88,20 +84,24 @@ func (h Queue) Hold(x *exchange.Exchange) error {
 	return h.Read(x)
 }
 
+type releasedBody struct {
+	queueBody
+	Released int64 `json:"released"`
+}
+
 // Release ends the hold.
 func (h Queue) Release(x *exchange.Exchange) error {
 	released, err := h.store.ReleaseQueue(x.Request.Context(), x.Actor())
 	if err != nil {
 		return err
 	}
-	q, err := h.store.Queue(x.Request.Context())
-	if err != nil {
-		return err
-	}
-	return x.OK(struct {
-		queueBody
-		Released int64 `json:"released"`
-	}{newQueueBody(q), released})
+	body := func(q webhook.Queue) releasedBody { return releasedBody{newQueueBody(q), released} }
+	return exchange.Reply(x, body)(h.store.Queue(x.Request.Context()))
+}
+
+type discardedBody struct {
+	queueBody
+	Dropped int64 `json:"dropped"`
 }
 
 // Discard drops the deliveries that were pending when the hold began, and ends the hold.
@@ -112,12 +112,6 @@ func (h Queue) Discard(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	q, err := h.store.Queue(ctx)
-	if err != nil {
-		return err
-	}
-	return x.OK(struct {
-		queueBody
-		Dropped int64 `json:"dropped"`
-	}{newQueueBody(q), dropped})
+	body := func(q webhook.Queue) discardedBody { return discardedBody{newQueueBody(q), dropped} }
+	return exchange.Reply(x, body)(h.store.Queue(ctx))
 }

@@ -56,29 +56,18 @@ func (h Roles) List(x *exchange.Exchange) error {
 }
 
 // Find returns the role in the path.
-func (h Roles) Find(x *exchange.Exchange) (found access.Role, err error) {
-	name, err := pathName(x, aRole)
-	if err != nil {
-		return found, err
-	}
-	return h.store.Role(x.Request.Context(), name)
+func (h Roles) Find(x *exchange.Exchange) (access.Role, error) {
+	return h.store.Role(x.Request.Context(), x.Path.Value("name"))
 }
 
 // Read responds with the role in the path.
 func (h Roles) Read(x *exchange.Exchange) error {
-	role, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newRoleBody(role))
+	return exchange.Reply(x, newRoleBody)(h.Find(x))
 }
 
 // Update changes the permissions of a role.
 func (h Roles) Update(x *exchange.Exchange) error {
-	name, err := pathName(x, aRole)
-	if err != nil {
-		return err
-	}
+	name := x.Path.Value("name")
 	f, err := x.Form()
 	if err != nil {
 		return err
@@ -87,21 +76,10 @@ func (h Roles) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	role, err := h.store.UpdateRole(x.Request.Context(), x.Actor(), name, change)
-	if err != nil {
-		return err
-	}
-	return x.OK(newRoleBody(role))
+	return exchange.Reply(x, newRoleBody)(h.store.UpdateRole(x.Request.Context(), x.Actor(), name, change))
 }
 
 // Remove deletes a role that no member has.
 func (h Roles) Remove(x *exchange.Exchange) error {
-	name, err := pathName(x, aRole)
-	if err != nil {
-		return err
-	}
-	if err := h.store.DeleteRole(x.Request.Context(), x.Actor(), name); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeleteRole(x.Request.Context(), x.Actor(), x.Path.Value("name")))
 }

@@ -95,11 +95,7 @@ func (h Tokens) Find(x *exchange.Exchange) (found access.AccessToken, err error)
 
 // Read responds with the access token in the path.
 func (h Tokens) Read(x *exchange.Exchange) error {
-	token, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newTokenBody(token))
+	return exchange.Reply(x, newTokenBody)(h.Find(x))
 }
 
 // Revoke revokes the access token in the path.
@@ -108,10 +104,7 @@ func (h Tokens) Revoke(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeToken(x.Request.Context(), x.Actor(), user, id); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
 }
 
 // tokenIDs reads the user and the id of a token from the path.

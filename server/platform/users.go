@@ -114,17 +114,13 @@ func (h Users) Memberships(x *exchange.Exchange) error {
 }
 
 // Find returns the user in the path.
-func (h Users) Find(x *exchange.Exchange) (found access.User, err error) {
+func (h Users) Find(x *exchange.Exchange) (access.User, error) {
 	return h.store.User(x.Request.Context(), x.Path.Value("id"))
 }
 
 // Read responds with the user in the path.
 func (h Users) Read(x *exchange.Exchange) error {
-	user, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newUserBody(user))
+	return exchange.Reply(x, newUserBody)(h.Find(x))
 }
 
 // Update changes a user.
@@ -138,11 +134,7 @@ func (h Users) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.UpdateUser(x.Request.Context(), x.Actor(), id, change)
-	if err != nil {
-		return err
-	}
-	return x.OK(newUserBody(user))
+	return exchange.Reply(x, newUserBody)(h.store.UpdateUser(x.Request.Context(), x.Actor(), id, change))
 }
 
 // Put creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
@@ -170,8 +162,5 @@ func (h Users) Put(x *exchange.Exchange) error {
 // Remove deletes a user.
 func (h Users) Remove(x *exchange.Exchange) error {
 	id := x.Path.Value("id")
-	if err := h.store.DeleteUser(x.Request.Context(), x.Actor(), id); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeleteUser(x.Request.Context(), x.Actor(), id))
 }

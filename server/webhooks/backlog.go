@@ -62,9 +62,5 @@ func (h Backlog) Read(x *exchange.Exchange) error {
 	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	sum, err := h.store.PendingSummary(x.Request.Context(), organization)
-	if err != nil {
-		return err
-	}
-	return x.OK(newBacklogBody(sum))
+	return exchange.Reply(x, newBacklogBody)(h.store.PendingSummary(x.Request.Context(), organization))
 }

@@ -164,11 +164,7 @@ func (h Subscriptions) Find(x *exchange.Exchange) (found webhook.Subscription, e
 
 // Read responds with the subscription in the path.
 func (h Subscriptions) Read(x *exchange.Exchange) error {
-	sub, err := h.Find(x)
-	if err != nil {
-		return err
-	}
-	return x.OK(newSubscriptionBody(sub))
+	return exchange.Reply(x, newSubscriptionBody)(h.Find(x))
 }
 
 // Update changes a subscription.
@@ -185,11 +181,7 @@ func (h Subscriptions) Update(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	sub, err := h.store.UpdateSubscription(x.Request.Context(), x.Actor(), x.Organization(), id, change)
-	if err != nil {
-		return err
-	}
-	return x.OK(newSubscriptionBody(sub))
+	return exchange.Reply(x, newSubscriptionBody)(h.store.UpdateSubscription(x.Request.Context(), x.Actor(), x.Organization(), id, change))
 }
 
 // Remove deletes a subscription.
@@ -198,10 +190,7 @@ func (h Subscriptions) Remove(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteSubscription(x.Request.Context(), x.Actor(), x.Organization(), id); err != nil {
-		return err
-	}
-	return x.NoContent()
+	return x.Done(h.store.DeleteSubscription(x.Request.Context(), x.Actor(), x.Organization(), id))
 }
 
 // RotateSecret gives a subscription a new secret, which the response shows. The old secret also signs during the overlap.
