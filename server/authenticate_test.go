@@ -198,6 +198,12 @@ func TestOrganizationNamed(t *testing.T) {
 			t.Errorf("got %s", got.body)
 		}
 	})
+	t.Run("is not ignored if the name of the header is wrong", func(t *testing.T) {
+		got := f.do(t, call{"GET /api/v1/whoami/", operator, "", []string{"X-Organization", theirs}}).want(t, 400, "invalid_parameter")
+		if !strings.Contains(got.field("detail"), "X-Organization-Id") {
+			t.Errorf("got %s", got.body)
+		}
+	})
 	t.Run("does not change the plan that applies to a key", func(t *testing.T) {
 		_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.PlatformActAs)
 		f.move(t, storagetest.Operator(t, f.store).Organization.ID, "growth")

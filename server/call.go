@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -64,8 +65,12 @@ func (c *call) needed() access.Scope {
 	return c.route.needs.Union(access.NewScope(access.PlatformWrite))
 }
 
-// checkApplyHeader refuses another value than true: a client that sends "false" means the opposite.
-func (c *call) checkApplyHeader() error {
+// checkHeaders refuses headers that would do something else than the client means: X-Organization would be ignored, and the request
+// would act in the organization of its credential. A value of X-Keyhook-Apply other than true, such as "false", means the opposite.
+func (c *call) checkHeaders() error {
+	if len(c.Request.Header["X-Organization"]) > 0 {
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
+	}
 	for _, value := range c.Request.Header[applyHeader] {
 		if value != "true" {
 			return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may only be true; correct it or leave it out.", applyHeader)

@@ -125,7 +125,7 @@ func (s *Server) run(c *call) error {
 		return err
 	}
 	c.auth, c.Caller = s.auth, c
-	if err := c.checkApplyHeader(); err != nil {
+	if err := c.checkHeaders(); err != nil {
 		return err
 	}
 	if err := c.handle(); err != nil {
