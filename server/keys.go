@@ -102,15 +102,9 @@ func (h keys) create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if owner == nil {
-		owner = new(string)
-	}
-	if external != nil {
-		external = exchange.NullIfEmpty(*external)
-	}
 	credential := access.Mint(h.prefix)
 	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
-		Credential: credential, User: *owner, Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata), ExternalID: external,
+		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata), ExternalID: exchange.NullIfEmpty(form.Or(external, "")),
 	})
 	if err != nil {
 		return err
@@ -201,11 +195,8 @@ func (h keys) rotate(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if grace == nil {
-		grace = new(int64)
-	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -114,7 +115,7 @@ func (h sessions) present(c *call) (wanted newSession, err error) {
 		return wanted, err
 	}
 	dry, replace := f.Bool("dry_run"), f.Bool("replace")
-	wanted = newSession{isDry: dry != nil && *dry, replace: replace != nil && *replace}
+	wanted = newSession{isDry: form.Or(dry, false), replace: form.Or(replace, false)}
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
 		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")

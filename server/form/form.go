@@ -187,6 +187,14 @@ func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *
 	return &text
 }
 
+// Or returns the value of a field, or otherwise if the field is missing or was refused.
+func Or[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
 // Bool returns a boolean.
 func (f *Form) Bool(name string) *bool {
 	value := f.take(name)

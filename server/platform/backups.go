@@ -58,15 +58,9 @@ func (h Backups) Create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if name == nil {
-		name = new(string)
-	}
-	if keep == nil {
-		keep = new(int64)
-	}
 	ctx, cancel := x.LongContext(backupLimit)
 	defer cancel()
-	r, err := h.store.CreateBackup(ctx, x.Actor(), *name, int(*keep))
+	r, err := h.store.CreateBackup(ctx, x.Actor(), form.Or(name, ""), int(form.Or(keep, 0)))
 	if err != nil {
 		return err
 	}

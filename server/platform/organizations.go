@@ -52,10 +52,7 @@ func (h Organizations) Create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	created := access.Organization{Name: *name, Plan: *plan}
-	if external != nil {
-		created.ExternalID = exchange.NullIfEmpty(*external)
-	}
+	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
 	organization, err := h.store.CreateOrganization(x.Request.Context(), x.Actor(), created)
 	if err != nil {
 		return suggestPut(err, organizationsPath)

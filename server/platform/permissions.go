@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -48,10 +49,7 @@ func (h Permissions) Create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	created := access.Permission{Key: *key, Internal: internal != nil && *internal}
-	if description != nil {
-		created.Description = *description
-	}
+	created := access.Permission{Key: *key, Description: form.Or(description, ""), Internal: form.Or(internal, false)}
 	permission, err := h.store.CreatePermission(x.Request.Context(), x.Actor(), created)
 	if err != nil {
 		return err

@@ -47,13 +47,8 @@ func (h Portals) Create(x *exchange.Exchange) error {
 		return err
 	}
 	wanted := access.NewPortalLink{
-		Credential: access.Mint(access.LinkPrefix), Role: access.RoleOwner, Life: defaultPortalLife * time.Second, ReturnURL: back,
-	}
-	if role != nil {
-		wanted.Role = *role
-	}
-	if life != nil {
-		wanted.Life = time.Duration(*life) * time.Second
+		Credential: access.Mint(access.LinkPrefix), Role: form.Or(role, access.RoleOwner), ReturnURL: back,
+		Life: time.Duration(form.Or(life, defaultPortalLife)) * time.Second,
 	}
 	link, err := h.store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
 	if err != nil {

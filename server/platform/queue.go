@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -75,10 +76,7 @@ func (h Queue) Hold(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if reason == nil {
-		reason = new(string)
-	}
-	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), *reason); err != nil {
+	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), form.Or(reason, "")); err != nil {
 		return err
 	}
 	return h.Read(x)

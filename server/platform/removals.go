@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -86,7 +87,7 @@ func isDryRun(x *exchange.Exchange) (bool, error) {
 		return false, err
 	}
 	dry := f.Bool("dry_run")
-	return dry != nil && *dry, f.Err()
+	return form.Or(dry, false), f.Err()
 }
 
 // removalStatus is 202 while the data is being removed.

@@ -63,11 +63,8 @@ func (h Tokens) Create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if name == nil {
-		name = new(string)
-	}
 	credential := access.Mint(access.TokenPrefix)
-	token, err := h.store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, *name, expires)
+	token, err := h.store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, form.Or(name, ""), expires)
 	if err != nil {
 		return err
 	}

@@ -61,12 +61,9 @@ func (h Users) Create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	created := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
-	if change.Name != nil {
-		created.Name = *change.Name
-	}
-	if change.ExternalID != nil {
-		created.ExternalID = exchange.NullIfEmpty(*change.ExternalID)
+	created := access.User{
+		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
+		IsActive: form.Or(change.IsActive, true),
 	}
 	user, err := h.store.CreateUser(x.Request.Context(), x.Actor(), created)
 	if err != nil {

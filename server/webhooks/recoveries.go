@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -45,11 +46,11 @@ func (h Recoveries) Recover(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	request := webhook.RecoveryRequest{Since: milliseconds(since), Activate: activate != nil && *activate}
+	request := webhook.RecoveryRequest{Since: milliseconds(since), Activate: form.Or(activate, false)}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
 	var r webhook.Recovery
-	if dry != nil && *dry {
+	if form.Or(dry, false) {
 		r, err = h.store.CountRecovery(ctx, x.Organization(), id, request)
 	} else {
 		r, err = h.store.Recover(ctx, x.Actor(), x.Organization(), id, request)

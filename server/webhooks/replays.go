@@ -48,7 +48,7 @@ func (h Replays) Create(x *exchange.Exchange) error {
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
 	var found webhook.Replayed
-	if dry != nil && *dry {
+	if form.Or(dry, false) {
 		found, err = h.store.CountReplay(ctx, x.Organization(), id, r)
 	} else {
 		found, err = h.store.Replay(ctx, x.Actor(), x.Organization(), id, r)

@@ -203,9 +203,8 @@ func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force, Secret: imported}
-	if overlap != nil {
-		rotation.Overlap = time.Duration(*overlap) * time.Second
+	rotation := webhook.Rotation{
+		Overlap: time.Duration(form.Or(overlap, defaultOverlap)) * time.Second, Force: form.Or(force, false), Secret: imported,
 	}
 	sub, secret, err := h.store.RotateSecret(x.Request.Context(), x.Actor(), x.Organization(), id, rotation)
 	if err != nil {
