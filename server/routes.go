@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/keyhook/keyhook/server/apply"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -93,6 +94,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/queue/release/", h.platform.Queue.Release).need(access.PlatformWrite),
 		post("/api/v1/queue/discard/", h.platform.Queue.Discard).need(access.PlatformWrite),
 		post("/api/v1/backups/", h.platform.Backups.Create).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/apply/", h.apply).need(access.PlatformWrite).body(maxBatchBody),
 		get("/api/v1/applied/", h.platform.Applied.List).need(access.PlatformRead).pages(),
 		del("/api/v1/applied/{kind}/{key}/", h.platform.Applied.Forget).need(access.PlatformWrite).of(exists(h.platform.Applied.Find)),
 		get("/api/v1/clock/", h.platform.Clock.Read).need(access.PlatformRead),
@@ -294,6 +296,7 @@ type handlers struct {
 	explainKey   keyExplanation
 	keys         keys
 	audit        audit
+	apply        handler
 	webhooks     webhooks.Handlers
 	platform     platform.Handlers
 }
@@ -322,6 +325,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL,
 	})
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
+	h.apply = apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange.Exchange) error {
 			o.Metrics.ServeHTTP(x, x.Request)

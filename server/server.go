@@ -20,6 +20,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/apply"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
@@ -44,6 +45,7 @@ type Store interface {
 	form.LookupStore
 	platform.Store
 	webhooks.Store
+	apply.Store
 	whoamiStore
 	usageStore
 	searchStore

@@ -103,6 +103,12 @@ func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return work{store: s}.change(ctx, fn)
 }
 
+// Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,
+// nothing was written. payer is the row id of the organization that pays for about that many rows; see sqlite.File.Transact.
+func (s *Store) Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error {
+	return s.file.Transact(ctx, sqlite.Work{Payer: payer, Cost: rows}, fn)
+}
+
 // work is a job's organization and expected cost.
 type work struct {
 	store *Store

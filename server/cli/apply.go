@@ -17,11 +17,11 @@ func newApply() *cobra.Command {
 		Use:   "apply",
 		Short: "Make plans, organizations, users and subscriptions as a file says",
 		Long: `Make plans, permissions, roles, organizations, users, members and subscriptions as a YAML file says. The command prints
-the difference between the file and the server, and then makes the changes. A second run changes nothing. If a run fails, run
-the same command again: nothing is made twice.
+the difference between the file and the server, and then has the server make all changes or none. A second run changes nothing.
+A file with more than 1,000 changes goes in parts, and the command says so.
 
-A mistake in the file is found before anything is changed. Then the exit code is 2. With --prune, the command asks before it
-removes anything. Without a terminal, it needs --yes.
+If the file has mistakes, nothing is changed, and the exit code is 2. With --prune, the command asks before it removes anything.
+Without a terminal, it needs --yes.
 
   plans:
     - {name: startup, api_keys: true, webhooks: true, api_rate_limit_per_minute: 600}

@@ -42,10 +42,7 @@ func (h Permissions) Create(x *exchange.Exchange) error {
 		return err
 	}
 	f.Require("key")
-	key, description, internal := f.Text("key", access.MaxPermissionKey), f.Multiline("description"), f.Bool("internal")
-	if key != nil && !access.ValidPermissionKey(*key) {
-		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
-	}
+	key, description, internal := f.PermissionKey("key"), f.Multiline("description"), f.Bool("internal")
 	if err := f.Err(); err != nil {
 		return err
 	}

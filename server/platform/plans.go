@@ -17,12 +17,6 @@ type planStore interface {
 	DeletePlan(ctx context.Context, actor access.Actor, name string) error
 }
 
-// maxRate is the largest limit of a plan. A plan without a limit has null.
-const maxRate = 1_000_000_000
-
-// maxStoredBytes is the largest number of bytes a day of a plan. A plan without a limit has null.
-const maxStoredBytes = 1_000_000_000_000_000
-
 // Plans are the plan endpoints.
 type Plans struct {
 	store planStore
@@ -51,18 +45,11 @@ func (h Plans) Create(x *exchange.Exchange) error {
 		return err
 	}
 	f.Require("name", "api_rate_limit_per_minute")
-	name, apiKeys, webhooks := f.Slug("name"), f.Bool("api_keys"), f.Bool("webhooks")
-	_, limit := f.Limit("api_rate_limit_per_minute", 0, maxRate)
-	_, subscriptions := f.Limit("max_subscriptions", 0, access.MostSubscriptions)
-	_, keys := f.Limit("max_api_keys", 0, access.MostAPIKeys)
-	_, bytes := f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes)
+	name, c := f.Slug("name"), f.Plan()
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.CreatePlan(x.Request.Context(), x.Actor(), access.Plan{
-		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
-		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
-	})
+	plan, err := h.store.CreatePlan(x.Request.Context(), x.Actor(), c.New(*name))
 	if err != nil {
 		return err
 	}
@@ -91,11 +78,7 @@ func (h Plans) Update(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	change := access.PlanChange{APIKeys: f.Bool("api_keys"), Webhooks: f.Bool("webhooks")}
-	change.SetRateLimit, change.RateLimitPerMinute = f.Limit("api_rate_limit_per_minute", 0, maxRate)
-	change.SetMaxSubscriptions, change.MaxSubscriptions = f.Limit("max_subscriptions", 0, access.MostSubscriptions)
-	change.SetMaxAPIKeys, change.MaxAPIKeys = f.Limit("max_api_keys", 0, access.MostAPIKeys)
-	change.SetMaxStoredBytes, change.MaxStoredBytes = f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes)
+	change := f.Plan()
 	if err := f.Err(); err != nil {
 		return err
 	}

@@ -2,11 +2,8 @@ package webhooks
 
 import (
 	"context"
-	"errors"
-	"math"
 	"time"
 
-	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -123,12 +120,8 @@ func (h Subscriptions) Create(x *exchange.Exchange) error {
 
 // change reads the fields of a subscription that a caller may set.
 func (h Subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
-	change := webhook.SubscriptionChange{
-		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
-		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"), Ordered: f.Bool("ordered"),
-		Headers: f.Headers("headers", h.prefix), ExternalID: f.ExternalID("external_id"),
-	}
-	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
+	change := f.Subscription(h.checkURL, h.prefix)
+	change.IsActive = f.Bool("is_active")
 	return change, f.Err()
 }
 
@@ -212,23 +205,4 @@ func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	}
 	x.NoStore()
 	return x.OK(secretBody{newSubscriptionBody(sub), secret.Reveal()})
-}
-
-// readURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent
-// to, as far as that is known without DNS.
-func readURL(f *form.Form, name string, check func(string) (string, error)) *string {
-	text := f.Text(name, math.MaxInt) // check limits the length
-	if text == nil {
-		return nil
-	}
-	canonical, err := check(*text)
-	if err == nil {
-		return &canonical
-	}
-	var wrong *egress.URLError
-	if !errors.As(err, &wrong) {
-		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
-	}
-	f.Refuse(name, wrong.Code, "%s", wrong.Message)
-	return nil
 }

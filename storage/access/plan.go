@@ -92,6 +92,14 @@ type PlanChange struct {
 	MaxStoredBytes      *int64
 }
 
+// New returns the plan that a creation with these values makes.
+func (c PlanChange) New(name string) Plan {
+	return Plan{
+		Name: name, APIKeys: c.APIKeys != nil && *c.APIKeys, Webhooks: c.Webhooks != nil && *c.Webhooks, RateLimitPerMinute: c.RateLimitPerMinute,
+		MaxSubscriptions: c.MaxSubscriptions, MaxAPIKeys: c.MaxAPIKeys, MaxStoredBytes: c.MaxStoredBytes,
+	}
+}
+
 // SeedPlans lists the plans that a new instance starts with. An operator may edit them.
 func SeedPlans() []Plan {
 	limit := func(n int64) *int64 { return &n }

@@ -78,6 +78,14 @@ func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (n 
 	return n, err
 }
 
+// SubscriptionOrganization returns the id of the organization that has a subscription. Faults: NotFound.
+func (h *History) SubscriptionOrganization(ctx context.Context, id string) (organization string, err error) {
+	err = h.reads.Get(ctx, &organization, `
+		SELECT o.public_id FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id
+		WHERE s.public_id = ? AND s.deleted_at IS NULL`, id)
+	return organization, sqlite.Missing(err, "subscription")
+}
+
 // SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
 func (h *History) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
 	err = h.reads.Get(ctx, &id, `

@@ -61,11 +61,17 @@ func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 // Get reads one row into dest. It returns sql.ErrNoRows if there is none. Faults: Unavailable if the read exceeds the
 // limit, or the file cannot be read.
 func (p *Pool) Get(ctx context.Context, dest any, text string, args ...any) error {
+	if t := joined(ctx); t != nil {
+		return Unavailable(t.Get(dest, text, args...))
+	}
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.GetContext(ctx, dest, args...) })
 }
 
 // List reads all rows into dest, a pointer to a slice.
 func (p *Pool) List(ctx context.Context, dest any, text string, args ...any) error {
+	if t := joined(ctx); t != nil {
+		return Unavailable(t.List(dest, text, args...))
+	}
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.SelectContext(ctx, dest, args...) })
 }
 

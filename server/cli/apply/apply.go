@@ -1,5 +1,5 @@
-// Package apply owns the command `apply`: it reads a file of plans, permissions, roles, organizations, users, members and
-// subscriptions, compares the file with a server, and changes the server. It knows the server only by its API.
+// Package apply owns the command `apply`: it reads a YAML file, asks the server what differs, prints that, asks the user, keeps the
+// secrets of new subscriptions, and has the server make the changes. The server knows the rules about objects and their fields.
 package apply
 
 import (
@@ -26,55 +26,132 @@ type Options struct {
 	Confirm func(question string) error // asks before anything is removed
 }
 
-// maxFile is the largest file that is read, in bytes.
-const maxFile = 16 << 20
+const (
+	maxFile  = 16 << 20 // the largest file that is read, in bytes
+	partSize = 1000     // objects of a file that needs more changes than one request makes
+)
 
-// Run makes the server as the file says. The error is Problems if the file is wrong; then nothing was changed.
+// runner applies one file.
+type runner struct {
+	Options
+	client    client.Client
+	out       output.Printer
+	name      string // of the file, for errors
+	directory string // of the files that the file names
+	doc       *document
+}
+
+// Run makes the server as the file says. The error is Problems if the file is wrong; then nothing was changed, unless Run has said that it
+// applies the file in parts.
 func Run(ctx context.Context, c client.Client, out output.Printer, o Options) error {
 	text, err := readFile(o)
 	if err != nil {
 		return err
 	}
-	name, directory := o.File, filepath.Dir(o.File)
+	r := runner{Options: o, client: c, out: out, name: o.File, directory: filepath.Dir(o.File)}
 	if o.File == "-" {
-		name, directory = "standard input", "."
+		r.name, r.directory = "standard input", "."
 	}
-	doc, err := parse(name, text)
+	if r.doc, err = parse(r.name, text); err != nil {
+		return err
+	}
+	r.doc.readHeaders(r.directory)
+	if len(r.doc.problems) > 0 {
+		return Problems{r.name, r.doc.problems}
+	}
+	err = r.apply(ctx, r.doc.entries, o.Prune)
+	if errors.Is(err, errTooMuch) && len(r.doc.entries) > partSize {
+		return r.applyParts(ctx)
+	}
+	return err
+}
+
+// applyParts applies a file that needs too many changes for one request. Objects refer to earlier ones only, so each part can be compared
+// when those before it are made.
+func (r *runner) applyParts(ctx context.Context) error {
+	r.out.Note("The file needs more changes than one request makes. It is applied in parts, so it is not all or nothing.")
+	for from := 0; from < len(r.doc.entries); from += partSize {
+		part := r.doc.entries[from:min(from+partSize, len(r.doc.entries))]
+		if err := r.apply(ctx, part, false); err != nil {
+			return fault.Advise(err, "%d of %d objects are as the file says; run the same command again to continue", from, len(r.doc.entries))
+		}
+		if r.DryRun {
+			r.out.Note("The other %d objects may need these, so they are compared when these are made.", len(r.doc.entries)-len(part))
+			return nil
+		}
+	}
+	if !r.Prune {
+		return nil
+	}
+	return r.apply(ctx, r.doc.entries, true)
+}
+
+// apply makes the server as these objects say: it compares, asks, and makes the changes.
+func (r *runner) apply(ctx context.Context, entries []*entry, prune bool) error {
+	q := newRequest(entries, prune)
+	d, err := r.send(ctx, q, true)
 	if err != nil {
 		return err
 	}
-	if err := checkPermissions(ctx, c, doc, o); err != nil {
+	if err := d.print(r.out); err != nil || r.DryRun || len(d.Changes) == 0 {
 		return err
 	}
-	now, err := readServer(ctx, c, doc, o.Prune)
+	if question := d.question(); question != "" {
+		if err := r.Confirm(question); err != nil {
+			return err
+		}
+	}
+	made, err := r.addSecrets(q, d)
 	if err != nil {
 		return err
 	}
-	wanted := doc.check(now, directory, o)
-	if len(doc.problems) > 0 {
-		return Problems{name, doc.problems}
-	}
-	p := compare(wanted, now, o.Prune)
-	if err := p.preview(ctx, c); err != nil {
-		return err
-	}
-	if err := p.print(out); err != nil || o.DryRun || len(p.changes) == 0 {
-		return err
-	}
-	if question := p.question(); question != "" {
-		if err := o.Confirm(question); err != nil {
+	sink := &secrets{out: r.out}
+	if len(made) > 0 {
+		if sink, err = openSecrets(r.SecretsFile, r.out); err != nil {
 			return err
 		}
 	}
-	sink := &secrets{out: out}
-	if p.makesSecrets() {
-		if sink, err = openSecrets(o.SecretsFile, out); err != nil {
-			return err
+	return errors.Join(r.make(ctx, q, sink, made), sink.close())
+}
+
+// addSecrets adds the secrets of new subscriptions to a request, and returns those that it has made.
+func (r *runner) addSecrets(q *request, d difference) (made []secretLine, err error) {
+	for _, c := range d.Changes {
+		if c.Action != create || c.Kind != "subscription" || c.Path == nil || q.entries[*c.Path] == nil {
+			continue
 		}
+		e := q.entries[*c.Path]
+		secret, err := r.readSecret(e)
+		if err != nil {
+			return nil, Problems{r.name, []problem{{e.lines[secretFile], secretFile + ": " + err.Error()}}}
+		}
+		if secret == "" {
+			line := newSecret(e, c.Key)
+			secret, made = line.Secret, append(made, line)
+		}
+		e.secret = secret
 	}
-	c.Applying = true
-	r := runner{client: c, server: now, out: out, file: name, secrets: sink}
-	return errors.Join(r.run(ctx, p.changes), sink.close())
+	return made, nil
+}
+
+// make saves the secrets and then has the server make the changes. So no secret is lost when the connection breaks, or when this process is
+// killed.
+func (r *runner) make(ctx context.Context, q *request, sink *secrets, made []secretLine) error {
+	if err := sink.save(made); err != nil {
+		return err
+	}
+	d, err := r.send(ctx, q, false)
+	if _, isRefused := errors.AsType[*refusal](err); isRefused {
+		return sink.takeBack(errors.Unwrap(err))
+	}
+	if _, isRefused := errors.AsType[Problems](err); isRefused || errors.Is(err, errTooMuch) {
+		return sink.takeBack(err)
+	}
+	if err := sink.confirm(made, err); err != nil {
+		return err
+	}
+	r.out.Note("Made %s.", output.Count(len(d.Changes), "change", "changes"))
+	return nil
 }
 
 func readFile(o Options) (text []byte, err error) {

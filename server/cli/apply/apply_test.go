@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -31,6 +32,7 @@ type target struct {
 	writes  atomic.Int64 // requests that may change something
 	failAt  int64        // the write that fails: its connection breaks; 0 fails none
 	isAfter bool         // it breaks after the server has done the work
+	before  func()       // runs before the next write
 	stop    func()
 }
 
@@ -46,7 +48,13 @@ func serve(t *testing.T) *target {
 	}
 	f := &target{}
 	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fails := r.Method != "GET" && f.writes.Add(1) == f.failAt
+		body, _ := io.ReadAll(r.Body) // of a broken connection, a part
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		writes := r.Method != "GET" && !bytes.Contains(body, []byte(`"dry_run":true`))
+		if before := f.before; writes && before != nil {
+			before()
+		}
+		fails := writes && f.writes.Add(1) == f.failAt
 		if fails && !f.isAfter {
 			panic(http.ErrAbortHandler)
 		}
@@ -184,7 +192,7 @@ func TestApply(t *testing.T) {
 			}
 		}
 		_, err := f.apply(t, `permissions: [{key: "a:b", internal: false}]`, apply.Options{})
-		if err == nil || !strings.Contains(err.Error(), "internal: this never changes after the creation, and it is true on the server") {
+		if err == nil || !strings.Contains(err.Error(), "internal: This never changes after the creation, and it is true on the server") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -192,7 +200,7 @@ func TestApply(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
 		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
-		if err == nil || !strings.Contains(err.Error(), `subscription "customer-7/orders": the plan of the organization has no webhooks`) || f.writes.Load() > 0 {
+		if err == nil || !strings.Contains(err.Error(), `standard input:11: subscription: The organization's plan does not include webhooks`) || f.writes.Load() > 0 {
 			t.Errorf("error %v, %d writes", err, f.writes.Load())
 		}
 	})
@@ -247,8 +255,8 @@ func TestPrune(t *testing.T) {
 		file = strings.Replace(file, "600", "700", 1)
 		_, err := f.apply(t, file, o)
 		want := "This closes 1 organization for good, with keys, events and pending deliveries:\n" +
-			"  customer-7 \"Customer 7\": members 1, subscriptions 1\nRemove 4 objects?"
-		if !errors.Is(err, no) || asked != want || f.writes.Load() != before+1 { // the dry run of the closure
+			"  customer-7: members 1, subscriptions 1\nRemove 4 objects?"
+		if !errors.Is(err, no) || asked != want || f.writes.Load() != before {
 			t.Errorf("error %v, %d writes, asked:\n%s", err, f.writes.Load()-before, asked)
 		}
 		if got := f.do(t, "GET", "plans/startup/", ""); got["api_rate_limit_per_minute"] != 600.0 {
@@ -270,7 +278,7 @@ func TestPrune(t *testing.T) {
 		}
 		_, rest, _ := strings.Cut(small, "600}\n")
 		_, err := f.apply(t, rest, apply.Options{Prune: true})
-		if err == nil || !strings.Contains(err.Error(), `standard input:2: plan: --prune would remove the plan "startup", which is no longer in the file`) {
+		if err == nil || !strings.Contains(err.Error(), `standard input:2: plan: prune would remove the plan "startup", which is not in the document`) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -282,7 +290,7 @@ func TestPrune(t *testing.T) {
 		}
 		f.do(t, "POST", "organizations/", `{"name":"By hand","plan":"pro"}`)
 		_, err := f.apply(t, "plans: []", apply.Options{Prune: true})
-		if err == nil || !strings.Contains(err.Error(), "plan pro: Conflict: This plan cannot be removed") {
+		if err == nil || !strings.Contains(err.Error(), "standard input: plan pro: This plan cannot be removed") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -338,7 +346,7 @@ func TestSecrets(t *testing.T) {
 	t.Run("are in the file if the connection breaks after the server created the subscription", func(t *testing.T) {
 		t.Parallel()
 		f, name := serve(t), filepath.Join(t.TempDir(), "secrets.jsonl")
-		f.failAt, f.isAfter = 5, true
+		f.failAt, f.isAfter = 1, true
 		if _, err := f.apply(t, small, apply.Options{SecretsFile: name}); err == nil {
 			t.Fatal("no error")
 		}
@@ -356,8 +364,17 @@ func TestSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := f.apply(t, strings.ReplaceAll(small, "https://EXAMPLE.com", "http://10.0.0.1"), apply.Options{SecretsFile: name})
-		if err == nil || !strings.Contains(err.Error(), "standard input:11: subscription customer-7/orders: ") || !strings.Contains(err.Error(), "url: ") ||
-			!strings.Contains(err.Error(), "4 of 5 changes are made") {
+		if err == nil || !strings.Contains(err.Error(), "nothing was changed; standard input:11: url: ") || f.writes.Load() > 0 {
+			t.Errorf("error %v", err)
+		}
+		if got := read(t, name); got != "{\"torn\":" {
+			t.Errorf("%q", got)
+		}
+		f.before = func() { // somebody takes the address after the comparison
+			f.before = nil
+			f.do(t, "POST", "users/", `{"email":"ada@example.com"}`)
+		}
+		if _, err = f.apply(t, small, apply.Options{SecretsFile: name}); err == nil || !strings.Contains(err.Error(), "standard input:7: email: ") {
 			t.Errorf("error %v", err)
 		}
 		if got := read(t, name); got != "{\"torn\":\n" {
@@ -427,8 +444,45 @@ func TestSecretsAreNotLost(t *testing.T) {
 			return len(text), nil
 		})
 		err := apply.Run(t.Context(), f.Client, output.Printer{Out: full, Notes: io.Discard}, apply.Options{File: "-", In: strings.NewReader(small)})
-		if err == nil || !strings.Contains(err.Error(), "its secret is whsec_") {
+		if err == nil || !strings.Contains(err.Error(), "(the subscriptions exist, with these secrets)\nsecret of customer-7/orders: whsec_") {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	var file strings.Builder
+	file.WriteString("members:\n  - {organization: c, user: u1499, role: member}\norganizations:\n  - {external_id: c, name: C, plan: growth}\nusers:\n")
+	for i := range 1500 {
+		fmt.Fprintf(&file, "  - {external_id: u%d, name: U, email: u%d@example.com}\n", i, i)
+	}
+	var notes bytes.Buffer
+	run := func(o apply.Options) string {
+		t.Helper()
+		notes.Reset()
+		var out bytes.Buffer
+		o.File, o.In = "-", strings.NewReader(file.String())
+		if err := apply.Run(t.Context(), f.Client, output.Printer{Out: &out, Notes: &notes}, o); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	t.Run("are not compared beyond the first one in a dry run, which says so", func(t *testing.T) {
+		printed := run(apply.Options{DryRun: true})
+		if strings.Count(printed, "\n+ ") != 999 || !strings.Contains(notes.String(), "not all or nothing") ||
+			!strings.Contains(notes.String(), "The other 502 objects") || f.writes.Load() > 0 {
+			t.Errorf("%d writes, notes %s", f.writes.Load(), notes.String())
+		}
+	})
+	t.Run("make what one request cannot, and say that it is not all or nothing", func(t *testing.T) {
+		printed := run(apply.Options{Prune: true})
+		if f.writes.Load() != 2 || !strings.Contains(notes.String(), "not all or nothing") || !strings.Contains(printed, "+ member c/u1499") {
+			t.Errorf("%d writes, notes %s", f.writes.Load(), notes.String())
+		}
+		if printed := run(apply.Options{Prune: true}); printed != "= 1502 unchanged\n" || notes.Len() > 0 {
+			t.Errorf("printed %s, notes %s", printed, notes.String())
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,22 +19,49 @@ import (
 
 // document is the file as it was written. Its mistakes are collected.
 type document struct {
-	entries  map[*kind][]*entry
+	entries  []*entry       // each after those that it may refer to
+	sections map[string]int // lines
 	problems []problem
 	text     []byte
 }
 
 // entry is one object of the file.
 type entry struct {
-	kind  *kind
-	line  int
-	lines map[string]int // by field: "plan", "event_types", "event_types.3"
-	texts map[string]any // the fields, as JSON has them
+	section  string
+	line     int
+	lines    map[string]int    // by field: "plan", "event_types", "event_types.3"
+	fields   map[string]any    // as JSON has them
+	unquoted map[string]string // the texts of fields that YAML takes for something else than a text
+	files    map[string]string // names of files with secrets, by field
+	secret   string            // of a new subscription
+}
+
+// The fields that name files. The server gets what is in the files.
+const (
+	headersFile = "headers_file"
+	secretFile  = "secret_file"
+)
+
+// sectionOrder is the order of the sections: an object refers to objects of earlier sections only.
+var sectionOrder = []string{"plans", "permissions", "roles", "organizations", "users", "members", "subscriptions"}
+
+// title names an entry in a problem.
+func (e *entry) title() string { return strings.TrimSuffix(e.section, "s") }
+
+// lineOf returns the line of a field, or of the closest thing around it that has a line.
+func (e *entry) lineOf(field string) int {
+	for field != "" {
+		if line := e.lines[field]; line != 0 {
+			return line
+		}
+		field = field[:max(strings.LastIndexByte(field, '.'), 0)]
+	}
+	return e.line
 }
 
 // parse reads the YAML of a file. A mistake of YAML itself is an error. All others are problems of the document.
 func parse(name string, text []byte) (*document, error) {
-	doc := &document{entries: map[*kind][]*entry{}, text: text}
+	doc := &document{sections: map[string]int{}, text: text}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root, second yaml.Node
 	err := decoder.Decode(&root)
@@ -65,52 +93,57 @@ func (d *document) wrong(line int, format string, args ...any) {
 
 func (d *document) readSections(top *yaml.Node) {
 	for key, value := range d.members(top) {
-		k := kindOfSection(key.Value)
+		section := key.Value
+		d.sections[section] = key.Line
 		switch {
-		case k == nil:
-			d.wrong(key.Line, "%s is not a section; the sections are %s", output.Quote(key.Value), strings.Join(sectionNames(), ", "))
+		case !slices.Contains(sectionOrder, section):
+			d.wrong(key.Line, "%s is not a section; the sections are %s", output.Quote(section), strings.Join(sectionOrder, ", "))
 		case value.Kind == yaml.SequenceNode:
 			for _, item := range value.Content {
-				d.readEntry(k, resolved(item))
+				d.readEntry(section, item.Line, resolved(item))
 			}
 		case !isBlank(value):
-			d.wrong(value.Line, "%s must be a list; begin each %s with -", k.section, k.name)
+			d.wrong(value.Line, "%s must be a list; begin each element with -", section)
 		}
 	}
+	slices.SortStableFunc(d.entries, func(a, b *entry) int {
+		return slices.Index(sectionOrder, a.section) - slices.Index(sectionOrder, b.section)
+	})
 }
 
-// readEntry reads one object. Its fields are checked later, when the server is known.
-func (d *document) readEntry(k *kind, node *yaml.Node) {
+// readEntry reads one object, which an alias may name. The server checks its fields.
+func (d *document) readEntry(section string, line int, node *yaml.Node) {
+	e := &entry{section: section, line: line, lines: map[string]int{}, fields: map[string]any{}, unquoted: map[string]string{}, files: map[string]string{}}
 	if node.Kind != yaml.MappingNode {
-		d.wrong(node.Line, "%s must have fields, such as %s: …", withArticle(k.name), k.keys[0])
+		d.wrong(node.Line, "an element of %s must have fields, such as name: …", section)
 		return
 	}
-	e := &entry{kind: k, line: node.Line, lines: map[string]int{}, texts: map[string]any{}}
 	for key, value := range d.members(node) {
-		f := k.field(key.Value)
-		if f == nil {
-			d.wrong(key.Line, "%s has no field %s; its fields are %s", withArticle(k.name), output.Quote(key.Value), strings.Join(k.fieldNames(), ", "))
-			continue
-		}
-		e.lines[f.name] = value.Line
+		name := key.Value
+		e.lines[name] = value.Line
 		for i, item := range value.Content {
-			e.lines[f.name+"."+strconv.Itoa(i)] = item.Line
+			e.lines[name+"."+strconv.Itoa(i)] = item.Line
 		}
 		text, err := toJSON(value)
 		switch {
+		case section == "subscriptions" && (name == "headers" || name == "secret"):
+			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
 		case isBlank(value) && config.HasComment(d.text, value.Line):
-			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", f.name)
+			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", name)
 		case err != nil:
-			d.wrong(value.Line, "%s: %v", f.name, err)
-		case f.isText && value.Kind == yaml.ScalarNode && value.Tag != "!!str" && !isBlank(value):
-			d.wrong(value.Line, "%s: this must be a text; write it in quotes: %s: %q", f.name, f.name, output.Escape(value.Value))
+			d.wrong(value.Line, "%s: %v", output.Escape(name), err)
+		case section == "subscriptions" && (name == headersFile || name == secretFile):
+			if e.files[name] = value.Value; value.Tag != "!!str" || value.Value == "" {
+				d.wrong(value.Line, "%s: this must be the name of a file", name)
+			}
 		default:
-			e.texts[f.name] = text
-			continue
+			e.fields[name] = text
+			if value.Kind == yaml.ScalarNode && value.Tag != "!!str" {
+				e.unquoted[name] = value.Value
+			}
 		}
-		e.texts[f.name] = nil // said already
 	}
-	d.entries[k] = append(d.entries[k], e)
+	d.entries = append(d.entries, e)
 }
 
 // members yields the keys and values of a mapping. A key that is there twice is a problem, and only the first one counts.

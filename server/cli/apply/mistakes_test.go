@@ -19,7 +19,7 @@ func TestMistakes(t *testing.T) {
 		"a merge key":               {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - <<: *a\n    name: y\n", "standard input:3: this must be the name of a field"},
 		"a section twice":           {"plans: []\nplans: []\n", `standard input:2: "plans" is in line 1 already`},
 		"a field twice":             {"plans:\n  - name: x\n    name: y\n", `standard input:3: "name" is in line 2 already`},
-		"an object twice":           {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - *a\n", `plan "x" is in line 2 already`},
+		"an object twice":           {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - *a\n", "standard input:3: plan: This object is in the document already, see line 2"},
 		"yes instead of true":       {"plans:\n  - name: x\n    webhooks: yes\n", "standard input:3: webhooks: "},
 		"a number as a name":        {"organizations:\n  - external_id: 7\n", `standard input:2: external_id: this must be a text; write it in quotes: external_id: "7"`},
 		"null as a name":            {"plans:\n  - name: null\n", `standard input:2: name: this must be a text`},
@@ -34,8 +34,8 @@ func TestMistakes(t *testing.T) {
 		"a section that is no list": {"plans: {name: x}\n", "standard input:1: plans must be a list"},
 		"no section":                {"- x\n", "standard input:1: the file must begin with a section"},
 		"nothing but a comment":     {"# nothing\n", "standard input: the file is empty"},
-		"lines that end with CR LF": {"plans:\r\n  - name: x\r\n    colour: red\r\n", `standard input:3: a plan has no field "colour"`},
-		"a byte order mark":         {"\ufeffplans:\n  - colour: red\n", `standard input:2: a plan has no field "colour"`},
+		"lines that end with CR LF": {"plans:\r\n  - name: x\r\n    colour: red\r\n", "standard input:3: colour: This field is unknown"},
+		"a byte order mark":         {"\ufeffplans:\n  - colour: red\n", "standard input:2: colour: This field is unknown"},
 	} {
 		t.Run("are found with their lines: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +58,7 @@ func TestMistakes(t *testing.T) {
 	t.Run("are two users with one e-mail address", func(t *testing.T) {
 		t.Parallel()
 		refuses(t, serve(t), ada+"  - {external_id: eve, name: Eve, email: ADA@example.com}\n",
-			"standard input:3: email: the user in line 2 has this address already")
+			"standard input:3: email: Another user has this value; choose a new one. See line 2.")
 	})
 	t.Run("are a user with the e-mail address of another user of the server", func(t *testing.T) {
 		t.Parallel()
@@ -67,7 +67,7 @@ func TestMistakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses(t, f, strings.Replace(ada, "external_id: ada", "external_id: eve", 1),
-			`standard input:2: email: the user "ada" on the server has this address; use that external_id, or run: keyhook users update usr_`)
+			"standard input:2: email: Another user has this value; choose a new one. See usr_")
 		moved := "users:\n  - {external_id: ada, name: Ada, email: new@example.com}\n  - {external_id: eve, name: Eve, email: ada@example.com}\n"
 		if printed, err := f.apply(t, moved, apply.Options{}); err != nil || !strings.HasSuffix(printed, "= 0 unchanged\n") {
 			t.Errorf("error %v, printed:\n%s", err, printed)
@@ -81,7 +81,7 @@ func TestMistakes(t *testing.T) {
 		operator := f.Authorization
 		f.Authorization = "ApiKey " + key
 		const file = "permissions: [{key: \"a:b\"}]\nroles:\n  - {name: clerk, permissions: [\"a:b\"]}\n"
-		refuses(t, f, file, `standard input:3: role "clerk": you can grant only permissions that you have, and your credential lacks a:b`)
+		refuses(t, f, file, "standard input:3: role: You can grant only permissions that you have, and you lack a:b")
 		f.Authorization = operator
 		if _, err := f.apply(t, file, apply.Options{}); err != nil {
 			t.Error(err)

@@ -1,22 +1,25 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // secrets takes the secrets of new subscriptions: a file, or the standard output.
 type secrets struct {
 	file  *os.File // nil prints
-	end   int64    // of the file, before the last secret
+	end   int64    // of the file, before the last secrets
 	saved int
 	out   output.Printer
 }
@@ -95,31 +98,40 @@ type secretLine struct {
 	Organization string `json:"organization"`
 	ExternalID   string `json:"external_id"`
 	Secret       string `json:"secret"`
+
+	name string // in the difference
 }
 
-// save writes the secret of a subscription that is not created yet. Without a file it does nothing.
-func (s *secrets) save(w *wanted, secret string) (err error) {
-	if s.file == nil {
+// newSecret makes the secret of a subscription. key is its name in the difference.
+func newSecret(e *entry, key string) secretLine {
+	text := func(field string) string { value, _ := e.fields[field].(string); return value }
+	return secretLine{text("organization"), text("external_id"), webhook.NewSecret().Reveal(), key}
+}
+
+// save writes the secrets of subscriptions that are not created yet. Without a file it does nothing.
+func (s *secrets) save(made []secretLine) (err error) {
+	if s.file == nil || len(made) == 0 {
 		return nil
-	}
-	line, err := json.Marshal(secretLine{ //nolint:gosec // this file is where the secret belongs
-		w.text("organization"), w.text("external_id"), secret})
-	if err != nil {
-		return err
 	}
 	if s.end, err = s.file.Seek(0, io.SeekCurrent); err != nil {
 		return err
 	}
-	if _, err = s.file.Write(append(line, '\n')); err == nil {
+	var lines bytes.Buffer
+	for _, one := range made {
+		if err := json.NewEncoder(&lines).Encode(one); err != nil { //nolint:gosec // this file is where the secret belongs
+			return err
+		}
+	}
+	if _, err = s.file.Write(lines.Bytes()); err == nil {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		return s.takeBack(fmt.Errorf("the subscription was not created: write its secret: %w", err))
+		return s.takeBack(fmt.Errorf("nothing was changed: write the secrets: %w", err))
 	}
 	return nil
 }
 
-// takeBack removes the last secret, because its subscription was not created.
+// takeBack removes the last secrets, because their subscriptions were not created.
 func (s *secrets) takeBack(cause error) error {
 	if s.file == nil {
 		return cause
@@ -128,20 +140,23 @@ func (s *secrets) takeBack(cause error) error {
 	return errors.Join(cause, s.file.Truncate(s.end), err)
 }
 
-// confirm ends the creation of a subscription. err says why it is not certain that the server created it; nil if it is.
-func (s *secrets) confirm(w *wanted, secret string, err error) error {
-	if err != nil && s.file != nil {
-		return fmt.Errorf("%w (if the server created the subscription nevertheless, its secret is in the file)", err)
+// confirm ends the creation of subscriptions. err says why it is not certain that the server created them; nil if it is.
+func (s *secrets) confirm(made []secretLine, err error) error {
+	if err != nil && (s.file != nil || len(made) == 0) {
+		return fault.Advise(err, "run the same command again; if the server made the changes nevertheless, it finds nothing to do")
+	}
+	var text strings.Builder
+	for _, one := range made {
+		fmt.Fprintf(&text, "secret of %s: %s\n", output.Escape(one.name), one.Secret)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (if the server created the subscription nevertheless, its secret is %s)", err, secret)
+		return fmt.Errorf("%w (if the server made the changes nevertheless, these secrets are in use)\n%s", err, text.String())
 	}
-	s.saved++
-	if s.file != nil {
+	if s.saved = len(made); s.file != nil || len(made) == 0 {
 		return nil
 	}
-	if err := s.out.Write(fmt.Sprintf("secret of %s: %s\n", output.Escape(w.name), secret)); err != nil {
-		return fmt.Errorf("%w (the subscription exists, and its secret is %s)", err, secret)
+	if err := s.out.Write(text.String()); err != nil {
+		return fmt.Errorf("%w (the subscriptions exist, with these secrets)\n%s", err, text.String())
 	}
 	return nil
 }
@@ -159,8 +174,47 @@ func (s *secrets) close() error {
 	return s.file.Close()
 }
 
-// refused reports whether the server has certainly not done what it was asked.
-func refused(err error) bool {
-	status := statusOf(err)
-	return status != 0 && status < http.StatusInternalServerError
+// readSecret reads the imported secret of a new subscription; empty if it has none.
+func (r *runner) readSecret(e *entry) (string, error) {
+	name, imported := e.files[secretFile]
+	if !imported {
+		return "", nil
+	}
+	text, err := readIn(r.directory, name)
+	if err != nil {
+		return "", err
+	}
+	return output.ParseSecret(text)
+}
+
+// readHeaders reads the files of headers. They have the form that --headers-file of the other commands has, but each name needs a value.
+func (d *document) readHeaders(directory string) {
+	for _, e := range d.entries {
+		name, has := e.files[headersFile]
+		if !has {
+			continue
+		}
+		text, err := readIn(directory, name)
+		headers := map[string]any{}
+		if err == nil {
+			headers, err = output.ParseHeaders(text)
+		}
+		for name, value := range headers {
+			if value == nil {
+				err = fmt.Errorf("the header %s has no value in the file; write \"%s: value\"", name, name)
+			}
+		}
+		if err != nil {
+			d.wrong(e.lines[headersFile], "%s: %v", headersFile, err)
+		}
+		e.fields["headers"] = headers
+	}
+}
+
+// readIn reads a file. Its name is relative to a directory, so - is a name like any other.
+func readIn(directory, name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = directory + string(filepath.Separator) + name
+	}
+	return output.ReadFile(nil, name, output.MaxFlagFile)
 }

@@ -24,7 +24,6 @@ type Client struct {
 	Base          string            // the URL of the server, without a slash at the end
 	Authorization string            // the header; empty sends none
 	Organization  string            // the id or external id of the organization to act in; empty means the organization of the credential
-	Applying      bool              // the server remembers what the requests create, for `apply --prune`
 	Transport     http.RoundTripper // nil means one that all clients share
 
 	advise func(error) error // says what to do if the server does not respond; nil leaves the error as it is
@@ -96,9 +95,6 @@ func (c Client) request(ctx context.Context, method, path string, body []byte) (
 	}
 	if c.Organization != "" {
 		req.Header.Set("X-Organization-Id", c.Organization)
-	}
-	if c.Applying {
-		req.Header.Set("X-Keyhook-Apply", "true")
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")

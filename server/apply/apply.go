@@ -1,0 +1,161 @@
+// Package apply owns the endpoint that makes plans, permissions, roles, organizations, users, members and subscriptions as one document
+// says, all or nothing. It reads their fields and calls the store as the endpoints for one object do, and has no rules of its own about them.
+package apply
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Limits of a request.
+const (
+	// MaxChanges is how many changes a request may make. They are one write, so others wait for them.
+	MaxChanges = 1000
+	maxObjects = 100_000 // in a section
+	maxRows    = 10_000  // that a request pays for in advance
+)
+
+// Store is everything that the endpoint asks of the store.
+type Store interface {
+	form.LookupStore
+	// Transact runs fn in one transaction, for all calls with the context that fn gets. If fn fails, nothing was written.
+	Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error
+
+	CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error)
+	UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error)
+	DeletePlan(ctx context.Context, by access.Actor, name string) error
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, by access.Actor, key string) error
+	CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error)
+	UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error)
+	DeleteRole(ctx context.Context, by access.Actor, name string) error
+	CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error)
+	UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
+	DeleteOrganization(ctx context.Context, by access.Actor, id string) error
+	CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error)
+	CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error)
+	User(ctx context.Context, id string) (access.User, error)
+	CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error)
+	UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error)
+	DeleteUser(ctx context.Context, by access.Actor, id string) error
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, by access.Actor, organization, user string) error
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+	SubscriptionOrganization(ctx context.Context, id string) (organization string, err error)
+	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
+	CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
+	UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
+	DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error
+	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
+	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
+}
+
+// Endpoint applies documents. All fields are required.
+type Endpoint struct {
+	Store        Store
+	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy
+	HeaderPrefix string                                         // of Keyhook's headers in deliveries
+}
+
+// The actions of a change.
+const (
+	create = "create"
+	update = "update"
+	remove = "remove"
+)
+
+// change is one difference between the document and the server.
+type change struct {
+	Action string  `json:"action"`
+	Kind   string  `json:"kind"`
+	Key    string  `json:"key"`  // as the document names the object
+	Path   *string `json:"path"` // of the object in the body; null for a removal
+	Fields []field `json:"fields"`
+}
+
+// field is a field of an object that a change sets. Of an organization that a removal would close, it is a number of what ends with it.
+type field struct {
+	Name string `json:"name"`
+	From any    `json:"from"` // null also if there was none
+	To   any    `json:"to"`
+}
+
+type resultBody struct {
+	Changes   []change `json:"changes"`
+	Unchanged int      `json:"unchanged"`
+}
+
+// errDryRun takes back what a dry run has written.
+var errDryRun = errors.New("a dry run writes nothing")
+
+// errRefused takes back a document with problems. It is no fault, because a write with a fault has not begun to change anything.
+var errRefused = errors.New("the document was refused")
+
+// Apply makes the server as the document in the body says, and responds with the changes. A dry run makes the same changes, and takes them
+// back.
+func (e Endpoint) Apply(x *exchange.Exchange) error {
+	f, err := x.Form()
+	if err != nil {
+		return err
+	}
+	f.Require("document")
+	dry, prune, document := f.Bool("dry_run"), f.Bool("prune"), f.Nested("document")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	r := &run{
+		Endpoint: e, by: x.Actor(), dry: dry != nil && *dry, prune: prune != nil && *prune,
+		lookup: form.Lookup{Store: e.Store}, isSame: map[*form.Form]bool{},
+	}
+	r.by.Applying = true
+	if err := r.read(document); err != nil {
+		return err
+	}
+	if len(r.sections[access.KindSubscription]) > 0 || r.prune {
+		if err := x.Principal.Permit(access.NewScope(access.WebhooksRead, access.WebhooksWrite, access.PlatformActAs)); err != nil {
+			return err
+		}
+	}
+	// The body belongs to the request, so the request waits for the writer until the end.
+	ctx := context.WithoutCancel(x.Request.Context())
+	if err := r.findUnchanged(ctx); err != nil {
+		return err
+	}
+	var result resultBody
+	var refusal error
+	err = e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
+		if result, refusal, err = r.write(ctx); err != nil {
+			return err
+		}
+		if refusal != nil {
+			return errRefused
+		}
+		if r.dry {
+			return errDryRun
+		}
+		return nil
+	})
+	switch {
+	case refusal != nil:
+		return refusal
+	case err != nil && !errors.Is(err, errDryRun):
+		return err
+	}
+	return x.Respond(http.StatusOK, result)
+}
+
+// tooManyChanges refuses a document with more than MaxChanges differences.
+func tooManyChanges() error {
+	return fault.New(fault.Invalid, "too_many_changes",
+		"The document differs from the server in more than %d objects; nothing was changed. Apply it in parts.", MaxChanges)
+}

@@ -1,0 +1,399 @@
+package apply_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// fixture is a server on a new database.
+type fixture struct {
+	handler http.Handler
+	store   *storage.Store
+	token   string
+}
+
+type noTester struct{}
+
+func (noTester) Test(context.Context, int64, string) (webhook.Attempt, error) {
+	return webhook.Attempt{}, nil
+}
+
+func serve(t testing.TB) *fixture {
+	t.Helper()
+	store := storagetest.Open(t)
+	s, err := server.New(server.Options{
+		Store: store.All(), Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{s.Handler(), store, storagetest.OperatorToken}
+}
+
+// response is what a request got.
+type response struct {
+	status  int
+	text    string
+	Code    string
+	Changes []struct {
+		Action, Kind, Key string
+		Path              *string
+		Fields            []struct {
+			Name     string
+			From, To any
+		}
+	}
+	Unchanged int
+	Errors    []struct{ Field, Code, Message string }
+}
+
+func (f *fixture) do(t testing.TB, method, path, body string) (r response) {
+	t.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/"+path, content)
+	request.Header.Set("Authorization", "Bearer "+f.token)
+	if strings.HasPrefix(f.token, "svc_") {
+		request.Header.Set("Authorization", "ApiKey "+f.token)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	f.handler.ServeHTTP(w, request)
+	r.status, r.text = w.Code, w.Body.String()
+	if r.text != "" {
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatalf("%v: %s", err, r.text)
+		}
+	}
+	return r
+}
+
+// apply applies a document. options are further members of the body, such as "prune":true.
+func (f *fixture) apply(t testing.TB, document string, options ...string) response {
+	t.Helper()
+	return f.do(t, "POST", "apply/", "{"+strings.Join(append(options, `"document":{`+document+"}"), ",")+"}")
+}
+
+// summary returns one line for each change, or for each problem.
+func (r response) summary() (lines []string) {
+	for _, c := range r.Changes {
+		line := c.Action + " " + c.Kind + " " + c.Key
+		for _, f := range c.Fields {
+			line += fmt.Sprintf(" %s:%v>%v", f.Name, f.From, f.To)
+		}
+		lines = append(lines, line)
+	}
+	for _, e := range r.Errors {
+		lines = append(lines, e.Field+" "+e.Code)
+	}
+	return lines
+}
+
+// want checks the status, and the changes or problems.
+func (r response) want(t testing.TB, status int, lines ...string) {
+	t.Helper()
+	if d := cmp.Diff(lines, r.summary()); r.status != status || d != "" {
+		t.Errorf("status %d, want %d (-want +got):\n%s\n%s", r.status, status, d, r.text)
+	}
+}
+
+// state returns everything that documents may change, and the audit log.
+func (f *fixture) state(t testing.TB) (all []string) {
+	t.Helper()
+	for _, list := range []string{
+		"plans/", "permissions/", "roles/", "organizations/", "users/", "webhooks/subscriptions/?organization=all", "applied/",
+		"audit-events/?organization=all",
+	} {
+		r := f.do(t, "GET", list, "")
+		if r.status != http.StatusOK {
+			t.Fatalf("%s: %s", list, r.text)
+		}
+		all = append(all, r.text)
+	}
+	return all
+}
+
+const secret = `"secret":"a-secret-of-thirty-two-characters"`
+
+const full = `
+	"subscriptions":[{"organization":"c7","external_id":"orders","url":"https://EXAMPLE.com/hook","event_types":["order.*"],` + secret + `}],
+	"members":[{"organization":"c7","user":"ada","role":"clerk"}],
+	"users":[{"external_id":"ada","name":"Ada","email":"ada@example.com"}],
+	"organizations":[{"external_id":"c7","name":"Customer 7","plan":"startup"}],
+	"roles":[{"name":"clerk","permissions":["parcels:read"]}],
+	"permissions":[{"key":"parcels:read"}],
+	"plans":[{"name":"startup","webhooks":true,"api_rate_limit_per_minute":600}]`
+
+var made = []string{
+	"create plan startup webhooks:<nil>>true api_rate_limit_per_minute:<nil>>600",
+	"create permission parcels:read",
+	"create role clerk permissions:<nil>>[parcels:read]",
+	"create organization c7 name:<nil>>Customer 7 plan:<nil>>startup",
+	"create user ada name:<nil>>Ada email:<nil>>ada@example.com",
+	"create member c7/ada role:<nil>>clerk",
+	"create subscription c7/orders url:<nil>>https://example.com/hook event_types:<nil>>[order.*]",
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	t.Run("makes objects in any order, and then finds nothing to do", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.apply(t, full).want(t, 200, made...)
+		before := f.state(t)
+		again := f.apply(t, full, `"prune":true`)
+		again.want(t, 200)
+		if d := cmp.Diff(before, f.state(t)); d != "" || again.Unchanged != 7 {
+			t.Errorf("%d unchanged (-before +after):\n%s", again.Unchanged, d)
+		}
+	})
+	t.Run("writes nothing in a dry run, and needs no secret for it", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		before := f.state(t)
+		f.apply(t, strings.Replace(full, ","+secret, "", 1), `"dry_run":true`).want(t, 200, made...)
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+		f.apply(t, strings.Replace(full, ","+secret, "", 1)).want(t, 422, "document.subscriptions.0.secret missing")
+	})
+	t.Run("undoes everything if the last object has a problem", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.do(t, "POST", "organizations/", `{"external_id":"other","name":"Other","plan":"growth"}`)
+		before := f.state(t)
+		f.apply(t, strings.Replace(full, "https://EXAMPLE.com", "https://10.0.0.1", 1)).want(t, 422, "document.subscriptions.0.url address_not_allowed")
+		f.apply(t, `"organizations":[{"external_id":"other","name":"Renamed","plan":"business"},{"external_id":"x","name":"X","plan":"none"}]`).
+			want(t, 422, "document.organizations.1.plan unknown_plan")
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+		f.apply(t, full).want(t, 200, made...) // the writer remembers nothing of the undone rows
+	})
+	t.Run("changes only the fields of the document, unless it has created the object", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		f.do(t, "POST", "plans/", `{"name":"pro","webhooks":true,"api_rate_limit_per_minute":1,"max_subscriptions":7}`)
+		f.apply(t, `"plans":[{"name":"pro","api_rate_limit_per_minute":null},{"name":"mine","webhooks":true,"max_api_keys":3,"api_rate_limit_per_minute":1}]`).
+			want(t, 200, "update plan pro api_rate_limit_per_minute:1><nil>", "create plan mine webhooks:<nil>>true api_rate_limit_per_minute:<nil>>1 max_api_keys:<nil>>3")
+		f.apply(t, `"plans":[{"name":"mine","api_rate_limit_per_minute":1}]`).
+			want(t, 200, "update plan mine webhooks:true>false max_api_keys:3><nil>")
+	})
+	t.Run("refuses more than 1,000 changes, and takes as many", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		before := f.state(t)
+		permissions := func(n int) string {
+			list := make([]string, n)
+			for i := range list {
+				list[i] = fmt.Sprintf(`{"key":"a:b%d"}`, i)
+			}
+			return `"permissions":[` + strings.Join(list, ",") + "]"
+		}
+		if r := f.apply(t, permissions(1001)); r.status != 422 || r.Code != "too_many_changes" {
+			t.Errorf("%d: %s", r.status, r.text)
+		}
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+		if r := f.apply(t, permissions(1000)); r.status != 200 || len(r.Changes) != 1000 {
+			t.Errorf("%d: %s", r.status, r.text)
+		}
+		if r := f.apply(t, permissions(1001)); r.status != 200 || len(r.Changes) != 1 || r.Unchanged != 1000 {
+			t.Errorf("%d: %s", r.status, r.text)
+		}
+	})
+	t.Run("makes each object once if two requests come at the same time", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		var both sync.WaitGroup
+		changes := make([]int, 8)
+		for i := range changes {
+			both.Go(func() {
+				r := f.apply(t, full)
+				if changes[i] = len(r.Changes); r.status != 200 || len(r.Changes)+r.Unchanged != 7 {
+					t.Errorf("%d: %s", r.status, r.text)
+				}
+			})
+		}
+		both.Wait()
+		total := 0
+		for _, n := range changes {
+			total += n
+		}
+		if total != 7 {
+			t.Errorf("%v changes, want 7 together", changes)
+		}
+	})
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	before := f.state(t)
+	for name, test := range map[string]struct {
+		document string
+		want     []string
+	}{
+		"an unknown section": {`"colours":[]`, []string{"document.colours unknown_field"}},
+		"no list":            {`"plans":{}`, []string{"document.plans wrong_type"}},
+		"no object":          {`"plans":[7]`, []string{"document.plans.0 wrong_type"}},
+		"a name twice":       {`"plans":[{"name":"a","name":"b"}]`, nil},
+		"unknown fields and missing ones": {`"plans":[{"name":"a","colour":1}],"users":[{"external_id":"x"}]`, []string{
+			"document.plans.0.api_rate_limit_per_minute missing", "document.plans.0.colour unknown_field",
+			"document.users.0.name missing", "document.users.0.email missing",
+		}},
+		"an object twice": {`"plans":[{"name":"a","api_rate_limit_per_minute":1},{"name":"a","api_rate_limit_per_minute":1}]`,
+			[]string{"document.plans.1 duplicate"}},
+		"an unchanged object twice": {`"plans":[{"name":"growth","api_rate_limit_per_minute":600},{"name":"growth","api_rate_limit_per_minute":600}]`,
+			[]string{"document.plans.1 duplicate"}},
+		"references to nothing, once": {`
+			"organizations":[{"external_id":"c7","name":"C","plan":"nothing"}],
+			"members":[{"organization":"c7","user":"nobody","role":"none"}]`,
+			[]string{"document.organizations.0.plan unknown_plan", "document.members.0.user unknown_user", "document.members.0.role unknown_role"}},
+		"a built-in role":     {`"roles":[{"name":"owner","permissions":[]}]`, []string{"document.roles.0 built_in"}},
+		"a built-in key":      {`"permissions":[{"key":"platform:read","description":"x"}]`, []string{"document.permissions.0 built_in"}},
+		"no such permission":  {`"roles":[{"name":"r","permissions":["a:b"]}]`, []string{"document.roles.0.permissions.0 unknown_permission"}},
+		"one address twice":   {`"users":[{"external_id":"a","name":"A","email":"a@b.example"},{"external_id":"b","name":"B","email":"A@b.example"}]`, []string{"document.users.1.email already_exists"}},
+		"a state":             {`"users":[{"external_id":"a","name":"A","email":"a@b.example","is_active":false}]`, []string{"document.users.0.is_active unknown_field"}},
+		"no plan of webhooks": {`"organizations":[{"external_id":"c","name":"C","plan":"free"}],"subscriptions":[{"organization":"c","external_id":"s","url":"https://a.example/",` + secret + `}]`, []string{"document.subscriptions.0 plan_capability_required"}},
+		"an empty name":       {`"organizations":[{"external_id":"","name":"C","plan":"free"}]`, []string{"document.organizations.0.external_id blank"}},
+	} {
+		t.Run("have the path of "+name, func(t *testing.T) {
+			r := f.apply(t, test.document)
+			if test.want == nil {
+				if r.status != http.StatusBadRequest {
+					t.Errorf("%d: %s", r.status, r.text)
+				}
+				return
+			}
+			r.want(t, 422, test.want...)
+			if d := cmp.Diff(before, f.state(t)); d != "" {
+				t.Errorf("(-before +after):\n%s", d)
+			}
+		})
+	}
+	t.Run("name the object of the document that has the value", func(t *testing.T) {
+		r := f.apply(t, `"users":[{"external_id":"a","name":"A","email":"a@b.example"},{"external_id":"b","name":"B","email":"A@b.example"}]`)
+		if len(r.Errors) != 1 || !strings.HasSuffix(r.Errors[0].Message, " See document.users.0.") {
+			t.Error(r.text)
+		}
+	})
+	t.Run("need a document", func(t *testing.T) {
+		f.do(t, "POST", "apply/", `{"prune":true}`).want(t, 422, "document missing")
+	})
+}
+
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	operator := f.token
+	key := func(scope string) string {
+		f.token = operator
+		var made struct{ Key string }
+		r := f.do(t, "POST", "api-keys/", `{"name":"narrow","scope":"`+scope+`"}`)
+		if err := json.Unmarshal([]byte(r.text), &made); err != nil || made.Key == "" {
+			t.Fatal(r.text)
+		}
+		return made.Key
+	}
+	t.Run("are refused beyond what the caller has", func(t *testing.T) {
+		f.token = key("platform:write platform:act_as")
+		r := f.apply(t, `"roles":[{"name":"r","permissions":["events:read"]}]`)
+		r.want(t, 403, "document.roles.0 permission_denied")
+		if r.Code != access.CodeDenied {
+			t.Error(r.text)
+		}
+		f.apply(t, `"permissions":[{"key":"a:b"}],"roles":[{"name":"r","permissions":["a:b"]}]`).want(t, 403, "document.roles.0 permission_denied")
+	})
+	t.Run("of a new permission are an operator's", func(t *testing.T) {
+		f.token = operator
+		f.apply(t, `"permissions":[{"key":"a:b"}],"roles":[{"name":"r","permissions":["a:b"]}]`).
+			want(t, 200, "create permission a:b", "create role r permissions:<nil>>[a:b]")
+	})
+	t.Run("of roles to members are refused too", func(t *testing.T) {
+		f.token = key("platform:write platform:act_as")
+		f.apply(t, `"organizations":[{"external_id":"c","name":"C","plan":"growth"}],"users":[{"external_id":"u","name":"U","email":"u@b.example"}],
+			"members":[{"organization":"c","user":"u","role":"owner"}]`).want(t, 403, "document.members.0 permission_denied")
+	})
+	t.Run("of webhooks need the permissions of webhooks", func(t *testing.T) {
+		f.token = key("platform:write platform:act_as")
+		for _, r := range []response{f.apply(t, full), f.apply(t, `"plans":[]`, `"prune":true`)} {
+			if r.status != 403 || r.Code != access.CodeDenied || len(r.Errors) > 0 {
+				t.Error(r.text)
+			}
+		}
+	})
+	t.Run("are not for callers without platform:write", func(t *testing.T) {
+		f.token = key("platform:read")
+		if r := f.apply(t, "", `"dry_run":true`); r.status != 403 {
+			t.Error(r.text)
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	setUp := func(t *testing.T) *fixture {
+		f := serve(t)
+		f.apply(t, full).want(t, 200, made...)
+		return f
+	}
+	t.Run("removes what apply has created and the document does not have, and nothing else", func(t *testing.T) {
+		t.Parallel()
+		f := setUp(t)
+		f.do(t, "POST", "users/", `{"email":"hand@example.com","external_id":"hand"}`)
+		f.apply(t, `"users":[{"external_id":"hand","name":"Hand","email":"hand@example.com"}]`).want(t, 200, "update user hand name:hand@example.com>Hand")
+		for _, options := range []string{`"prune":true,"dry_run":true`, `"prune":true`} {
+			f.apply(t, "", options).want(t, 200,
+				"remove subscription c7/orders", "remove member c7/ada", "remove user ada", "remove organization c7 members:1><nil> subscriptions:1><nil>",
+				"remove role clerk", "remove permission parcels:read", "remove plan startup")
+		}
+		f.apply(t, "", `"prune":true`).want(t, 200)
+		if r := f.do(t, "GET", "users/hand/", ""); r.status != 200 {
+			t.Error(r.text)
+		}
+	})
+	t.Run("refuses what the document still needs, and removes nothing then", func(t *testing.T) {
+		t.Parallel()
+		f := setUp(t)
+		before := f.state(t)
+		_, rest, _ := strings.Cut(full, `"members"`)
+		rest, _, _ = strings.Cut(`"members"`+rest, `,
+	"permissions"`)
+		f.apply(t, rest, `"prune":true`).want(t, 422,
+			"document.roles.0.permissions pruned", "document.organizations.0.plan pruned")
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+	})
+	t.Run("is undone if something depends on an object", func(t *testing.T) {
+		t.Parallel()
+		f := setUp(t)
+		f.do(t, "POST", "organizations/", `{"name":"By hand","plan":"startup"}`)
+		before := f.state(t)
+		f.apply(t, "", `"prune":true`).want(t, 422, "prune in_use")
+		if d := cmp.Diff(before, f.state(t)); d != "" {
+			t.Errorf("(-before +after):\n%s", d)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package apply
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// readApplied reads what apply has created.
+func (r *run) readApplied() error {
+	list, err := r.Store.Applied(r.ctx, 0, math.MaxInt)
+	slices.Reverse(list)
+	r.list = list
+	for _, a := range list {
+		r.applied[identity(a.Kind, a.Key)] = true
+	}
+	return err
+}
+
+// isPruned reports whether the request removes an object: apply has created it, and the document does not have it. All objects of earlier
+// sections have been read when a later section refers to them.
+func (r *run) isPruned(id string) bool {
+	_, isNamed := r.named[id]
+	return r.applied[id] && !isNamed
+}
+
+// countClosures counts what would end with each organization that apply has created, before anything is removed, by id.
+func (r *run) countClosures() (map[string][]field, error) {
+	counts := map[string][]field{}
+	for _, a := range r.list {
+		if a.Kind != access.KindOrganization {
+			continue
+		}
+		if _, isNamed := r.named[identity(a.Kind, a.Key)]; isNamed {
+			continue // it is unchanged
+		}
+		c, err := r.Store.CountClosure(r.ctx, r.by, a.Key)
+		if _, refused := fault.As(err); err != nil && !refused {
+			return nil, err
+		}
+		for _, f := range []field{
+			{"api_keys", c.APIKeys, nil}, {"access_tokens", c.AccessTokens, nil}, {"members", c.Members, nil},
+			{"subscriptions", c.Subscriptions, nil}, {"pending_deliveries", c.PendingDeliveries, nil},
+		} {
+			if f.From != int64(0) {
+				counts[a.Key] = append(counts[a.Key], f)
+			}
+		}
+	}
+	return counts, nil
+}
+
+// removeAll removes what apply has created and the document does not have: first the objects that refer to others.
+func (r *run) removeAll(closures map[string][]field) error {
+	for _, k := range slices.Backward(kinds()) {
+		for _, a := range r.list {
+			if a.Kind != k.name || !r.isPruned(identity(a.Kind, a.Key)) {
+				continue
+			}
+			if len(r.changes) > MaxChanges {
+				return nil
+			}
+			name, err := r.nameOf(a)
+			if err != nil {
+				return err
+			}
+			c := change{Action: remove, Kind: a.Kind, Key: name, Fields: append([]field{}, closures[a.Key]...)}
+			if err := r.noteRemoval(c, k.remove(r, a.Key)); err != nil {
+				return err
+			}
+			r.changes = append(r.changes, c)
+		}
+	}
+	return nil
+}
+
+// noteRemoval turns the refusal of a removal into a problem, and returns any other error.
+func (r *run) noteRemoval(c change, err error) error {
+	refused, isFault := fault.As(err)
+	if !isFault || !isRefusal(refused.Kind) {
+		return err
+	}
+	r.denied = r.denied || refused.Code == access.CodeDenied
+	r.problems = append(r.problems, fault.Field{Field: "prune", Code: refused.Code, Message: c.Kind + " " + c.Key + ": " + refused.Message +
+		" To keep it for good, forget that apply created it: DELETE /api/v1/applied/{kind}/{key}/."})
+	return nil
+}
+
+// nameOf returns the name of an object as a document would have it.
+func (r *run) nameOf(a access.Applied) (string, error) {
+	switch a.Kind {
+	case access.KindOrganization:
+		return r.nameOfOrganization(a.Key)
+	case access.KindUser:
+		return r.nameOfUser(a.Key)
+	case access.KindMember:
+		in, who, _ := strings.Cut(a.Key, "/")
+		organization, err := r.nameOfOrganization(in)
+		if err != nil {
+			return "", err
+		}
+		user, err := r.nameOfUser(who)
+		return organization + "/" + user, err
+	case access.KindSubscription:
+		in, err := r.organizationOf(a.Key)
+		if err != nil {
+			return "", err
+		}
+		sub, err := r.Store.Subscription(r.ctx, in.RowID, a.Key)
+		return named(in.ExternalID, in.ID) + "/" + named(sub.ExternalID, sub.ID), err
+	}
+	return a.Key, nil
+}
+
+func (r *run) nameOfOrganization(id string) (string, error) {
+	o, err := r.Store.Organization(r.ctx, id)
+	return named(o.ExternalID, id), err
+}
+
+func (r *run) nameOfUser(id string) (string, error) {
+	u, err := r.Store.User(r.ctx, id)
+	return named(u.ExternalID, id), err
+}
+
+func (r *run) organizationOf(subscription string) (access.Organization, error) {
+	id, err := r.Store.SubscriptionOrganization(r.ctx, subscription)
+	if err != nil {
+		return access.Organization{}, err
+	}
+	return r.Store.Organization(r.ctx, id)
+}
+
+// named returns the external id, or the id if there is none.
+func named(externalID *string, id string) string {
+	if externalID == nil {
+		return id
+	}
+	return *externalID
+}
+
+func (r *run) removePlan(key string) error       { return r.Store.DeletePlan(r.ctx, r.by, key) }
+func (r *run) removePermission(key string) error { return r.Store.DeletePermission(r.ctx, r.by, key) }
+func (r *run) removeRole(key string) error       { return r.Store.DeleteRole(r.ctx, r.by, key) }
+func (r *run) removeUser(key string) error       { return r.Store.DeleteUser(r.ctx, r.by, key) }
+
+func (r *run) removeMember(key string) error {
+	organization, user, _ := strings.Cut(key, "/")
+	return r.Store.RemoveMember(r.ctx, r.by, organization, user)
+}
+
+// removeOrganization deletes an empty organization, and closes any other.
+func (r *run) removeOrganization(key string) error {
+	err := r.Store.DeleteOrganization(r.ctx, r.by, key)
+	if fault.KindOf(err) == fault.Conflict {
+		_, err = r.Store.CloseOrganization(r.ctx, r.by, key)
+	}
+	return err
+}
+
+func (r *run) removeSubscription(key string) error {
+	in, err := r.organizationOf(key)
+	if err != nil {
+		return err
+	}
+	by := r.by
+	by.Organization = in.RowID
+	return r.Store.DeleteSubscription(r.ctx, by, in.RowID, key)
+}

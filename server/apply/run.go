@@ -1,0 +1,268 @@
+package apply
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// kind is a section of the document.
+type kind struct {
+	name, section string
+	make          func(*run, *item) error // creates or changes an object, or notes its problems
+	remove        func(r *run, key string) error
+}
+
+// kinds are in the order in which objects refer to each other.
+func kinds() []kind {
+	return []kind{
+		{access.KindPlan, "plans", (*run).makePlan, (*run).removePlan},
+		{access.KindPermission, "permissions", (*run).makePermission, (*run).removePermission},
+		{access.KindRole, "roles", (*run).makeRole, (*run).removeRole},
+		{access.KindOrganization, "organizations", (*run).makeOrganization, (*run).removeOrganization},
+		{access.KindUser, "users", (*run).makeUser, (*run).removeUser},
+		{access.KindMember, "members", (*run).makeMember, (*run).removeMember},
+		{access.KindSubscription, "subscriptions", (*run).makeSubscription, (*run).removeSubscription},
+	}
+}
+
+// run is the work on one document.
+type run struct {
+	Endpoint
+	by         access.Actor
+	lookup     form.Lookup
+	dry, prune bool
+	sections   map[string][]*form.Form // by kind
+	unchanged  map[string]string       // path by identity, of the objects that need no change
+	isSame     map[*form.Form]bool     // the same objects
+	*pass
+}
+
+// pass is one reading of a document. The function of a write may run again, and begins with a new pass.
+type pass struct {
+	ctx      context.Context
+	looks    bool              // only compares
+	named    map[string]string // path by identity: kind and key of the objects of the document
+	failed   map[string]bool   // kind and name of the objects of the document with problems
+	applied  map[string]bool   // identity of what apply has created; empty without prune
+	list     []access.Applied  // the same, the oldest first
+	changes  []change
+	problems []fault.Field
+	same     int  // objects that need no change
+	denied   bool // a problem is a permission that the caller lacks
+}
+
+// item is one object of the document.
+type item struct {
+	*form.Form
+	path    string
+	name    string // as the document names it
+	isNew   bool
+	applied bool // apply has created it, so it gets the usual values of the fields that the document leaves out
+	skipped bool // an object that it names has a problem
+	fields  []field
+}
+
+// isSame reports whether the object of the server is as the document says.
+func (i *item) isSame() bool { return !i.isNew && len(i.fields) == 0 }
+
+// identity names an object among all kinds. key is the name, the key or the id; see access.MemberKey.
+func identity(kind, key string) string { return kind + " " + key }
+
+// read splits the document into its objects.
+func (r *run) read(document *form.Form) error {
+	r.sections = map[string][]*form.Form{}
+	for _, k := range kinds() {
+		r.sections[k.name] = document.List(k.section, maxObjects)
+	}
+	return document.Err()
+}
+
+// rows estimates how many rows the write has: at least one for each object that it reads, and some for each change.
+func (r *run) rows() int {
+	rows := 1
+	for _, list := range r.sections {
+		rows += 8 * len(list)
+	}
+	return min(rows-8*len(r.isSame), maxRows)
+}
+
+// findUnchanged finds the objects that need no change, outside of the write, so that the writer spends no time on them. Problems show
+// again in the write.
+func (r *run) findUnchanged(ctx context.Context) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	r.looks = true
+	err := r.makeAll()
+	r.unchanged = maps.Clone(r.named)
+	maps.DeleteFunc(r.unchanged, func(_, path string) bool { return r.failed[path] })
+	return err
+}
+
+// begin begins a pass.
+func (r *run) begin(ctx context.Context) error {
+	r.pass = &pass{ctx: ctx, named: map[string]string{}, failed: map[string]bool{}, applied: map[string]bool{}}
+	if !r.prune {
+		return nil
+	}
+	return r.readApplied()
+}
+
+// write makes the changes. refusal says why the document is refused. Any other error is a failure.
+func (r *run) write(ctx context.Context) (result resultBody, refusal, err error) {
+	if err := r.begin(ctx); err != nil {
+		return result, nil, err
+	}
+	maps.Copy(r.named, r.unchanged)
+	var closures map[string][]field
+	if closures, err = r.countClosures(); err == nil {
+		err = r.makeAll()
+	}
+	if err == nil && r.prune && len(r.problems) == 0 {
+		err = r.removeAll(closures)
+	}
+	switch {
+	case err != nil:
+		return result, nil, err
+	case len(r.changes) > MaxChanges:
+		return result, tooManyChanges(), nil
+	case len(r.problems) > 0:
+		return result, r.refusal(), nil
+	}
+	return resultBody{append([]change{}, r.changes...), len(r.isSame) + r.same}, nil, nil
+}
+
+// refusal returns all problems as one fault: Forbidden if the caller may not grant what the document grants, as for a single object.
+func (r *run) refusal() error {
+	refused, _ := fault.As(fault.Fields(r.problems))
+	if r.denied {
+		refused.Kind, refused.Code = fault.Forbidden, access.CodeDenied
+	}
+	return refused
+}
+
+// makeAll makes the objects of the document, in the order in which they refer to each other.
+func (r *run) makeAll() error {
+	for _, k := range kinds() {
+		for _, f := range r.sections[k.name] {
+			if r.isSame[f] && !r.looks {
+				continue
+			}
+			if !r.looks && (len(r.changes) > MaxChanges || len(r.problems) > form.MaxProblems) {
+				return nil // the response is the same
+			}
+			if err := r.makeOne(k, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) makeOne(k kind, f *form.Form) error {
+	f.Reset()
+	i := &item{Form: f, path: strings.TrimSuffix(f.Path(""), ".")}
+	problems := len(r.problems)
+	if err := r.note(i.path, k.make(r, i)); err != nil {
+		return err
+	}
+	if i.skipped || len(r.problems) > problems {
+		r.failed[identity(k.name, i.name)], r.failed[i.path] = true, true
+		return nil
+	}
+	if i.isSame() {
+		if r.looks {
+			r.isSame[f] = true
+		} else {
+			r.same++
+		}
+		return nil
+	}
+	r.failed[i.path] = r.looks // it is not unchanged
+	r.changes = append(r.changes, change{map[bool]string{true: create, false: update}[i.isNew], k.name, i.name, &i.path, append([]field{}, i.fields...)})
+	return nil
+}
+
+// note turns a fault about an object into problems with its path, and returns any other error.
+func (r *run) note(path string, err error) error {
+	refused, isFault := fault.As(err)
+	if !isFault || !isRefusal(refused.Kind) {
+		return err
+	}
+	r.denied = r.denied || refused.Code == access.CodeDenied
+	fields := refused.Fields
+	if len(fields) == 0 {
+		fields = []fault.Field{{Field: path, Code: refused.Code, Message: refused.Message}}
+	}
+	for _, p := range fields {
+		if !strings.HasPrefix(p.Field, path) { // of the store, which knows no path
+			p.Field = path + "." + p.Field
+		}
+		if refused.Existing != "" {
+			p.Message += " See " + r.nameExisting(refused.Existing) + "."
+		}
+		p.Field = strings.TrimSuffix(p.Field, ".")
+		r.problems = append(r.problems, p)
+	}
+	return nil
+}
+
+// isRefusal reports whether a fault is about an object, and not about the caller or the moment.
+func isRefusal(kind fault.Kind) bool {
+	return kind == fault.Invalid || kind == fault.Conflict || kind == fault.Forbidden || kind == fault.NotFound
+}
+
+// nameExisting returns the path of an object of the document, or the id.
+func (r *run) nameExisting(id string) string {
+	for _, k := range kinds() {
+		if path, found := r.named[identity(k.name, id)]; found {
+			return path
+		}
+	}
+	return id
+}
+
+// identify notes which object of the server an item is. key is empty for an object that has no id yet.
+func (r *run) identify(i *item, kind, key string) error {
+	if path, twice := r.named[identity(kind, key)]; twice {
+		i.Refuse("", "duplicate", "This object is in the document already, see %s; remove one of the two.", path)
+		return i.Err()
+	}
+	r.named[identity(kind, key)] = i.path
+	if i.isNew {
+		return nil
+	}
+	_, err := r.Store.AppliedObject(r.ctx, kind, key)
+	i.applied = err == nil
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	return err
+}
+
+// reference finds the object that a field names: one of the server, or an earlier one of the document. find finds it, and key returns its
+// key in the list of applied objects. If there is none, the field has a problem.
+func reference[T any](r *run, i *item, field string, find func(context.Context, string) (T, error), key func(T) string) (found T, err error) {
+	text := i.Line(field, access.MaxExternalID)
+	if text == nil {
+		return found, nil
+	}
+	if r.failed[identity(field, *text)] {
+		i.skipped = true
+		return found, nil
+	}
+	found, err = find(r.ctx, *text)
+	if fault.KindOf(err) == fault.NotFound {
+		i.Refuse(field, "unknown_"+field, "There is no %s %q, in the document or on the server; add it to %ss, or correct the name.", field, form.Printable(*text, form.MaxName), field)
+		return found, nil
+	}
+	if err == nil && r.isPruned(identity(field, key(found))) {
+		i.Refuse(field, "pruned", "prune would remove the %s %q, which is not in the document; put it back, or name another one.", field, form.Printable(*text, form.MaxName))
+	}
+	return found, err
+}

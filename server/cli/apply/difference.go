@@ -1,0 +1,135 @@
+package apply
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// The actions of a change, as the server names them.
+const (
+	create = "create"
+	update = "update"
+	remove = "remove"
+)
+
+// difference is what differs between the file and the server.
+type difference struct {
+	Changes   []change
+	Unchanged int
+}
+
+// change is one object that differs.
+type change struct {
+	Action, Kind, Key string
+	Path              *string // nil for a removal
+	Fields            []struct {
+		Name     string
+		From, To any
+	}
+}
+
+// shown returns what is printed behind the name.
+func (c change) shown() (texts []string) {
+	for _, f := range c.Fields {
+		text := ""
+		switch c.Action {
+		case create:
+			text = show(f.Name, f.To)
+		case remove:
+			text = show(f.Name, f.From)
+		default:
+			text = showChange(f.Name, f.From, f.To)
+		}
+		texts = append(texts, output.Escape(f.Name)+" "+text)
+	}
+	return texts
+}
+
+// maxValue is how many characters of a value are printed.
+const maxValue = 80
+
+// show returns a value as it is printed.
+func show(field string, value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "null"
+	case []any:
+		return output.Escape(output.Shorten(fmt.Sprint(value), maxValue))
+	case float64:
+		return fmt.Sprintf("%.0f", value)
+	case string:
+		if field == "url" {
+			return hostOf(value)
+		}
+		if value == "" || strings.ContainsAny(value, " \n\t") {
+			return output.Quote(value)
+		}
+		return output.Escape(output.Shorten(value, maxValue))
+	}
+	return fmt.Sprint(value)
+}
+
+// hostOf returns a URL without its path and its query, which are often secrets of the receiver.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "…"
+	}
+	short := u.Scheme + "://" + u.Host
+	if u.RequestURI() != "/" {
+		short += "/…"
+	}
+	return output.Escape(short)
+}
+
+func showChange(field string, before, after any) string {
+	from, to := show(field, before), show(field, after)
+	if from == to {
+		return from + " (another one)"
+	}
+	return from + " -> " + to
+}
+
+// marks are how actions are printed.
+var marks = map[string]struct {
+	text  string
+	style output.Style
+}{create: {"+", output.Green}, update: {"~", output.Yellow}, remove: {"-", output.Red}}
+
+// print prints the difference.
+func (d difference) print(out output.Printer) error {
+	var b strings.Builder
+	for _, c := range d.Changes {
+		mark := marks[c.Action]
+		line := strings.Join(append([]string{mark.text + " " + c.Kind + " " + output.Escape(c.Key)}, c.shown()...), "  ")
+		b.WriteString(out.Palette.Paint(mark.style, line) + "\n")
+	}
+	fmt.Fprintf(&b, "= %d unchanged\n", d.Unchanged)
+	return out.Write(b.String())
+}
+
+// question asks whether to remove what the server would remove. It is empty if that is nothing. It names each organization that has
+// something: such an organization is closed, and nobody can open it again.
+func (d difference) question() string {
+	removed, closed := 0, []string{}
+	for _, c := range d.Changes {
+		if c.Action != remove {
+			continue
+		}
+		removed++
+		if c.Kind == "organization" && len(c.Fields) > 0 {
+			closed = append(closed, "\n  "+output.Escape(c.Key)+": "+strings.Join(c.shown(), ", "))
+		}
+	}
+	switch {
+	case removed == 0:
+		return ""
+	case len(closed) == 0:
+		return fmt.Sprintf("Remove %s?", output.Count(removed, "object", "objects"))
+	}
+	return fmt.Sprintf("This closes %s for good, with keys, events and pending deliveries:%s\nRemove %s?",
+		output.Count(len(closed), "organization", "organizations"), strings.Join(closed, ""), output.Count(removed, "object", "objects"))
+}

@@ -1,0 +1,120 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// request is what the server shall make.
+type request struct {
+	prune   bool
+	entries map[string]*entry   // by path in the body
+	lists   map[string][]*entry // by section
+}
+
+func newRequest(entries []*entry, prune bool) *request {
+	q := &request{prune, map[string]*entry{}, map[string][]*entry{}}
+	for _, e := range entries {
+		q.entries[fmt.Sprintf("document.%s.%d", e.section, len(q.lists[e.section]))] = e
+		q.lists[e.section] = append(q.lists[e.section], e)
+	}
+	return q
+}
+
+// body returns the body of the request. A dry run needs no secrets.
+func (q *request) body(dry bool) ([]byte, error) {
+	document := map[string][]map[string]any{}
+	for section, list := range q.lists {
+		for _, e := range list {
+			fields := maps.Clone(e.fields)
+			if e.secret != "" && !dry {
+				fields["secret"] = e.secret
+			}
+			document[section] = append(document[section], fields)
+		}
+	}
+	return json.Marshal(map[string]any{"document": document, "prune": q.prune, "dry_run": dry})
+}
+
+// errTooMuch says that a file is too large for one request.
+var errTooMuch = errors.New("the file needs more changes than one request makes; remove fewer objects at once, or split the file")
+
+// refusal is a response that is no success, and no list of problems: certainly, the server has changed nothing.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// send makes a request, and returns the changes. The error is Problems for problems of the file.
+func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, err error) {
+	body, err := q.body(dry)
+	if err != nil {
+		return d, err
+	}
+	got, err := r.client.Send(ctx, "POST", "/api/v1/apply/", body)
+	if err != nil {
+		return d, err
+	}
+	if got.OK() {
+		return d, json.Unmarshal(got.Body, &d)
+	}
+	var p struct {
+		Code   string
+		Errors []struct{ Field, Code, Message string }
+	}
+	if json.Unmarshal(got.Body, &p) != nil || got.Status >= http.StatusInternalServerError {
+		return d, r.client.Refusal(got)
+	}
+	if p.Code == "too_many_changes" || p.Code == "too_large" {
+		return d, errTooMuch
+	}
+	problems := Problems{file: r.name}
+	for _, e := range p.Errors {
+		problems.problems = append(problems.problems, r.locate(q, e.Field, e.Code, e.Message))
+	}
+	if len(p.Errors) == 0 {
+		return d, &refusal{r.client.Refusal(got)}
+	}
+	return d, problems
+}
+
+// objectPath finds the paths of objects in a message.
+var objectPath = regexp.MustCompile(`document\.[a-z_]+\.[0-9]+`)
+
+// locate adds the line to a problem that the server has found at a path.
+func (r *runner) locate(q *request, path, code, message string) problem {
+	message = objectPath.ReplaceAllStringFunc(message, func(path string) string {
+		if e := q.entries[path]; e != nil {
+			return "line " + strconv.Itoa(e.line)
+		}
+		return path
+	})
+	at := objectPath.FindString(path)
+	e := q.entries[at]
+	if e == nil {
+		section, isSection := strings.CutPrefix(path, "document.")
+		if !isSection {
+			return problem{0, message}
+		}
+		return problem{r.doc.sections[section], output.Escape(section) + ": " + message}
+	}
+	field := strings.TrimPrefix(strings.TrimPrefix(path, at), ".")
+	if field == "" {
+		return problem{e.line, e.title() + ": " + message}
+	}
+	if text, isScalar := e.unquoted[field]; isScalar && code == "wrong_type" && strings.Contains(message, "a string") {
+		message = fmt.Sprintf("this must be a text; write it in quotes: %s: %q", field, output.Escape(text))
+	}
+	if field == "headers" || strings.HasPrefix(field, "headers.") {
+		field = headersFile
+	}
+	return problem{e.lineOf(field), output.Escape(field) + ": " + message}
+}
