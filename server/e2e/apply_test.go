@@ -62,20 +62,21 @@ func TestApplyAfterKills(t *testing.T) {
 			t.Logf("the kill came after the end: %s", said.String())
 		}
 	}
-	wholeOrNot := func(before, after int) {
+	wholeOrNot := func(before, after int) (n int) {
 		t.Helper()
 		var list, subscriptions struct{ Data []struct{ ID string } }
 		server.must(t, "GET", "/api/v1/organizations/?limit=200", nil, &list)
 		server.must(t, "GET", "/api/v1/webhooks/subscriptions/?organization=all&limit=1", nil, &subscriptions)
-		if n := len(list.Data) - 1; n != before && n != after || (n > 0) != (len(subscriptions.Data) > 0) {
+		if n = len(list.Data) - 1; n != before && n != after || (n > 0) != (len(subscriptions.Data) > 0) {
 			t.Errorf("%d organizations, want %d or %d", n, before, after)
 		}
+		return n
 	}
 	during(organizations/2, func(cmd *os.Process) { _ = cmd.Kill() })
-	wholeOrNot(0, organizations/2)
+	before := wholeOrNot(0, organizations/2)
 	during(organizations, func(*os.Process) { server.end(os.Kill) })
 	server = start(t, dir)
-	wholeOrNot(organizations/2, organizations)
+	wholeOrNot(before, organizations)
 	succeed(t, dir, args, "unchanged")
 	succeed(t, dir, append(args, "--prune"), fmt.Sprintf("= %d unchanged\n", organizations*(each+1)))
 

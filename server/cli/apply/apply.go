@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
@@ -140,6 +141,7 @@ func (r *runner) make(ctx context.Context, q *request, sink *secrets, made []sec
 	if err := sink.save(made); err != nil {
 		return err
 	}
+	began := time.Now()
 	d, err := r.send(ctx, q, false)
 	if _, isRefused := errors.AsType[*refusal](err); isRefused {
 		return sink.takeBack(errors.Unwrap(err))
@@ -150,7 +152,7 @@ func (r *runner) make(ctx context.Context, q *request, sink *secrets, made []sec
 	if err := sink.confirm(made, err); err != nil {
 		return err
 	}
-	r.out.Note("Made %s.", output.Count(len(d.Changes), "change", "changes"))
+	r.out.Note("Made %s in %s.", output.Count(len(d.Changes), "change", "changes"), time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
