@@ -65,7 +65,8 @@ var mayImport = map[string][]string{
 	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
-	"dispatch":                     {"dispatch/sender"},
+	"dispatch":                     {"dispatch/fair", "dispatch/sender"},
+	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},
 	"storage":                      {"storage/applied", "storage/backup", "storage/audit", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite"},
@@ -107,7 +108,7 @@ var fences = map[string][]string{
 	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
 	"golang.org/x/oauth2":                 {"server/oidc"},
-	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
+	"golang.org/x/time/rate":              {"dispatch/fair", "server/check", "server/share"},
 }
 
 func TestImportsGoDown(t *testing.T) {

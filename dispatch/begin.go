@@ -35,7 +35,7 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	if begun >= s.beginLimit(l) {
 		return false
 	}
-	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
+	return (begun == 0 || 2*begun < s.lanes.allowed(l, beginPlaces)-l.org.used(beginPlaces)) && s.rateAllowsBegin(l)
 }
 
 // beginLimit returns how many attempts of a healthy lane may be begun and not sent: one for each free slot, and twice as many as
@@ -55,12 +55,18 @@ func (s *scheduler) mayProbe(l *lane) bool {
 	return l.isQuiet() && s.probeIsDue(l)
 }
 
-// maxBegun returns how many attempts may be begun and not sent, in all lanes.
-func (s *scheduler) maxBegun() int { return maxBegunPerSlot * s.options.Concurrency }
+// maxBeginLead is the longest time between the Begin of an attempt and its token.
+const maxBeginLead = 50 * time.Millisecond
+
+// rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
+// by the time when it can be sent. Attempts that have begun need tokens too.
+func (s *scheduler) rateAllowsBegin(l *lane) bool {
+	return l.bucket.TimeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock) <= s.begin.lead()
+}
 
 // beginNext takes one attempt from each lane in turn and begins them together.
 func (s *scheduler) beginNext() {
-	if s.stopping || s.begin.running || s.results.blocking > 0 || s.clock.Before(s.begin.after) {
+	if s.stopping || s.begin.running || s.lanes.blocking > 0 || s.clock.Before(s.begin.after) {
 		return
 	}
 	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints,
@@ -78,13 +84,13 @@ func (s *scheduler) beginNext() {
 
 // collect appends attempts of the lanes that wait for the resource.
 func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
-	for len(batch) < maxBatch && s.resources[beginPlaces].used < s.resources[beginPlaces].capacity {
-		l := s.resources[kind].next(1)
+	for len(batch) < maxBatch && s.lanes.resources[beginPlaces].Used < s.lanes.resources[beginPlaces].Capacity {
+		l := s.lanes.resources[kind].Next(1)
 		if l == nil {
 			break
 		}
 		if s.beginKind(l) == kind && s.mayBegin(l) {
-			a := s.takeFromHead(l)
+			a := s.lanes.takeFromHead(l)
 			batch = append(batch, webhook.Start{
 				Delivery: a.Delivery, Subscription: a.Subscription, Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
 			})
@@ -106,8 +112,8 @@ func (s *scheduler) finishBegin(m beginReturned) {
 		s.storeFails(opBegin, m.err)
 		s.begin.after = s.clock.Add(s.options.PollInterval)
 		for _, start := range slices.Backward(m.starts) {
-			a := s.find(attemptKey{start.Subscription, start.Delivery})
-			s.returnToHead(a)
+			a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
+			s.lanes.returnToHead(a)
 			s.update(a.lane)
 		}
 		return
@@ -115,7 +121,7 @@ func (s *scheduler) finishBegin(m beginReturned) {
 	s.storeWorks(opBegin)
 	s.steps.markDone(stepBegin)
 	for i, start := range m.starts {
-		a := s.find(attemptKey{start.Subscription, start.Delivery})
+		a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
 		if a.row = m.rows[i]; a.row == 0 {
 			s.dropRefused(a)
 		} else {
@@ -129,7 +135,7 @@ func (s *scheduler) finishBegin(m beginReturned) {
 // ended. Both are read again.
 func (s *scheduler) dropRefused(a *attempt) {
 	l := a.lane
-	s.move(a, gone)
+	s.lanes.move(a, gone)
 	l.wantVersion++
 	l.table.hasMore, l.refusedEpoch = true, a.epoch
 }
@@ -137,16 +143,29 @@ func (s *scheduler) dropRefused(a *attempt) {
 // queueOrRelease queues an attempt with a record for sending, or releases it if it must not be sent any more.
 func (s *scheduler) queueOrRelease(a *attempt) {
 	if s.mustRelease(a, a.lane.stages[begun]) {
-		s.release(a)
+		s.lanes.release(a)
 	} else {
-		s.queueForSending(a)
+		s.lanes.queueForSending(a)
 	}
 }
 
 // mustRelease reports whether an attempt must not wait for a slot behind so many others of its lane.
 func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	l := a.lane
-	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.capacity())
+	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
+}
+
+// enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
+func (s *scheduler) enterBegun(l *lane, j webhook.Job) {
+	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: webhook.AttemptRow(j.Delivery, 1)}
+	l.attempts[j.Delivery] = a
+	if j.Body == nil || !s.lanes.hasRoom(l, weight(j)) {
+		a.Body = nil
+		s.lanes.release(a)
+		return
+	}
+	s.lanes.keepBody(a)
+	s.queueOrRelease(a)
 }
 
 // recheckBegun releases begun attempts that the current state of the subscription forbids.
@@ -155,7 +174,7 @@ func (s *scheduler) recheckBegun(l *lane) {
 	l.begun = queue{}
 	for a := rest.pop(); a != nil; a = rest.pop() {
 		if s.mustRelease(a, kept) {
-			s.release(a)
+			s.lanes.release(a)
 		} else {
 			l.begun.push(a)
 			kept++
@@ -165,14 +184,14 @@ func (s *scheduler) recheckBegun(l *lane) {
 
 // releaseUnsent releases attempts that were begun and must not be sent.
 func (s *scheduler) releaseUnsent() {
-	if len(s.begin.toRelease) == 0 {
+	if len(s.lanes.toRelease) == 0 {
 		return
 	}
-	attempts, rows := make([]attemptKey, len(s.begin.toRelease)), make([]int64, len(s.begin.toRelease))
-	for i, a := range s.begin.toRelease {
+	attempts, rows := make([]attemptKey, len(s.lanes.toRelease)), make([]int64, len(s.lanes.toRelease))
+	for i, a := range s.lanes.toRelease {
 		attempts[i], rows[i] = attemptKey{a.Subscription, a.Delivery}, a.row
 	}
-	s.begin.toRelease = nil
+	s.lanes.toRelease = nil
 	s.worker.release(attempts, rows)
 }
 
@@ -180,10 +199,10 @@ func (s *scheduler) releaseUnsent() {
 func (s *scheduler) finishRelease(attempts []attemptKey) {
 	s.storeWorks(opRelease)
 	for _, key := range attempts {
-		a := s.find(key)
+		a := s.lanes.find(key)
 		l := a.lane
-		s.move(a, gone)
-		s.restartOrder(l)
+		s.lanes.move(a, gone)
+		s.lanes.restartOrder(l)
 		l.table.hasMore = !l.parked
 		s.update(l)
 	}

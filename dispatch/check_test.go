@@ -69,8 +69,8 @@ func (t *tally) add(o tally) {
 // checkCounters derives every counter again from the stages of the attempts, and compares.
 func (s *scheduler) checkCounters() error {
 	all, ofOrg, jobsOfEvent := tally{}, map[*orgLanes]*tally{}, map[int64]int{}
-	for row, l := range s.lanes {
-		if row != l.subscription || s.orgs[l.org.id] != l.org {
+	for row, l := range s.lanes.of {
+		if row != l.subscription || s.lanes.orgs[l.org.id] != l.org {
 			return fmt.Errorf("lane %d of organization %d is in the wrong map", l.subscription, l.org.id)
 		}
 		t, err := s.checkLane(l, jobsOfEvent)
@@ -83,9 +83,13 @@ func (s *scheduler) checkCounters() error {
 		ofOrg[l.org].add(t)
 		all.add(t)
 	}
-	for id, org := range s.orgs {
-		if t := ofOrg[org]; t == nil || org.lanes != t.lanes || org.used != t.used {
-			return fmt.Errorf("organization %d counts\n%s\nbut its lanes have\n%s", id, tally{lanes: org.lanes, used: org.used}, t)
+	for id, org := range s.lanes.orgs {
+		counted := tally{lanes: org.lanes}
+		for kind := range counted.used {
+			counted.used[kind] = org.used(kind)
+		}
+		if t := ofOrg[org]; t == nil || counted.lanes != t.lanes || counted.used != t.used {
+			return fmt.Errorf("organization %d counts\n%s\nbut its lanes have\n%s", id, counted, t)
 		}
 	}
 	if err := s.checkBodies(jobsOfEvent); err != nil {
@@ -95,10 +99,10 @@ func (s *scheduler) checkCounters() error {
 		return err
 	}
 	counted := tally{
-		lanes: len(s.lanes), stages: s.stages, blocking: s.results.blocking, failingLanes: s.reads.failingLanes, lateLanes: s.steps.lateLanes,
+		lanes: len(s.lanes.of), stages: s.lanes.stages, blocking: s.lanes.blocking, failingLanes: s.lanes.failingReads, lateLanes: s.lanes.late,
 	}
-	for kind := range s.resources {
-		counted.used[kind] = s.resources[kind].used
+	for kind := range s.lanes.resources {
+		counted.used[kind] = s.lanes.resources[kind].Used
 	}
 	if counted != all {
 		return fmt.Errorf("the scheduler counts\n%s\nbut its lanes have\n%s", counted, all)
@@ -189,12 +193,12 @@ func checkQueue(q queue, of stage, want int) error {
 }
 
 func (s *scheduler) checkBodies(jobsOfEvent map[int64]int) error {
-	if len(s.bodies) != len(jobsOfEvent) {
-		return fmt.Errorf("%d bodies are in memory, but jobs need %d", len(s.bodies), len(jobsOfEvent))
+	if len(s.lanes.bodies) != len(jobsOfEvent) {
+		return fmt.Errorf("%d bodies are in memory, but jobs need %d", len(s.lanes.bodies), len(jobsOfEvent))
 	}
 	for event, jobs := range jobsOfEvent {
-		if s.bodies[event] == nil || s.bodies[event].jobs != jobs {
-			return fmt.Errorf("the body of event %d is shared by %d jobs, but its count is %+v", event, jobs, s.bodies[event])
+		if s.lanes.bodies[event] == nil || s.lanes.bodies[event].jobs != jobs {
+			return fmt.Errorf("the body of event %d is shared by %d jobs, but its count is %+v", event, jobs, s.lanes.bodies[event])
 		}
 	}
 	return nil
@@ -207,18 +211,18 @@ func (s *scheduler) checkOpenings() error {
 	defer o.mu.Unlock()
 	taken := 0
 	for subscription, lane := range o.lanes {
-		l := s.lanes[subscription]
+		l := s.lanes.of[subscription]
 		if l == nil || l.room != lane.room || lane.taken < 0 {
 			return fmt.Errorf("lane %d has the opening %+v", subscription, *lane)
 		}
 		taken += lane.taken
 	}
-	if inUse := s.resources[beginPlaces].used; o.places.used < inUse+taken {
-		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.used)
+	if inUse := s.lanes.resources[beginPlaces].Used; o.places.Used() < inUse+taken {
+		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.Used())
 	}
-	for id, org := range s.orgs {
-		if o.ofOrg[id] < org.used[beginPlaces] {
-			return fmt.Errorf("organization %d uses %d begin places, but %d are counted", id, org.used[beginPlaces], o.ofOrg[id])
+	for id, org := range s.lanes.orgs {
+		if o.places.UsedBy(id) < org.used(beginPlaces) {
+			return fmt.Errorf("organization %d uses %d begin places, but %d are counted", id, org.used(beginPlaces), o.places.UsedBy(id))
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@
 //
 // # Stages of an attempt
 //
-// An attempt is in one stage at a time. Only lane.go changes the stage, with all counters that depend on it.
+// An attempt is in one stage at a time. Only lanes.go changes the stage, with all counters that depend on it.
 //
 //	queued --> beginning --> begun --> sending --> ended --> settled
 //

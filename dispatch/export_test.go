@@ -33,7 +33,9 @@ func (d *Dispatcher) CheckRounds(tb testing.TB) {
 }
 
 // size returns how many lanes and attempts are in memory.
-func (s *scheduler) size() int { return len(s.lanes) + s.stages[queued] + s.stages.unsettled() }
+func (s *scheduler) size() int {
+	return len(s.lanes.of) + s.lanes.stages[queued] + s.lanes.stages.unsettled()
+}
 
 // newTestScheduler makes a scheduler that does not run and has no store.
 func newTestScheduler(tb testing.TB) *scheduler {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/keyhook/keyhook/dispatch/fair"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -59,17 +60,14 @@ type inbox struct {
 	// changes counts the calls of SubscriptionsChanged and BodiesChanged. An attempt compares it right before it is sent.
 	changes atomic.Uint64
 
-	mu            sync.Mutex
-	messages      []message
-	newBytes      pool            // of the jobs in messages
-	newBytesOfOrg map[int64]int   // the same by organization
-	spilled       map[int64]int64 // organization of each subscription whose jobs were not kept
+	mu       sync.Mutex
+	messages []message
+	newBytes fair.Ledger     // of the jobs in messages, by organization
+	spilled  map[int64]int64 // organization of each subscription whose jobs were not kept
 }
 
 func newInbox() *inbox {
-	return &inbox{
-		wake: make(chan struct{}, 1), newBytes: pool{capacity: maxNewBytes}, newBytesOfOrg: map[int64]int{}, spilled: map[int64]int64{},
-	}
+	return &inbox{wake: make(chan struct{}, 1), newBytes: fair.NewLedger(maxNewBytes), spilled: map[int64]int64{}}
 }
 
 func (b *inbox) post(m message) {
@@ -99,9 +97,8 @@ func (b *inbox) addJobs(jobs []webhook.Job) {
 		}
 	}
 	b.mu.Lock()
-	if b.newBytes.allows(b.newBytesOfOrg[organization], size) {
-		b.newBytes.used += size
-		b.newBytesOfOrg[organization] += size
+	if b.newBytes.Allows(organization, size) {
+		b.newBytes.Charge(organization, size)
 		b.messages = append(b.messages, jobsCreated{jobs})
 	} else {
 		b.spill(jobs)
@@ -140,8 +137,8 @@ func (b *inbox) postChange(m message) {
 func (b *inbox) takeAll(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	messages, b.messages, b.newBytes.used = b.messages, empty, 0
-	clear(b.newBytesOfOrg)
+	messages, b.messages = b.messages, empty
+	b.newBytes.Clear()
 	if len(b.spilled) > 0 {
 		spilled, b.spilled = b.spilled, map[int64]int64{}
 	}

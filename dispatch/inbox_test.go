@@ -13,8 +13,8 @@ func TestInboxKeepsRoomForEachOrganization(t *testing.T) {
 	for i := range int64(200) { // 20 MB
 		b.addJobs([]webhook.Job{{Organization: 1, Subscription: i, Event: i, Body: body}})
 	}
-	if b.newBytes.used < maxNewBytes/8*6 || b.newBytes.used > maxNewBytes/8*7 {
-		t.Errorf("one organization alone has %d of %d bytes", b.newBytes.used, maxNewBytes)
+	if b.newBytes.Used() < maxNewBytes/8*6 || b.newBytes.Used() > maxNewBytes/8*7 {
+		t.Errorf("one organization alone has %d of %d bytes", b.newBytes.Used(), maxNewBytes)
 	}
 	b.addJobs([]webhook.Job{{Organization: 2, Subscription: 1000, Event: 1000, Body: body}})
 	messages, spilled, _ := b.takeAll(nil)
@@ -25,7 +25,7 @@ func TestInboxKeepsRoomForEachOrganization(t *testing.T) {
 		t.Errorf("%d taken over, %d spilled, the last of organization %d", len(messages), len(spilled), spilled[199])
 	}
 	b.addJobs([]webhook.Job{{Organization: 1, Subscription: 1, Event: 2000, Body: body}})
-	if _, spilled, _ := b.takeAll(nil); spilled != nil || b.newBytes.used != 0 || len(b.newBytesOfOrg) != 0 {
-		t.Errorf("what was taken is still counted: %d, %v", b.newBytes.used, b.newBytesOfOrg)
+	if _, spilled, _ := b.takeAll(nil); spilled != nil || b.newBytes.Used() != 0 || b.newBytes.UsedBy(1) != 0 {
+		t.Errorf("what was taken is still counted: %d, %d", b.newBytes.Used(), b.newBytes.UsedBy(1))
 	}
 }

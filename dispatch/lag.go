@@ -67,17 +67,17 @@ func (d *stepClock) observe(step int, waits bool, now time.Time) {
 // round, every lane that may go on waits for a resource. If it still waits although there is room, it waits for
 // Keyhook.
 func (s *scheduler) publishLag() {
-	begin, probe, launch, read := &s.resources[beginPlaces], &s.resources[probePlaces], &s.resources[sendSlots], &s.resources[readSlots]
+	begin, probe, launch, read := &s.lanes.resources[beginPlaces], &s.lanes.resources[probePlaces], &s.lanes.resources[sendSlots], &s.lanes.resources[readSlots]
 	for step, waits := range [stepCount]bool{
-		stepBegin:  s.begin.running || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
-		stepSend:   launch.hasNext(1) && !s.savesTooSlowly(),
-		stepRecord: s.savesTooSlowly() || s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
-		stepRead:   read.used > 0 || read.hasNext(1) || s.reads.failingLanes > 0 || s.reads.droppedUnread,
+		stepBegin:  s.begin.running || begin.HasNext(1) || begin.Used < begin.Capacity && probe.HasNext(1),
+		stepSend:   launch.HasNext(1) && !s.savesTooSlowly(),
+		stepRecord: s.savesTooSlowly() || s.failingOps[opRecord] && (begin.Used > 0 || launch.Used > 0 || begin.HasNext(1) || probe.HasNext(1)),
+		stepRead:   read.Used > 0 || read.HasNext(1) || s.lanes.failingReads > 0 || s.reads.droppedUnread,
 		stepList:   s.reads.listing || s.failingOps[opList],
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
-	now := lag{lateSubscriptions: s.steps.lateLanes}
+	now := lag{lateSubscriptions: s.lanes.late}
 	for step, since := range s.steps.since {
 		if !since.IsZero() && (now.stalledSince.IsZero() || since.Before(now.stalledSince)) {
 			now.stalledSince, now.stallCause = since, stallCauses[step]
@@ -104,7 +104,7 @@ func (l *lane) dueSince() int64 {
 // updateLate updates whether the lane is late.
 func (s *scheduler) updateLate(l *lane) {
 	due := l.dueSince()
-	s.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())
+	s.lanes.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())
 }
 
 // lateWake calls at with the time at which the lane may become late. It rounds up to ten seconds. That is exact enough,

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/fair"
 	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -55,9 +56,6 @@ type attempt struct {
 // attemptKey names an attempt in messages.
 type attemptKey struct{ subscription, delivery int64 }
 
-// find returns an attempt that is in memory. Its lane stays in memory at least as long.
-func (s *scheduler) find(k attemptKey) *attempt { return s.lanes[k.subscription].attempts[k.delivery] }
-
 // queue is a first-in, first-out list of attempts.
 type queue struct{ first, last *attempt }
 
@@ -107,7 +105,7 @@ type lane struct {
 	parked bool // its subscription is closed: its jobs are dropped, and the table is not read
 	late   bool // its first delivery has waited for long, and no owner's setting explains that
 
-	turns [resourceKinds]turn
+	turns [resourceKinds]fair.Turn[*lane]
 	wake  wakeTime
 	room  room // for new deliveries, as openings knows it
 }
@@ -118,7 +116,7 @@ type knownSubscription struct {
 	target               *sender.Target // nil: never read
 	gate                 webhook.Gate   // of target, with the latest health
 	sends                bool           // attempts could begin when the health was read
-	bucket               *bucket        // of its rate limit; nil: no limit
+	bucket               *fair.Bucket   // of its rate limit; nil: no limit
 	version, wantVersion uint64
 	globalVersion        uint64
 	refusedEpoch         int64 // the epoch in which the store refused a Begin; 0: none
@@ -214,185 +212,4 @@ func (t *laneTable) noteSettled(delivery int64) {
 		t.settledDuringRead = map[int64]struct{}{}
 	}
 	t.settledDuringRead[delivery] = struct{}{}
-}
-
-// The rest of this file is the only place that changes the stage of an attempt, and the counters of lanes and scheduler
-// that depend on stages. In tests, each counter is derived again from the stages after each round.
-
-// move takes an attempt to another stage.
-func (s *scheduler) move(a *attempt, to stage) {
-	if s.checks.onMove != nil {
-		s.checks.onMove(a, to)
-	}
-	s.count(a, -1)
-	a.stage = to
-	s.count(a, 1)
-	if to == ended || to == settled || to == gone {
-		s.dropBody(a)
-	}
-	if to == settled || to == gone {
-		delete(a.lane.attempts, a.Delivery)
-	}
-}
-
-// count adds n to every counter that counts an attempt in its stage.
-func (s *scheduler) count(a *attempt, n int) {
-	if a.stage == gone || a.stage == settled {
-		return
-	}
-	l := a.lane
-	l.stages[a.stage] += n
-	s.stages[a.stage] += n
-	switch a.stage {
-	case beginning, begun:
-		s.charge(l, beginPlaces, n)
-	case sending:
-		s.charge(l, sendSlots, n)
-	case ended:
-		if a.failed {
-			l.recent.unsettledFailures += n
-		}
-		if a.blocksSending {
-			s.results.blocking += n
-		}
-	}
-	if a.probe && a.stage != queued {
-		s.charge(l, probePlaces, n)
-	}
-}
-
-// enqueue adds a job to the end of the head.
-func (s *scheduler) enqueue(l *lane, j webhook.Job) {
-	a := &attempt{Job: j, lane: l}
-	l.attempts[j.Delivery] = a
-	l.head.push(a)
-	s.keepBody(a)
-	s.move(a, queued)
-}
-
-// enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
-func (s *scheduler) enterBegun(l *lane, j webhook.Job) {
-	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: webhook.AttemptRow(j.Delivery, 1)}
-	l.attempts[j.Delivery] = a
-	if j.Body == nil || !s.hasRoom(l, weight(j)) {
-		a.Body = nil
-		s.release(a)
-		return
-	}
-	s.keepBody(a)
-	s.queueOrRelease(a)
-}
-
-// keepBody counts the memory of an attempt.
-func (s *scheduler) keepBody(a *attempt) {
-	a.weight = weight(a.Job)
-	a.lane.memory.used += a.weight
-	s.charge(a.lane, memoryBytes, jobWeight+s.bodies.add(&a.Job))
-}
-
-// dropBody drops the attempt's body from memory.
-func (s *scheduler) dropBody(a *attempt) {
-	if a.weight == 0 {
-		return
-	}
-	a.lane.memory.used -= a.weight
-	s.charge(a.lane, memoryBytes, -jobWeight-s.bodies.remove(a.Event))
-	a.weight, a.Body = 0, nil
-}
-
-// takeFromHead takes the lane's next job from its head so that it can begin.
-func (s *scheduler) takeFromHead(l *lane) *attempt {
-	a := l.head.pop()
-	a.epoch, a.probe = l.gate.Epoch, l.isFailing()
-	s.move(a, beginning)
-	return a
-}
-
-// returnToHead returns an attempt that was not begun to the head of its lane. Without a body, the attempt is read again.
-func (s *scheduler) returnToHead(a *attempt) {
-	if a.weight == 0 {
-		s.move(a, gone)
-		s.restartOrder(a.lane)
-		a.lane.table.hasMore = !a.lane.parked
-		return
-	}
-	a.lane.head.pushFront(a)
-	s.move(a, queued)
-}
-
-// queueForSending makes an attempt with a record wait for a slot.
-func (s *scheduler) queueForSending(a *attempt) {
-	a.lane.begun.push(a)
-	s.move(a, begun)
-}
-
-// release deletes the record of an attempt at the end of the round.
-func (s *scheduler) release(a *attempt) {
-	s.begin.toRelease = append(s.begin.toRelease, a)
-	s.move(a, releasing)
-}
-
-// takeBegun takes the lane's next begun attempt so that it can be sent.
-func (s *scheduler) takeBegun(l *lane) *attempt {
-	a := l.begun.pop()
-	s.move(a, sending)
-	return a
-}
-
-// endRequest notes how the request of an attempt has ended.
-func (s *scheduler) endRequest(a *attempt, failed bool) {
-	a.failed = failed
-	s.move(a, ended)
-}
-
-// setBlocksSending says whether the result of an ended attempt stops all sending.
-func (s *scheduler) setBlocksSending(a *attempt, blocks bool) {
-	s.count(a, -1)
-	a.blocksSending = blocks
-	s.count(a, 1)
-}
-
-// startTest gives a slot to the first test of the lane.
-func (s *scheduler) startTest(l *lane) {
-	test := l.tests.waiting[0]
-	l.tests.waiting = removeTest(l.tests.waiting, test)
-	l.tests.running = append(l.tests.running, test)
-	s.charge(l, sendSlots, 1)
-	test.reply <- true
-}
-
-// endTest returns the slot of a test.
-func (s *scheduler) endTest(l *lane, test *testSlot) {
-	l.tests.running = removeTest(l.tests.running, test)
-	s.charge(l, sendSlots, -1)
-}
-
-// setReading says whether a read of the lane runs.
-func (s *scheduler) setReading(l *lane, reading bool) {
-	n := -1
-	if reading {
-		n = 1
-	}
-	l.table.reading, l.table.settledDuringRead, l.table.arrived = reading, nil, false
-	s.charge(l, readSlots, n)
-}
-
-// setFailedReads sets how many reads of the lane have failed in a row.
-func (s *scheduler) setFailedReads(l *lane, n int) {
-	if l.table.failedReads > 0 {
-		s.reads.failingLanes--
-	}
-	if l.table.failedReads = n; n > 0 {
-		s.reads.failingLanes++
-	}
-}
-
-// setLate says whether the lane is late.
-func (s *scheduler) setLate(l *lane, late bool) {
-	if l.late {
-		s.steps.lateLanes--
-	}
-	if l.late = late; late {
-		s.steps.lateLanes++
-	}
 }

@@ -11,7 +11,7 @@ import (
 
 // currentLane returns a lane whose healthy subscription was read.
 func currentLane(s *scheduler, subscription, organization int64) *lane {
-	l := s.laneOf(subscription, organization)
+	l := s.lanes.laneOf(subscription, organization)
 	l.target = &sender.Target{Target: webhook.Target{Subscription: subscription, Organization: organization, Gate: webhook.Gate{Webhooks: true}}}
 	l.version, l.globalVersion = l.wantVersion, s.changes.globalVersion
 	s.setHealth(l, webhook.Health{Status: webhook.Healthy, Epoch: 1})
@@ -38,14 +38,14 @@ func TestPlacesOfNewDeliveries(t *testing.T) {
 			for range taken {
 				o.giveBack(organization, subscription)
 			}
-			if o.anyTaken(0) || o.ofOrg[organization] != 0 {
+			if o.anyTaken(0) || o.places.UsedBy(organization) != 0 {
 				t.Fatal("a place is taken after all were given back")
 			}
 		}
 	})
 
 	for name, wait := range map[string]func(s *scheduler, l *lane){
-		"waits in its head":  func(s *scheduler, l *lane) { s.enqueue(l, webhook.Job{Delivery: 1, Subscription: 1, Event: 1}) },
+		"waits in its head":  func(s *scheduler, l *lane) { s.lanes.enqueue(l, webhook.Job{Delivery: 1, Subscription: 1, Event: 1}) },
 		"waits in the table": func(_ *scheduler, l *lane) { l.table.hasMore = true },
 	} {
 		t.Run("a new delivery does not begin while an older one of its lane "+name, func(t *testing.T) {
@@ -73,14 +73,14 @@ func TestADroppedLaneGetsNoWork(t *testing.T) {
 	s := newTestScheduler(t)
 	l := currentLane(s, 1, 1)
 	l.sends = false
-	s.resources[readSlots].wait(l)
+	s.lanes.wait(l, readSlots)
 	s.update(l)
-	if s.lanes[1] != nil {
+	if s.lanes.of[1] != nil {
 		t.Fatal("the test is wrong: the lane is not dropped")
 	}
 	s.noteChanges(nil)
-	s.update(s.resources[readSlots].next(1))
-	if s.needsRead(l) || s.resources[readSlots].next(1) != nil {
+	s.update(s.lanes.resources[readSlots].Next(1))
+	if s.needsRead(l) || s.lanes.resources[readSlots].Next(1) != nil {
 		t.Error("the dropped lane is read")
 	}
 }
@@ -95,8 +95,8 @@ func TestLargeDeliveriesThatHaveBegun(t *testing.T) {
 			Delivery: delivery + 1, Subscription: l.subscription, Event: delivery + 1, Body: make([]byte, webhook.MaxEvent), Begun: true, Epoch: 1,
 		})
 	}
-	if used := s.resources[memoryBytes].used; used > maxMemory || s.stages[releasing] == 0 || s.stages[begun] == 0 {
-		t.Errorf("%d bytes in memory of at most %d; the attempts are%s", used, maxMemory, s.stages)
+	if used := s.lanes.resources[memoryBytes].Used; used > maxMemory || s.lanes.stages[releasing] == 0 || s.lanes.stages[begun] == 0 {
+		t.Errorf("%d bytes in memory of at most %d; the attempts are%s", used, maxMemory, s.lanes.stages)
 	}
 }
 
@@ -126,4 +126,24 @@ type answering struct{}
 
 func (answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+}
+
+// TestNewDeliveriesLeavePlaces publishes many events at once to lanes that hang together, and one to another lane.
+func TestNewDeliveriesLeavePlaces(t *testing.T) {
+	t.Parallel()
+	const organization, lanes, another = 1, 120, 1000
+	o := newOpenings(1024)
+	o.setClosed(false)
+	for lane := range int64(lanes) {
+		o.set(lane, room{limit: 16})
+	}
+	o.set(another, room{limit: 16})
+	for range 16 {
+		for lane := range int64(lanes) {
+			o.take(organization, lane)
+		}
+	}
+	if o.places.Used() < 512 || !o.take(organization, another) {
+		t.Errorf("%d places were taken, and the other lane gets none", o.places.Used())
+	}
 }

@@ -12,21 +12,20 @@ const (
 
 // jobsToRead returns how many more jobs the lane may read.
 func (s *scheduler) jobsToRead(l *lane) int {
-	n := min(s.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued])
-	if l.memory.used == 0 && s.orgHasRoom(l, maxWeight) {
+	n := min(s.lanes.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued])
+	if l.memory.used == 0 && s.lanes.orgHasRoom(l, maxWeight) {
 		n = max(n, 1)
 	}
 	return max(n, 0)
 }
 
-// orgHasRoom reports whether the lane's organization may use that many more bytes.
-func (s *scheduler) orgHasRoom(l *lane, bytes int) bool {
-	return s.resources[memoryBytes].allows(l.org.used[memoryBytes], bytes)
-}
+// limitedHeadBytes is the weight of the jobs that a lane with a rate limit may always read ahead, even at a low rate.
+const limitedHeadBytes = 64 << 10
 
-// laneRoom returns how many more bytes the lane may use. It shrinks as the room of its organization shrinks.
-func (s *scheduler) laneRoom(l *lane) int {
-	return (s.allowed(l, memoryBytes)-l.org.used[memoryBytes])/4 - l.memory.used
+// maxQueued returns how many jobs that have not begun the lane may hold. With a rate limit, that is a quarter of a
+// second's jobs, or a few small ones. Such a lane holds its jobs for long, and others could use the memory.
+func (l *lane) maxQueued() int {
+	return int(min(max(l.bucket.Limit()/4, float64(limitedHeadBytes/l.memory.averageJob), 1), maxHead))
 }
 
 // admit adds a due job to the head if there is room.
@@ -39,17 +38,12 @@ func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	case l.bucket != nil:
 		limit = l.maxQueued()
 	}
-	if l.stages[queued] >= limit || !s.hasRoom(l, w) {
+	if l.stages[queued] >= limit || !s.lanes.hasRoom(l, w) {
 		return false
 	}
-	s.enqueue(l, j)
+	s.lanes.enqueue(l, j)
 	l.memory.averageJob = (3*l.memory.averageJob + w) / 4
 	return true
-}
-
-// hasRoom reports whether the lane may keep a job of this weight in memory.
-func (s *scheduler) hasRoom(l *lane, weight int) bool {
-	return s.orgHasRoom(l, weight) && (l.memory.used == 0 || weight <= s.laneRoom(l))
 }
 
 // bodies holds bodies by event. All deliveries of an event share one body, which counts once. For the limits of a lane,

@@ -16,16 +16,16 @@ func TestBodies(t *testing.T) {
 	admit := func(lane, event, delivery int64) *attempt {
 		t.Helper()
 		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // each has a copy, like jobs that were read
-		if !s.admit(s.laneOf(lane, 1), j, maxHead) {
+		if !s.admit(s.lanes.laneOf(lane, 1), j, maxHead) {
 			t.Fatalf("delivery %d was not admitted", delivery)
 		}
-		return s.laneOf(lane, 1).attempts[delivery]
+		return s.lanes.laneOf(lane, 1).attempts[delivery]
 	}
 	weighs := func(bodies, jobs int) {
 		t.Helper()
-		used := s.resources[memoryBytes].used
-		if want := bodies*len(text) + jobs*jobWeight; used != want || len(s.bodies) != bodies {
-			t.Errorf("%d bytes and %d bodies, want %d and %d", used, len(s.bodies), want, bodies)
+		used := s.lanes.resources[memoryBytes].Used
+		if want := bodies*len(text) + jobs*jobWeight; used != want || len(s.lanes.bodies) != bodies {
+			t.Errorf("%d bytes and %d bodies, want %d and %d", used, len(s.lanes.bodies), want, bodies)
 		}
 	}
 	one, two, other := admit(1, 7, 1), admit(2, 7, 2), admit(2, 8, 3)
@@ -33,22 +33,22 @@ func TestBodies(t *testing.T) {
 	if &one.Body[0] != &two.Body[0] || &two.Body[0] == &other.Body[0] {
 		t.Error("two deliveries of one event do not share its body, or those of two do")
 	}
-	if s.laneOf(2, 1).memory.used != 2*weight(two.Job) {
-		t.Errorf("the second lane holds %d bytes", s.laneOf(2, 1).memory.used)
+	if s.lanes.laneOf(2, 1).memory.used != 2*weight(two.Job) {
+		t.Errorf("the second lane holds %d bytes", s.lanes.laneOf(2, 1).memory.used)
 	}
-	s.dropBody(one)
-	s.dropBody(one) // first when its request ends, then when its result is saved
+	s.lanes.dropBody(one)
+	s.lanes.dropBody(one) // first when its request ends, then when its result is saved
 	weighs(2, 2)
-	s.move(one, gone)
-	s.move(two, gone)
+	s.lanes.move(one, gone)
+	s.lanes.move(two, gone)
 	weighs(1, 1)
 	again := admit(1, 7, 1)
 	weighs(2, 2)
-	s.move(other, gone)
-	s.move(again, gone)
+	s.lanes.move(other, gone)
+	s.lanes.move(again, gone)
 	weighs(0, 0)
-	if s.laneOf(1, 1).memory.used != 0 || s.laneOf(2, 1).memory.used != 0 {
-		t.Errorf("the lanes hold %d and %d bytes", s.laneOf(1, 1).memory.used, s.laneOf(2, 1).memory.used)
+	if s.lanes.laneOf(1, 1).memory.used != 0 || s.lanes.laneOf(2, 1).memory.used != 0 {
+		t.Errorf("the lanes hold %d and %d bytes", s.lanes.laneOf(1, 1).memory.used, s.lanes.laneOf(2, 1).memory.used)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestLanesLeaveMemory(t *testing.T) {
 	s := newTestScheduler(t)
 	var jobs [8]int
 	for subscription := range jobs {
-		l := s.laneOf(int64(subscription), 1)
+		l := s.lanes.laneOf(int64(subscription), 1)
 		for row := int64(1000 * subscription); s.admit(l, webhook.Job{Delivery: row, Event: row, Body: make([]byte, 10_000)}, 1000); row++ {
 			jobs[subscription]++
 		}
@@ -74,12 +74,12 @@ func TestChangedBodies(t *testing.T) {
 	const event = 7
 	job := webhook.Job{Delivery: 1, Subscription: 1, Event: event, Body: []byte("old")}
 	enqueued := func(s *scheduler, l *lane) *attempt {
-		s.enqueue(l, job)
+		s.lanes.enqueue(l, job)
 		return l.attempts[job.Delivery]
 	}
 	begins := func(s *scheduler, l *lane) *attempt {
 		enqueued(s, l)
-		return s.takeFromHead(l)
+		return s.lanes.takeFromHead(l)
 	}
 	for name, c := range map[string]struct {
 		before func(s *scheduler, l *lane) *attempt
@@ -99,16 +99,16 @@ func TestChangedBodies(t *testing.T) {
 		}, func(*scheduler, *attempt) {}, releasing},
 		"sending, but its request has not begun": {func(s *scheduler, l *lane) *attempt {
 			s.enterBegun(l, job)
-			return s.takeBegun(l)
+			return s.lanes.takeBegun(l)
 		}, func(s *scheduler, a *attempt) { s.takeBack(a) }, releasing},
 	} {
 		t.Run("an attempt that is "+name+" leaves memory or is released", func(t *testing.T) {
 			t.Parallel()
 			s := newTestScheduler(t)
-			l := s.laneOf(job.Subscription, 1)
+			l := s.lanes.laneOf(job.Subscription, 1)
 			a := c.before(s, l)
 			s.handle(bodiesChanged{[]int64{event}})
-			if len(s.bodies) != 0 {
+			if len(s.lanes.bodies) != 0 {
 				t.Error("the old body is in memory")
 			}
 			if c.after(s, a); a.stage != c.want {
@@ -126,9 +126,9 @@ func TestChangedBodies(t *testing.T) {
 	t.Run("a read that began before the change is repeated", func(t *testing.T) {
 		t.Parallel()
 		s := newTestScheduler(t)
-		l := s.laneOf(job.Subscription, 1)
+		l := s.lanes.laneOf(job.Subscription, 1)
 		request := readRequest{lane: l, limit: 10, bodies: s.changes.bodies}
-		s.setReading(l, true)
+		s.lanes.setReading(l, true)
 		s.handle(bodiesChanged{[]int64{event}})
 		s.finishRead(readReturned{readRequest: request, jobs: []webhook.Job{job}, usedLimit: 10})
 		if len(l.attempts) > 0 || !l.table.hasMore {

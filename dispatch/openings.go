@@ -3,6 +3,7 @@ package dispatch
 import (
 	"sync"
 
+	"github.com/keyhook/keyhook/dispatch/fair"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -15,8 +16,7 @@ type openings struct {
 	mu     sync.Mutex
 	closed bool // nothing may begin
 	lanes  map[int64]*opening
-	places pool // of all begin places: used by attempts, or taken
-	ofOrg  map[int64]int
+	places fair.Ledger // the begin places that attempts use, or that are taken
 }
 
 // opening is the room of a lane, and how many places new deliveries have taken in it.
@@ -29,7 +29,7 @@ type opening struct {
 type room struct{ limit, begun int }
 
 func newOpenings(places int) openings {
-	return openings{closed: true, lanes: map[int64]*opening{}, places: pool{capacity: places}, ofOrg: map[int64]int{}}
+	return openings{closed: true, lanes: map[int64]*opening{}, places: fair.NewLedger(places)}
 }
 
 // take takes a place, if the subscription has one and its organization has not used up its share. As in mayBegin, the fewer
@@ -37,15 +37,15 @@ func newOpenings(places int) openings {
 func (o *openings) take(organization, subscription int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lane, used := o.lanes[subscription], o.ofOrg[organization]
-	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.allows(used, 1) {
+	lane := o.lanes[subscription]
+	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.Allows(organization, 1) {
 		return false
 	}
-	if begun := lane.begun + lane.taken; begun > 0 && 2*begun >= o.places.share(used)-used {
+	if begun := lane.begun + lane.taken; begun > 0 && 2*begun >= o.places.Left(organization) {
 		return false
 	}
 	lane.taken++
-	o.charge(organization, 1)
+	o.places.Charge(organization, 1)
 	return true
 }
 
@@ -56,7 +56,7 @@ func (o *openings) giveBack(organization, subscription int64) {
 	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
 		lane.taken--
 	}
-	o.charge(organization, -1)
+	o.places.Charge(organization, -1)
 }
 
 // set sets the room of a lane.
@@ -90,21 +90,14 @@ func (o *openings) setClosed(closed bool) {
 func (o *openings) count(organization int64, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.charge(organization, n)
-}
-
-func (o *openings) charge(organization int64, n int) {
-	o.places.used += n
-	if o.ofOrg[organization] += n; o.ofOrg[organization] == 0 {
-		delete(o.ofOrg, organization)
-	}
+	o.places.Charge(organization, n)
 }
 
 // anyTaken reports whether a place is taken whose job has not arrived.
 func (o *openings) anyTaken(inUse int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.places.used > inUse
+	return o.places.Used() > inUse
 }
 
 // openLane opens as many places as the lane may begin attempts at once. It opens none if older deliveries wait in the lane,
@@ -130,7 +123,7 @@ func (s *scheduler) openLane(l *lane) {
 
 // updateOpenings closes all lanes while nothing may begin.
 func (s *scheduler) updateOpenings() {
-	closed := s.stopping || s.begin.failed || s.results.blocking > 0
+	closed := s.stopping || s.begin.failed || s.lanes.blocking > 0
 	if closed == s.begin.open {
 		s.begin.open = !closed
 		s.openings.setClosed(closed)
@@ -140,7 +133,7 @@ func (s *scheduler) updateOpenings() {
 // addBegun adds a job whose first attempt has begun in the transaction that created it.
 func (s *scheduler) addBegun(j webhook.Job) {
 	s.openings.giveBack(j.Organization, j.Subscription)
-	l := s.laneOf(j.Subscription, j.Organization)
+	l := s.lanes.laneOf(j.Subscription, j.Organization)
 	s.enterBegun(l, j)
 	s.update(l)
 }

@@ -26,21 +26,6 @@ func (l *lane) limitInOrder() int {
 	return 1
 }
 
-// restartOrder drops the head of an ordered lane, so that it is read again from the first pending delivery.
-func (s *scheduler) restartOrder(l *lane) {
-	if l.isOrdered() {
-		s.trimHead(l, 0)
-	}
-}
-
-// blockOrder makes an ordered lane wait until the failed delivery is due again.
-func (s *scheduler) blockOrder(a *attempt, due int64) {
-	if a.lane.isOrdered() && a.Sequence > 0 {
-		s.trimHead(a.lane, 0)
-		a.lane.table.blocked = due
-	}
-}
-
 // leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
 func (s *scheduler) leaveInTable(l *lane, j webhook.Job) bool {
 	switch {

@@ -68,7 +68,7 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 func (s *scheduler) finishRead(m readReturned) {
 	l := m.lane
 	before, arrived := l.table.settledDuringRead, l.table.arrived
-	s.setReading(l, false)
+	s.lanes.setReading(l, false)
 	if m.bodies != s.changes.bodies { // the jobs may have old bodies
 		m.jobs, m.usedLimit = nil, 0
 	}
@@ -82,7 +82,7 @@ func (s *scheduler) finishRead(m readReturned) {
 	}
 	s.storeWorks(opRead)
 	s.steps.markDone(stepRead)
-	s.setFailedReads(l, 0)
+	s.lanes.setFailedReads(l, 0)
 	s.reads.droppedUnread = false
 	l.table.readAfter = 0
 	if m.target != nil {
@@ -119,12 +119,12 @@ func (s *scheduler) isFull(jobs []webhook.Job, limit int) bool {
 // useTarget updates the cached state of the lane's subscription.
 func (s *scheduler) useTarget(m readReturned) {
 	l := m.lane
-	s.setOrg(l, m.target.Organization)
+	s.lanes.setOrg(l, m.target.Organization)
 	l.target, l.version, l.globalVersion = m.target, m.wantVersion, m.globalVersion
 	s.setHealth(l, m.target.Health)
-	s.restartOrder(l)
-	if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
-		s.trimHead(l, l.maxQueued())
+	s.lanes.restartOrder(l)
+	if l.bucket = l.bucket.WithLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
+		s.lanes.trimHead(l, l.maxQueued())
 	}
 	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next
 	// try.
@@ -166,12 +166,12 @@ func (s *scheduler) retryRead(m readReturned) {
 	}
 	l := m.lane
 	s.storeFails(opRead, m.err)
-	s.setFailedReads(l, l.table.failedReads+1)
-	if l.table.failedReads > 5 && l.stages.unsettled() == 0 && !l.tests.any() && l.bucket.isFull(s.clock) {
-		s.trimHead(l, 0)
+	s.lanes.setFailedReads(l, l.table.failedReads+1)
+	if l.table.failedReads > 5 && l.stages.unsettled() == 0 && !l.tests.any() && l.bucket.IsFull(s.clock) {
+		s.lanes.trimHead(l, 0)
 		l.table.hasMore, l.table.nextDue = false, 0
 		s.timetable.wakeAt(l, 0)
-		s.setFailedReads(l, 0)
+		s.lanes.setFailedReads(l, 0)
 		s.reads.droppedUnread = true
 		s.dropLane(l)
 		return
@@ -204,9 +204,9 @@ func (s *scheduler) queueRead(l *lane) {
 	switch {
 	case !s.needsRead(l) || !s.isDue(l.table.readAfter):
 	case !s.isCurrent(l) || s.jobsToRead(l) > 0:
-		s.resources[readSlots].wait(l)
+		s.lanes.wait(l, readSlots)
 	case l.memory.used == 0:
-		s.resources[memoryBytes].wait(l)
+		s.lanes.wait(l, memoryBytes)
 	}
 }
 
@@ -220,11 +220,11 @@ func (s *scheduler) readNext() {
 		s.reads.listNow, s.reads.listing = false, true
 		s.worker.reads <- readRequest{}
 	}
-	for s.resources[readSlots].used < maxReads {
-		if l := s.resources[memoryBytes].next(maxWeight); l != nil {
+	for s.lanes.resources[readSlots].Used < maxReads {
+		if l := s.lanes.resources[memoryBytes].Next(maxWeight); l != nil {
 			s.queueRead(l)
 		}
-		l := s.resources[readSlots].next(1)
+		l := s.lanes.resources[readSlots].Next(1)
 		if l == nil {
 			return
 		}
@@ -250,7 +250,7 @@ func (s *scheduler) startRead(l *lane) {
 		request.inMemory = slices.Collect(maps.Keys(l.attempts))
 		l.table.hasMore, l.table.nextDue = false, 0
 	}
-	s.setReading(l, true)
+	s.lanes.setReading(l, true)
 	s.worker.reads <- request
 }
 
@@ -269,7 +269,7 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 		if _, parked := s.parked[j.Subscription]; parked {
 			continue
 		}
-		l := s.laneOf(j.Subscription, j.Organization)
+		l := s.lanes.laneOf(j.Subscription, j.Organization)
 		if l.attempts[j.Delivery] != nil {
 			continue
 		}
@@ -288,7 +288,7 @@ func (s *scheduler) markSpilled(subscription, organization int64) {
 	if _, parked := s.parked[subscription]; parked {
 		return
 	}
-	l := s.laneOf(subscription, organization)
+	l := s.lanes.laneOf(subscription, organization)
 	l.table.hasMore = true
 	s.update(l)
 }
@@ -304,7 +304,7 @@ func (s *scheduler) noteChanges(subscriptions []int64) {
 	}
 	for _, subscription := range subscriptions {
 		delete(s.parked, subscription)
-		l := s.laneOf(subscription, unknownOrg)
+		l := s.lanes.laneOf(subscription, unknownOrg)
 		l.wantVersion++
 		l.table.hasMore, l.parked, l.table.readAfter = true, false, 0
 		s.update(l)
@@ -319,18 +319,18 @@ func (s *scheduler) dropBodies(events []int64) {
 	for _, event := range events {
 		changed[event] = struct{}{}
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.lanes.of {
 		found := false
 		for _, a := range l.attempts {
 			if _, ok := changed[a.Event]; !ok {
 				continue
 			}
 			if found = true; a.stage != queued {
-				s.dropBody(a)
+				s.lanes.dropBody(a)
 			}
 		}
 		if found {
-			s.trimHead(l, 0)
+			s.lanes.trimHead(l, 0)
 			s.recheckBegun(l)
 			s.update(l)
 		}
@@ -367,7 +367,7 @@ func (s *scheduler) finishList(m lanesListed) {
 			continue
 		}
 		delete(s.parked, pending.Subscription)
-		l := s.laneOf(pending.Subscription, pending.Organization)
+		l := s.lanes.laneOf(pending.Subscription, pending.Organization)
 		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
 		// Read the table to find them.
 		if (len(l.attempts) > 0 || l.table.reading) && s.isDue(pending.DueAt) {

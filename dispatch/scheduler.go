@@ -37,18 +37,14 @@ type scheduler struct {
 	worker *worker
 	roundClock
 
-	lanes     map[int64]*lane
-	parked    map[int64]int64         // closed subscriptions with pending deliveries, which have no lane, with the times of their probes
-	orgs      map[int64]*orgLanes     // by organization row
-	resources [resourceKinds]resource // shared by the organizations, with the lanes that wait for them
+	lanes     lanes
+	parked    map[int64]int64 // closed subscriptions with pending deliveries, which have no lane, with the times of their probes
 	timetable timetable
-	stages    stageCounts // of the attempts of all lanes
-	bodies    bodies
 
 	changes changeState
 	reads   readState
 	begin   beginState
-	results resultState
+	saved   uint64 // results that the store has saved
 	ends    endPeriods
 
 	steps        stepClock       // for finding delays that Keyhook itself causes
@@ -73,7 +69,6 @@ type changeState struct {
 
 // readState is the state of the reads of all lanes, and of the lists of all subscriptions with pending deliveries.
 type readState struct {
-	failingLanes  int  // lanes whose last read failed
 	droppedUnread bool // a lane was dropped after failed reads, and no read or list has succeeded since
 
 	listNow   bool      // list at once
@@ -90,25 +85,13 @@ type beginState struct {
 	failed     bool            // the last call failed
 	after      time.Time       // no call before this time
 	spareBatch []webhook.Start // for the next call
-	toRelease  []*attempt      // at the end of the round
-}
-
-// resultState is the state of the results that are being recorded.
-type resultState struct {
-	blocking int    // results that the store fails to save; while there are any, nothing is sent
-	saved    uint64 // results that the store has saved
 }
 
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
-		lanes: map[int64]*lane{}, parked: map[int64]int64{}, orgs: map[int64]*orgLanes{}, bodies: bodies{}, failingOps: map[string]bool{},
+		lanes: newLanes(d.options, &d.openings, d.checks.onMove), parked: map[int64]int64{}, failingOps: map[string]bool{},
 		reads: readState{listNow: true}, waitsForJobs: true,
-	}
-	for kind, all := range [resourceKinds]int{
-		beginPlaces: s.maxBegun(), probePlaces: max(s.options.Concurrency/2, 1), sendSlots: s.options.Concurrency, readSlots: maxReads, memoryBytes: maxMemory,
-	} {
-		s.resources[kind].kind, s.resources[kind].capacity = kind, all
 	}
 	s.tick()
 	return s
@@ -136,7 +119,7 @@ func (s *scheduler) run(ctx context.Context) {
 			s.stop()
 			stopped, graceOver = nil, time.After(s.options.Grace)
 		case <-graceOver:
-			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.stages.unsettled())
+			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.lanes.stages.unsettled())
 			s.worker.interrupt(sender.ErrInterrupted)
 			recordsOver = time.After(lastRecords)
 		case <-recordsOver:
@@ -190,17 +173,17 @@ func (s *scheduler) handle(m message) {
 	case attemptsReleased:
 		s.finishRelease(m.attempts)
 	case sendRefused:
-		s.takeBack(s.find(m.attempt))
+		s.takeBack(s.lanes.find(m.attempt))
 	case requestEnded:
-		s.finishRequest(s.find(m.attempt), m.failed)
+		s.finishRequest(s.lanes.find(m.attempt), m.failed)
 	case recordFailed:
-		s.noteFailedRecord(s.find(m.attempt), m.err)
+		s.noteFailedRecord(s.lanes.find(m.attempt), m.err)
 	case resultsRecorded:
 		for i, attempt := range m.attempts {
-			s.settle(s.find(attempt), m.settled[i])
+			s.settle(s.lanes.find(attempt), m.settled[i])
 		}
 	case attemptInterrupted:
-		s.move(s.find(m.attempt), gone)
+		s.lanes.move(s.lanes.find(m.attempt), gone)
 
 	// From Test.
 	case slotRequested:
@@ -228,7 +211,10 @@ func (s *scheduler) round() {
 
 // isDone reports whether a stopping scheduler waits for nothing more.
 func (s *scheduler) isDone() bool {
-	return s.stopping && s.stages.unsettled() == 0 && !s.begin.running && !(s.waitsForJobs && s.openings.anyTaken(s.resources[beginPlaces].used)) && s.resources[readSlots].used == 0 && !s.reads.listing
+	if !s.stopping || s.begin.running || s.reads.listing || s.lanes.resources[readSlots].Used > 0 || s.lanes.stages.unsettled() > 0 {
+		return false
+	}
+	return !s.waitsForJobs || !s.openings.anyTaken(s.lanes.resources[beginPlaces].Used)
 }
 
 // tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
@@ -240,7 +226,7 @@ func (s *scheduler) tick() {
 	s.ends.update(s.clock, s.begin.took)
 	if s.now < before-time.Second.Milliseconds() {
 		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
-		for _, l := range s.lanes {
+		for _, l := range s.lanes.of {
 			s.update(l)
 		}
 	}
@@ -258,7 +244,7 @@ func (s *scheduler) isCurrent(l *lane) bool {
 // update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
 // so an extra call does no harm.
 func (s *scheduler) update(l *lane) {
-	if s.stopping || s.lanes[l.subscription] != l { // a dropped lane must not get work: its attempts would not be found
+	if s.stopping || s.lanes.of[l.subscription] != l { // a dropped lane must not get work: its attempts would not be found
 		return
 	}
 	if l.table.nextDue != 0 && s.isDue(l.table.nextDue) {
@@ -272,19 +258,19 @@ func (s *scheduler) update(l *lane) {
 	case l.isClosed():
 		s.park(l)
 	case l.isFailing():
-		s.trimHead(l, 1)
+		s.lanes.trimHead(l, 1)
 	}
 	if s.mayBegin(l) {
-		s.resources[s.beginKind(l)].wait(l)
+		s.lanes.wait(l, s.beginKind(l))
 	}
 	if s.maySend(l) {
-		s.resources[sendSlots].wait(l)
+		s.lanes.wait(l, sendSlots)
 	}
 	s.queueRead(l)
 	s.updateLate(l)
 	s.openLane(l)
 	s.timetable.wakeAt(l, s.nextWake(l))
-	if s.isDroppable(l) && l.bucket.isFull(s.clock) {
+	if s.isDroppable(l) && l.bucket.IsFull(s.clock) {
 		s.dropLane(l)
 	}
 }
@@ -299,14 +285,14 @@ func (s *scheduler) isDroppable(l *lane) bool {
 	case l.parked:
 		return true
 	case l.org.lanes > minLanesPerOrg:
-		return len(s.lanes) > maxLanes
+		return len(s.lanes.of) > maxLanes
 	}
-	return len(s.lanes) > 2*maxLanes
+	return len(s.lanes.of) > 2*maxLanes
 }
 
 // dropLane forgets a lane. The lane may still wait for a resource; when its turn comes, it has nothing to do.
 func (s *scheduler) dropLane(l *lane) {
-	if s.lanes[l.subscription] != l {
+	if s.lanes.of[l.subscription] != l {
 		return
 	}
 	if l.parked {
@@ -317,30 +303,13 @@ func (s *scheduler) dropLane(l *lane) {
 	}
 	s.updateLate(l)
 	s.openings.forget(l.subscription)
-	delete(s.lanes, l.subscription)
-	s.leaveOrg(l)
+	s.lanes.drop(l)
 }
 
 // park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
 func (s *scheduler) park(l *lane) {
 	l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
-	s.trimHead(l, 0)
-}
-
-// trimHead keeps the first n jobs of the head and leaves the rest to the table.
-func (s *scheduler) trimHead(l *lane, n int) {
-	if l.stages[queued] <= n {
-		return
-	}
-	rest := l.head
-	l.head = queue{}
-	for range n {
-		l.head.push(rest.pop())
-	}
-	for a := rest.pop(); a != nil; a = rest.pop() {
-		s.move(a, gone)
-	}
-	l.table.hasMore = !l.parked
+	s.lanes.trimHead(l, 0)
 }
 
 // stop ends the beginning of attempts and releases those that were not sent.
@@ -348,7 +317,7 @@ func (s *scheduler) stop() {
 	s.stopping = true
 	s.updateOpenings()
 	s.timetable = nil
-	for _, l := range s.lanes {
+	for _, l := range s.lanes.of {
 		s.recheckBegun(l)
 		for _, test := range l.tests.waiting {
 			test.reply <- false

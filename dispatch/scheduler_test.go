@@ -13,15 +13,15 @@ func TestTick(t *testing.T) {
 		t.Parallel()
 		s := newTestScheduler(t)
 		s.now += (24 * time.Hour).Milliseconds()
-		l := s.laneOf(7, 1)
+		l := s.lanes.laneOf(7, 1)
 		l.table.noteDue(s.now + 1000)
 		s.update(l)
 		if l.table.hasMore || l.wake.at != s.now+1000 {
 			t.Fatalf("before: more %t, woken at %d", l.table.hasMore, l.wake.at)
 		}
 		s.tick()
-		if !l.table.hasMore || !l.turns[readSlots].waits || l.wake.at != 0 {
-			t.Errorf("after: more %t, in line to read %t, woken at %d", l.table.hasMore, l.turns[readSlots].waits, l.wake.at)
+		if !l.table.hasMore || !l.turns[readSlots].Waits() || l.wake.at != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.table.hasMore, l.turns[readSlots].Waits(), l.wake.at)
 		}
 	})
 

@@ -7,7 +7,7 @@ import "github.com/keyhook/keyhook/storage/webhook"
 // reaches its limit. A rate limit needs a token. Tests are sent at once, without one.
 func (s *scheduler) maySend(l *lane) bool {
 	known := s.isCurrent(l)
-	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.timeUntil(1, s.clock) > 0) {
+	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.TimeUntil(1, s.clock) > 0) {
 		return false
 	}
 	requests := l.requests()
@@ -17,9 +17,9 @@ func (s *scheduler) maySend(l *lane) bool {
 	if !known || l.gate.Status != webhook.Healthy || l.isOrdered() {
 		return false
 	}
-	used, allowed := l.org.used[sendSlots], s.allowed(l, sendSlots)
+	used, allowed := l.org.used(sendSlots), s.lanes.allowed(l, sendSlots)
 	limit := min(s.options.PerSubscription, allowed)
-	if used < s.resources[sendSlots].used { // other organizations need slots: leave some to the other lanes of this one
+	if used < s.lanes.resources[sendSlots].Used { // other organizations need slots: leave some to the other lanes of this one
 		limit = min(limit, allowed-allowed/4)
 	}
 	return requests < limit && requests*(allowed-limit) < 2*limit*(allowed-used)
@@ -27,22 +27,22 @@ func (s *scheduler) maySend(l *lane) bool {
 
 // savesTooSlowly reports whether so many results wait to be saved that nothing is sent. The slot of a request is free when its
 // response has ended, so slots alone do not bound these results.
-func (s *scheduler) savesTooSlowly() bool { return s.stages[ended] >= maxUnsaved }
+func (s *scheduler) savesTooSlowly() bool { return s.lanes.stages[ended] >= maxUnsaved }
 
 // sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails or does not keep up,
 // nothing is sent, because its result could not be recorded.
 func (s *scheduler) sendNext() {
-	if s.stopping || s.results.blocking > 0 || s.begin.failed || s.savesTooSlowly() {
+	if s.stopping || s.lanes.blocking > 0 || s.begin.failed || s.savesTooSlowly() {
 		return
 	}
-	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {
+	for l := s.lanes.resources[sendSlots].Next(1); l != nil; l = s.lanes.resources[sendSlots].Next(1) {
 		if s.maySend(l) {
 			s.steps.markDone(stepSend)
-			l.bucket.takeToken(s.clock)
+			l.bucket.Take(s.clock)
 			if len(l.tests.waiting) > 0 {
-				s.startTest(l)
+				s.lanes.startTest(l)
 			} else {
-				s.send(s.takeBegun(l))
+				s.send(s.lanes.takeBegun(l))
 			}
 		}
 		s.update(l)
@@ -59,7 +59,7 @@ func (s *scheduler) send(a *attempt) {
 // takeBack makes an attempt wait again that was not sent, because something had changed since the decision.
 func (s *scheduler) takeBack(a *attempt) {
 	l := a.lane
-	l.bucket.returnToken(s.clock)
+	l.bucket.Return(s.clock)
 	s.queueOrRelease(a)
 	s.update(l)
 }
@@ -72,7 +72,7 @@ func (s *scheduler) finishRequest(a *attempt, failed bool) {
 	if !failed {
 		l.recent.failureStreak = 0
 	}
-	s.endRequest(a, failed)
+	s.lanes.endRequest(a, failed)
 	s.update(l)
 }
 
@@ -82,11 +82,11 @@ func (s *scheduler) finishRequest(a *attempt, failed bool) {
 func (s *scheduler) noteFailedRecord(a *attempt, err error) {
 	switch {
 	case a.recordFailedAt.IsZero():
-		a.recordFailedAt, a.savedBefore = s.clock, s.results.saved
-		s.setBlocksSending(a, true)
+		a.recordFailedAt, a.savedBefore = s.clock, s.saved
+		s.lanes.setBlocksSending(a, true)
 		s.storeFails(opRecord, err)
-	case a.blocksSending && (s.results.saved > a.savedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
-		s.setBlocksSending(a, false)
+	case a.blocksSending && (s.saved > a.savedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
+		s.lanes.setBlocksSending(a, false)
 		s.log.Error("cannot save the result of an attempt; the server tries again and continues with other deliveries", "subscription", a.lane.target.ID, "event", a.EventID, "error", err)
 	}
 }
@@ -95,8 +95,8 @@ func (s *scheduler) noteFailedRecord(a *attempt, err error) {
 // health.
 func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	l := a.lane
-	s.move(a, settled)
-	s.results.saved++
+	s.lanes.move(a, settled)
+	s.saved++
 	s.storeWorks(opRecord)
 	s.steps.markDone(stepRecord)
 	if l.table.reading {
@@ -104,7 +104,7 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	}
 	if now.State == webhook.Pending && !l.parked {
 		l.table.noteDue(now.DueAt)
-		s.blockOrder(a, now.DueAt)
+		s.lanes.blockOrder(a, now.DueAt)
 	}
 	s.updateHealth(l, now)
 	s.update(l)

@@ -28,19 +28,19 @@ func (s *scheduler) queueTest(test *testSlot) {
 		test.reply <- false
 		return
 	}
-	l := s.laneOf(test.subscription, test.organization)
+	l := s.lanes.laneOf(test.subscription, test.organization)
 	l.tests.waiting = append(l.tests.waiting, test)
 	s.update(l)
 }
 
 // takeSlotBack forgets a test and frees its slot. The lane of a test stays in memory at least as long.
 func (s *scheduler) takeSlotBack(test *testSlot) {
-	l := s.lanes[test.subscription]
+	l := s.lanes.of[test.subscription]
 	if l == nil { // the test was refused at once
 		return
 	}
 	if slices.Contains(l.tests.running, test) {
-		s.endTest(l, test)
+		s.lanes.endTest(l, test)
 	} else {
 		l.tests.waiting = removeTest(l.tests.waiting, test)
 	}

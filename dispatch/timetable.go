@@ -3,6 +3,8 @@ package dispatch
 import (
 	"container/heap"
 	"time"
+
+	"github.com/keyhook/keyhook/dispatch/fair"
 )
 
 // timetable is a heap of the lanes that have a wake time, the earliest first.
@@ -56,7 +58,7 @@ func (s *scheduler) untilNextWake() time.Duration {
 	if len(s.timetable) > 0 {
 		d = min(d, time.UnixMilli(s.timetable[0].wake.at).Sub(s.clock))
 	}
-	if s.begin.failed && s.results.blocking == 0 && !s.begin.running { // otherwise a message will wake the scheduler
+	if s.begin.failed && s.lanes.blocking == 0 && !s.begin.running { // otherwise a message will wake the scheduler
 		d = min(d, s.begin.after.Sub(s.clock))
 	}
 	return max(d, time.Millisecond)
@@ -90,4 +92,27 @@ func (s *scheduler) nextWake(l *lane) int64 {
 	}
 	s.lateWake(l, wakeBy)
 	return wake
+}
+
+// rateWake calls at with the times at which the lane must be updated because a token has come.
+func (s *scheduler) rateWake(l *lane, at func(int64)) {
+	in := func(d time.Duration) {
+		if d > 0 && d < fair.Never {
+			at(s.clock.Add(d + time.Millisecond - 1).UnixMilli()) // rounded up, so that the token is there
+		}
+	}
+	if s.isDroppable(l) {
+		in(l.bucket.TimeUntil(l.bucket.Capacity(), s.clock))
+	}
+	if !s.isCurrent(l) || l.isClosed() {
+		return
+	}
+	if l.stages[begun] > 0 {
+		in(l.bucket.TimeUntil(1, s.clock))
+	}
+	if l.stages[queued] > 0 && (!l.isFailing() || s.mayProbe(l)) {
+		if d := l.bucket.TimeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock); d < fair.Never {
+			in(d - s.begin.lead())
+		}
+	}
 }
