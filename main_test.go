@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form", "storage/disk"}, // the quotes of a shell
 	"server/oidc":                  {"server/form"},
 	"server/socket":                {},
-	"server/config":                {"dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
+	"server/config":                {"dispatch", "dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
 	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                         // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
-	"dispatch":                     {"dispatch/fair", "dispatch/sender"},
+	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},

@@ -44,9 +44,8 @@ var stallCauses = [stepCount]string{
 
 // stepClock knows for each step whether something waits for it, and since when. The scheduler's goroutine owns it.
 type stepClock struct {
-	since     [stepCount]time.Time // zero: nothing waits
-	done      [stepCount]bool      // in this round
-	lateLanes int                  // number of late lanes
+	since [stepCount]time.Time // zero: nothing waits
+	done  [stepCount]bool      // in this round
 }
 
 // markDone notes that a step was done.

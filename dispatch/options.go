@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,21 +10,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Defaults of Options. They are the defaults of the settings, too.
+const (
+	DefaultRetryBase       = 15 * time.Second
+	DefaultRetryFactor     = 4.0
+	DefaultRetryMax        = 10 * time.Minute
+	DefaultTimeout         = 15 * time.Second
+	DefaultConcurrency     = 256
+	DefaultPerSubscription = 16
+	DefaultPollInterval    = time.Second
 )
 
 // Options configure a Dispatcher. A zero field means its default. Only Transport has no default.
 type Options struct {
 	Policy          webhook.Policy    // zero: webhook.DefaultPolicy
-	RetryBase       time.Duration     // delay before the second attempt; zero: 15 s
-	RetryFactor     float64           // each delay is longer than the last by this factor; zero: 4
-	RetryMax        time.Duration     // limit of every delay, including Retry-After; zero: 10 min
-	Timeout         time.Duration     // of one attempt, from the dial to the last byte of the response; zero: 15 s
+	RetryBase       time.Duration     // delay before the second attempt; zero: DefaultRetryBase
+	RetryFactor     float64           // each delay is longer than the last by this factor; zero: DefaultRetryFactor
+	RetryMax        time.Duration     // limit of every delay, including Retry-After; zero: DefaultRetryMax
+	Timeout         time.Duration     // of one attempt, from the dial to the last byte of the response; zero: DefaultTimeout
 	Grace           time.Duration     // how long Run waits for running attempts after ctx ends; zero: Timeout + 4 s
-	Concurrency     int               // requests at once; zero: 256
-	PerSubscription int               // requests to one subscription at once, at most Concurrency; zero: 16
-	PollInterval    time.Duration     // between two reads of the clock, and between retries of a failing store; zero: 1 s
-	HeaderPrefix    string            // of the header names, as in X-Service-Signature; empty: X-Service
+	Concurrency     int               // requests at once; zero: DefaultConcurrency
+	PerSubscription int               // requests to one subscription at once, at most Concurrency; zero: DefaultPerSubscription
+	PollInterval    time.Duration     // between two reads of the clock, and between retries of a failing store; zero: DefaultPollInterval
+	HeaderPrefix    string            // of the header names, as in X-Service-Signature; empty: signature.DefaultHeaderPrefix
 	AllowHTTP       bool              // also send to http:// URLs; false: only https://
 	Transport       http.RoundTripper // must refuse forbidden addresses, follow no redirects and not decompress; see package egress
 	Logger          *slog.Logger      // nil: slog.Default
@@ -35,39 +48,15 @@ type Options struct {
 
 // complete returns the options with their defaults, or every problem with them.
 func (o Options) complete() (Options, error) {
-	if o.Policy == (webhook.Policy{}) {
-		o.Policy = webhook.DefaultPolicy()
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&o.RetryBase, 15 * time.Second},
-		{&o.RetryMax, 10 * time.Minute},
-		{&o.Timeout, 15 * time.Second},
-		{&o.PollInterval, time.Second},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	if o.RetryFactor == 0 {
-		o.RetryFactor = 4
-	}
-	if o.Grace == 0 {
-		o.Grace = o.Timeout + 4*time.Second
-	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 256
-	}
-	if o.PerSubscription == 0 {
-		o.PerSubscription = 16
-	}
-	o.PerSubscription = min(o.PerSubscription, o.Concurrency)
-	if o.HeaderPrefix == "" {
-		o.HeaderPrefix = "X-Service"
-	}
-	o.HeaderPrefix = textproto.CanonicalMIMEHeaderKey(o.HeaderPrefix)
+	o.Policy = cmp.Or(o.Policy, webhook.DefaultPolicy())
+	o.RetryBase, o.RetryFactor = cmp.Or(o.RetryBase, DefaultRetryBase), cmp.Or(o.RetryFactor, DefaultRetryFactor)
+	o.RetryMax = cmp.Or(o.RetryMax, DefaultRetryMax)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Grace = cmp.Or(o.Grace, o.Timeout+4*time.Second)
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.PerSubscription = min(cmp.Or(o.PerSubscription, DefaultPerSubscription), o.Concurrency)
+	o.PollInterval = cmp.Or(o.PollInterval, DefaultPollInterval)
+	o.HeaderPrefix = textproto.CanonicalMIMEHeaderKey(cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

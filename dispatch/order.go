@@ -27,7 +27,7 @@ func (l *lane) limitInOrder() int {
 }
 
 // leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
-func (s *scheduler) leaveInTable(l *lane, j webhook.Job) bool {
+func (l *lane) leaveInTable(j webhook.Job) bool {
 	switch {
 	case !l.isOrdered():
 		return false

@@ -262,25 +262,22 @@ func listInterval(lastTook time.Duration) time.Duration { return max(30*time.Sec
 // from the table later.
 func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	for _, j := range jobs {
-		if j.Begun {
+		switch _, parked := s.parked[j.Subscription]; {
+		case j.Begun:
 			s.addBegun(j)
-			continue
+		case !parked:
+			s.addNew(s.lanes.laneOf(j.Subscription, j.Organization), j)
 		}
-		if _, parked := s.parked[j.Subscription]; parked {
-			continue
-		}
-		l := s.lanes.laneOf(j.Subscription, j.Organization)
-		if l.attempts[j.Delivery] != nil {
-			continue
-		}
-		if s.leaveInTable(l, j) {
-			continue
-		}
-		if l.table.hasMore || !s.admit(l, j, maxNewJobs) {
-			l.table.hasMore = true
-		}
-		s.update(l)
 	}
+}
+
+// addNew adds a job that has not begun to the head of its lane, or leaves it in the table.
+func (s *scheduler) addNew(l *lane, j webhook.Job) {
+	if l.attempts[j.Delivery] != nil || l.leaveInTable(j) {
+		return
+	}
+	l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)
+	s.update(l)
 }
 
 // markSpilled notes that a subscription has new deliveries in the table only.

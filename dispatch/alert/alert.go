@@ -177,7 +177,7 @@ func (a *Alerter) load(ctx context.Context) {
 	for _, kind := range Kinds() {
 		a.windows[kind] = &window{}
 		if sent, was := a.state.Sent[kind]; was {
-			a.windows[kind].opensAt = earlier(time.UnixMilli(sent).Add(a.options.Interval), now.Add(a.options.Interval))
+			a.windows[kind].opensAt = time.UnixMilli(min(sent, now.UnixMilli())).Add(a.options.Interval) // the clock may have been set back
 		}
 	}
 	for _, c := range a.conditions {
@@ -188,13 +188,6 @@ func (a *Alerter) load(ctx context.Context) {
 	if leafOf(a.options.Certificate) == nil {
 		delete(a.state.Told, CertificateExpires) // TLS was turned off
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // look looks for what to tell, and tells it.

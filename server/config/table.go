@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -52,19 +53,19 @@ var table = []Setting{
 		"prefix of the headers of a delivery, such as X-Service-Signature; receivers depend on it"),
 	newSetting("webhooks.max_attempts", show(webhook.DefaultPolicy().MaxAttempts), number(1, 100),
 		"maximum number of attempts for one delivery, including the first"),
-	newSetting("webhooks.retry_base", "15s", duration(time.Millisecond, day),
+	newSetting("webhooks.retry_base", show(dispatch.DefaultRetryBase), duration(time.Millisecond, day),
 		"delay before the second attempt"),
-	newSetting("webhooks.retry_factor", "4", factor(1, 100),
+	newSetting("webhooks.retry_factor", show(dispatch.DefaultRetryFactor), factor(1, 100),
 		"each delay is this many times longer than the delay before it"),
 	newSetting("webhooks.retry_max", "600s", duration(time.Millisecond, 7*day),
 		"maximum delay, even if Retry-After of a receiver asks for more"),
-	newSetting("webhooks.timeout", "15s", duration(10*time.Millisecond, 5*time.Minute),
+	newSetting("webhooks.timeout", show(dispatch.DefaultTimeout), duration(10*time.Millisecond, 5*time.Minute),
 		"time limit of one attempt, from the DNS lookup to the end of the response"),
-	newSetting("webhooks.concurrency", "256", number(1, 10000),
+	newSetting("webhooks.concurrency", show(dispatch.DefaultConcurrency), number(1, 10000),
 		"maximum number of attempts in progress, over all subscriptions"),
-	newSetting("webhooks.concurrency_per_subscription", "16", number(1, 10000),
+	newSetting("webhooks.concurrency_per_subscription", show(dispatch.DefaultPerSubscription), number(1, 10000),
 		"maximum number of attempts in progress for one subscription, so a slow receiver does not delay the others"),
-	newSetting("webhooks.poll_interval", "1s", duration(10*time.Millisecond, time.Minute),
+	newSetting("webhooks.poll_interval", show(dispatch.DefaultPollInterval), duration(10*time.Millisecond, time.Minute),
 		"how often to read due deliveries from the database; most deliveries do not wait for this"),
 	newSetting("webhooks.failing_after", show(webhook.DefaultPolicy().FailingAfter), number(1, 1000),
 		"consecutive failed attempts after which a subscription is failing and gets one attempt at a time"),
