@@ -166,7 +166,7 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 	if a.dispatcher, err = dispatch.New(a.store.All(), a.dispatchOptions()); err != nil {
 		return err
 	}
-	a.store.Watch(a.dispatcher)
+	a.store.Queue.Watch(a.dispatcher)
 	a.metrics.Read(a.store.All())
 	if c.OIDC.Issuer != "" {
 		a.issuer = oidc.New(a.issuerOptions())

@@ -69,7 +69,7 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 	for range 64 {
 		publishers.Go(func() {
 			for left.Add(-1) >= 0 {
-				if _, err := store.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{newEvent()}); err != nil {
+				if _, err := store.Queue.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{newEvent()}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -124,7 +124,7 @@ func BenchmarkBacklog(b *testing.B) {
 		for i := range events {
 			events[i] = newEvent()
 		}
-		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
+		if _, err := store.Queue.PublishEvents(context.Background(), x.org(), events); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func deliverInOrder(b *testing.B, ordered bool, some int) {
 			events[i] = newEvent()
 		}
 		left.Add(len(events))
-		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
+		if _, err := store.Queue.PublishEvents(context.Background(), x.org(), events); err != nil {
 			b.Fatal(err)
 		}
 		left.Wait()

@@ -54,7 +54,7 @@ func TestErasedName(t *testing.T) {
 				}
 				other := x.subscribe(t, "other.example", respond(200))
 				change.URL = new("https://slow.example/")
-				slow, _, err := x.CreateSubscription(t.Context(), x.actor(), x.org(), change)
+				slow, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), change)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func TestErasedName(t *testing.T) {
 
 				ada, _ := storagetest.Member(t, x.Store, x.owner.Organization, "Ada Lovelace", access.RoleOwner)
 				for i := range 60 {
-					if _, err := x.UpdateSubscription(t.Context(), ada.Actor("127.0.0.1", "test"), x.org(), other.ID,
+					if _, err := x.Subscriptions.UpdateSubscription(t.Context(), ada.Actor("127.0.0.1", "test"), x.org(), other.ID,
 						webhook.SubscriptionChange{Description: new(strconv.Itoa(i))}); err != nil {
 						t.Fatal(err)
 					}

@@ -126,14 +126,14 @@ func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Ta
 	if err := s.call("Target"); err != nil {
 		return webhook.Target{}, err
 	}
-	return s.Store.Target(ctx, subscription)
+	return s.Store.Queue.Target(ctx, subscription)
 }
 
 func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
-	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, inMemory)
+	jobs, err := s.Store.Queue.PendingJobs(ctx, subscription, limit, inMemory)
 	for i := range jobs {
 		jobs[i].DueAt += s.dueShift.Milliseconds()
 	}
@@ -144,7 +144,7 @@ func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit 
 	if err := s.call("OrderedJobs"); err != nil {
 		return nil, err
 	}
-	jobs, err := s.Store.OrderedJobs(ctx, subscription, limit)
+	jobs, err := s.Store.Queue.OrderedJobs(ctx, subscription, limit)
 	time.Sleep(s.readTakes)
 	for i := range jobs {
 		jobs[i].DueAt += s.dueShift.Milliseconds()
@@ -157,7 +157,7 @@ func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64
 		return nil, err
 	}
 	time.Sleep(s.beginTakes)
-	rows, err := s.Store.Begin(ctx, starts)
+	rows, err := s.Store.Queue.Begin(ctx, starts)
 	s.countRefused(rows)
 	return rows, err
 }
@@ -183,7 +183,7 @@ func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
 	if err := s.call("Release"); err != nil {
 		return err
 	}
-	return s.Store.UndoBegin(ctx, attempts)
+	return s.Store.Queue.UndoBegin(ctx, attempts)
 }
 
 func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
@@ -200,5 +200,5 @@ func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]w
 			}
 		}
 	}
-	return s.Store.Record(ctx, results...)
+	return s.Store.Queue.Record(ctx, results...)
 }

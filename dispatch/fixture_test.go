@@ -103,7 +103,7 @@ func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o disp
 	if _, benchmark := tb.(*testing.B); !benchmark {
 		x.CheckRounds(tb)
 	}
-	store.Watch(x.Dispatcher)
+	store.Queue.Watch(x.Dispatcher)
 }
 
 func (x *fixture) run(tb testing.TB) {
@@ -145,7 +145,7 @@ func (x *fixture) publish(tb testing.TB, n int) []string {
 	for i := range events {
 		events[i] = webhook.NewEvent{Type: "order.paid", Data: []byte(`{"n":` + strconv.Itoa(i) + `}`)}
 	}
-	published, err := x.PublishEvents(context.Background(), x.org(), events)
+	published, err := x.Queue.PublishEvents(context.Background(), x.org(), events)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func TestSubscriptionChanges(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				if host == "off.example" {
 					x.setActive(t, sub, false)
-				} else if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+				} else if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
 					t.Fatal(err)
 				}
 				before := len(x.requests(host))
@@ -154,7 +154,7 @@ func TestSubscriptionChanges(t *testing.T) {
 			x.publish(t, 100)
 			time.Sleep(1500 * time.Millisecond)
 			url := "https://new.example/hook"
-			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
@@ -200,7 +200,7 @@ func TestSubscriptionChanges(t *testing.T) {
 // setActive sets is_active.
 func (x *fixture) setActive(tb testing.TB, sub webhook.Subscription, active bool) {
 	tb.Helper()
-	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -285,7 +285,7 @@ func TestRotation(t *testing.T) {
 			sub, old := x.subscribeWithSecret(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.publish(t, 64)
 			time.Sleep(1500 * time.Millisecond)
-			_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{Overlap: time.Hour})
+			_, fresh, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{Overlap: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func TestRotation(t *testing.T) {
 			// them.
 			x = stoppedFixture(t, f, dispatch.Options{Logger: slog.New(logHook{"the database operation works again", func() {
 				var err error
-				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
+				if _, fresh, err = x.Subscriptions.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
 					t.Error(err)
 				}
 			}})})
@@ -357,7 +357,7 @@ func TestRotation(t *testing.T) {
 				before := len(x.requests("a.example"))
 				gate.Lock()
 				x.publish(t, 64)
-				_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{})
+				_, fresh, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{})
 				if err != nil {
 					t.Fatal(err)
 				}

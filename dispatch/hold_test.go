@@ -21,14 +21,14 @@ func (x *fixture) operator(tb testing.TB) access.Actor {
 
 func (x *fixture) hold(tb testing.TB) {
 	tb.Helper()
-	if err := x.HoldQueue(context.Background(), x.operator(tb), "a test"); err != nil {
+	if err := x.Queue.HoldQueue(context.Background(), x.operator(tb), "a test"); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 func (x *fixture) release(tb testing.TB) {
 	tb.Helper()
-	if _, err := x.ReleaseQueue(context.Background(), x.operator(tb)); err != nil {
+	if _, err := x.Queue.ReleaseQueue(context.Background(), x.operator(tb)); err != nil {
 		tb.Fatal(err)
 	}
 }

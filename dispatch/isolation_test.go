@@ -318,7 +318,7 @@ func boundsMemory(t *testing.T, subscriptions, events int) {
 	small := webhook.NewEvent{Type: "order.paid", Data: []byte(`{}`)}
 	publish := func(event webhook.NewEvent) {
 		t.Helper()
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -78,7 +78,7 @@ func TestNewDeliveries(t *testing.T) {
 		for i := range events {
 			events[i] = webhook.NewEvent{Type: "large.event", Data: fmt.Appendf(nil, `{"x":"%0*d"}`, 250_000, i)}
 		}
-		if _, err := x.PublishEvents(context.Background(), x.org(), events); err != nil {
+		if _, err := x.Queue.PublishEvents(context.Background(), x.org(), events); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -169,7 +169,7 @@ func TestNewDeliveriesThatWait(t *testing.T) {
 		if n := x.outcomes(t, sub); n[webhook.Sending] != 1 {
 			t.Fatalf("on record: %v", n)
 		}
-		if n, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || n != 1 {
+		if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || n != 1 {
 			t.Fatalf("%d are dropped, error %v", n, err)
 		}
 		time.Sleep(time.Minute)

@@ -80,7 +80,7 @@ func TestOptionsOfRequests(t *testing.T) {
 			x := newFixture(t, dispatch.Options{AllowHTTP: allowed})
 			sub := x.subscribe(t, "a.example", respond(200))
 			url := "http://a.example/hook"
-			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
 				t.Fatal(err)
 			}
 			a, err := x.Test(t.Context(), x.org(), sub.ID)

@@ -67,7 +67,7 @@ func (m *orderSimulation) publishSome() {
 			events[i] = webhook.NewEvent{Type: "order.paid", Data: []byte(`{}`)}
 		}
 		all.Go(func() {
-			published, err := m.PublishEvents(context.Background(), m.org(), events)
+			published, err := m.Queue.PublishEvents(context.Background(), m.org(), events)
 			if err != nil {
 				m.t.Error(err)
 			}
@@ -111,10 +111,10 @@ func (m *orderSimulation) stepInOrder() {
 	case n < 72:
 		m.setRateLimit(m.t, r.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	case n < 77:
-		_, _ = m.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
+		_, _ = m.Queue.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
 	case n < 80:
 		if attempts := m.attempts(m.t, r.Subscription); len(attempts) > 0 {
-			_ = m.Redeliver(ctx, m.actor(), m.org(), r.ID, attempts[m.random.IntN(len(attempts))].ID)
+			_ = m.Queue.Redeliver(ctx, m.actor(), m.org(), r.ID, attempts[m.random.IntN(len(attempts))].ID)
 		}
 	case n < 83:
 		limited, cancel := context.WithTimeout(ctx, time.Duration(m.random.IntN(4000))*time.Millisecond)
@@ -152,7 +152,7 @@ func (m *orderSimulation) repairInOrder() {
 	}
 	time.Sleep(12 * time.Minute) // no retry is further away
 	for _, r := range m.receivers {
-		if _, err := m.Recover(context.Background(), m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}); err != nil {
+		if _, err := m.Queue.Recover(context.Background(), m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}); err != nil {
 			m.t.Error(err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestOrderSimulation(t *testing.T) {
 // setOrdered sets whether a subscription is ordered.
 func (x *fixture) setOrdered(tb testing.TB, sub webhook.Subscription, ordered bool) {
 	tb.Helper()
-	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
 		tb.Fatal(err)
 	}
 }

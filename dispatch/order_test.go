@@ -106,7 +106,7 @@ func TestOrderedSubscription(t *testing.T) {
 		if x.health(t, sub).Status != webhook.Healthy {
 			t.Error("it is not healthy")
 		}
-		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{Since: 1}); err != nil || r.Deliveries != 1 {
+		if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{Since: 1}); err != nil || r.Deliveries != 1 {
 			t.Fatalf("%+v, error %v", r, err)
 		}
 		time.Sleep(time.Minute)
@@ -165,7 +165,7 @@ func TestChangesOfOrder(t *testing.T) {
 			t.Fatalf("%+v", h)
 		}
 		before := len(x.eventsAt("a.example"))
-		if r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{}); err != nil || r.Deliveries != 3 {
+		if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{}); err != nil || r.Deliveries != 3 {
 			t.Fatalf("%+v, error %v", r, err)
 		}
 		events = append(events, x.publish(t, 10)...)
@@ -183,7 +183,7 @@ func TestChangesOfOrder(t *testing.T) {
 		x.setReceiver("a.example", failFirst(1))
 		events := x.publish(t, 3)
 		time.Sleep(time.Second)
-		if err := x.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -204,7 +204,7 @@ func TestChangesOfOrder(t *testing.T) {
 		sent := x.publish(t, 1)
 		time.Sleep(time.Second)
 		refused.Store(&sent[0])
-		if err := x.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), sub.ID, x.attempts(t, sub)[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second) // long before its retry
@@ -219,7 +219,7 @@ func TestChangesOfOrder(t *testing.T) {
 		x.setRateLimit(t, sub, 5)
 		gone := x.publish(t, 40)
 		time.Sleep(time.Second)
-		if n, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || n != 40 {
+		if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || n != 40 {
 			t.Fatalf("%d are discarded, error %v", n, err)
 		}
 		events := x.publish(t, 40)
@@ -247,7 +247,7 @@ func TestOrderBesideOtherWork(t *testing.T) {
 		x.setReceiver("a.example", respondAfter(time.Second, respond(200)))
 		events := x.publish(t, 50)
 		time.Sleep(9500 * time.Millisecond)
-		if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed}); err != nil || n.Exhausted != 1 {
+		if n, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed}); err != nil || n.Exhausted != 1 {
 			t.Fatalf("%+v, error %v", n, err)
 		}
 		time.Sleep(time.Minute)

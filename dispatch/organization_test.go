@@ -138,7 +138,7 @@ func (x *fixture) slowestDelivery(t *testing.T, during time.Duration, size int) 
 func (x *fixture) publishOf(tb testing.TB, eventType string, size int) string {
 	tb.Helper()
 	e := webhook.NewEvent{Type: eventType, Data: fmt.Appendf(nil, `{"x":"%0*d"}`, size, 0)}
-	published, err := x.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{e})
+	published, err := x.Queue.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{e})
 	if err != nil {
 		tb.Fatal(err)
 	}

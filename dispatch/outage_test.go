@@ -65,7 +65,7 @@ func TestOutageOfANight(t *testing.T) {
 				x.setReceiver("a.example", respond(200))
 				lost := int64(0)
 				if tt.recover {
-					r, err := x.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{})
+					r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), sub.ID, webhook.RecoveryRequest{})
 					if err != nil || r.Pending != held || r.Deliveries == 0 || r.Deliveries+r.Pending < 8*60 {
 						t.Errorf("recovery %+v with %d held, error %v", r, held, err)
 					}
@@ -155,7 +155,7 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 				},
 				"nothing waits": func() *fixture {
 					x, sub := disabled(t, 100, probing(interval))
-					if _, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
+					if _, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
 						t.Fatal(err)
 					}
 					return x
@@ -181,7 +181,7 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 	t.Run("an event that is published later is probed, if nothing waited before", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x, sub := disabled(t, 100, probing(interval))
-			if _, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
+			if _, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * interval)

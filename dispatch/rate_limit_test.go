@@ -25,7 +25,7 @@ func (x *fixture) setRateLimit(tb testing.TB, sub webhook.Subscription, perSecon
 	if perSecond != 0 {
 		c.RateLimitPerSecond = &perSecond
 	}
-	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, c); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, c); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func TestRateLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.Dispatcher = d
-		x.Watch(d)
+		x.Queue.Watch(d)
 		x.run(t)
 		x.setRateLimit(t, x.subscribe(t, "a.example", respond(200)), 8)
 		begin := time.Now()
@@ -138,14 +138,14 @@ func TestRateLimitBacklog(t *testing.T) {
 		for i := range large {
 			large[i] = webhook.NewEvent{Type: "order.paid", Data: fmt.Appendf(nil, `{"x":"%0250000d"}`, i)}
 		}
-		if _, err := x.PublishEvents(t.Context(), x.org(), large); err != nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), large); err != nil {
 			t.Fatal(err)
 		}
 		x.subscribe(t, "free.example", respondAfter(100*time.Millisecond, respond(200)))
 		time.Sleep(2 * time.Second)
 		for n := range 5 {
 			begin := time.Now()
-			if _, err := x.PublishEvents(t.Context(), x.org(), large[:8]); err != nil {
+			if _, err := x.Queue.PublishEvents(t.Context(), x.org(), large[:8]); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -384,7 +384,7 @@ type slowStore struct{ storage.All }
 
 func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	time.Sleep(20 * time.Millisecond)
-	return s.Store.Begin(ctx, starts)
+	return s.Store.Queue.Begin(ctx, starts)
 }
 
 // Events, responses and limits are random. The limit is never exceeded, and no delivery waits without need.

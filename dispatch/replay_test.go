@@ -23,7 +23,7 @@ func TestReplay(t *testing.T) {
 			x.setPlan(t, "free")
 			want = append(want, x.publish(t, 600)...)
 			x.setPlan(t, "growth")
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n.Plan != 600 || err != nil {
+			if n, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n.Plan != 600 || err != nil {
 				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			want = append(want, x.publish(t, 3)...)
@@ -47,7 +47,7 @@ func TestReplay(t *testing.T) {
 			time.Sleep(time.Hour)
 			x.setReceiver("a.example", respond(200))
 			r := webhook.Replay{Only: webhook.OnlyFailed}
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Exhausted != 20 || err != nil {
+			if n, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Exhausted != 20 || err != nil {
 				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			time.Sleep(time.Minute)
@@ -55,7 +55,7 @@ func TestReplay(t *testing.T) {
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 				t.Errorf("%+v", h)
 			}
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Total() != 0 || err != nil {
+			if n, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Total() != 0 || err != nil {
 				t.Errorf("%+v are made of what has arrived, error %v", n, err)
 			}
 		})
@@ -69,7 +69,7 @@ func TestReplay(t *testing.T) {
 			want := x.publish(t, 10)
 			x.setPlan(t, "growth")
 			x.setActive(t, sub, false)
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.Plan != 10 || err != nil {
+			if n, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.Plan != 10 || err != nil {
 				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			time.Sleep(time.Hour)

@@ -82,7 +82,7 @@ func TestShutdown(t *testing.T) {
 			}
 			f.fail(true, "Target")
 			url := "https://b.example/hook"
-			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(4500 * time.Millisecond)
@@ -236,7 +236,7 @@ func TestCrash(t *testing.T) {
 
 	runInVirtualTime(t, "a test that a crash interrupted is not sent again", func(t *testing.T) {
 		runTest(t, func(x *fixture, sub webhook.Subscription) {
-			if _, _, _, err := x.BeginTest(t.Context(), x.org(), sub.ID); err != nil {
+			if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), sub.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, map[webhook.Outcome]int{webhook.Interrupted: 1})
@@ -247,7 +247,7 @@ func TestCrash(t *testing.T) {
 			x.publish(t, 20)
 			time.Sleep(time.Second)
 			x.hold(t)
-			if n, err := x.DiscardQueue(t.Context(), x.operator(t)); err != nil || n != 20 {
+			if n, err := x.Queue.DiscardQueue(t.Context(), x.operator(t)); err != nil || n != 20 {
 				t.Fatalf("%d discarded, %v", n, err)
 			}
 		}, map[webhook.Outcome]int{webhook.Interrupted: 16})
@@ -320,7 +320,7 @@ func TestResultsThatTheWriterStillHasStayTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.Dispatcher = d
-		x.Watch(d)
+		x.Queue.Watch(d)
 		x.subscribe(t, "a.example", respond(200))
 		x.run(t)
 		for range 2 { // the second result waits for the first

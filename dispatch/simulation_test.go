@@ -99,12 +99,12 @@ func (m *simulation) step() {
 			}
 		}
 	case n < 74 && !sub.deleted:
-		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.random.IntN(2)) * time.Minute, Force: true}); err != nil {
+		if _, _, err := m.Subscriptions.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.random.IntN(2)) * time.Minute, Force: true}); err != nil {
 			m.t.Error(err)
 		}
 	case n < 75 && !sub.deleted:
 		sub.deleted = true
-		if err := m.DeleteSubscription(ctx, m.actor(), m.org(), sub.ID); err != nil {
+		if err := m.Subscriptions.DeleteSubscription(ctx, m.actor(), m.org(), sub.ID); err != nil {
 			m.t.Error(err)
 		}
 	case n < 79:
@@ -169,7 +169,7 @@ func (m *simulation) check() {
 			continue
 		}
 		// What was published while it was off has arrived too. Only the plan explains that an event has no delivery.
-		if missed, err := m.CountReplay(context.Background(), m.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); err != nil || missed.TypeAdded != 0 {
+		if missed, err := m.Queue.CountReplay(context.Background(), m.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); err != nil || missed.TypeAdded != 0 {
 			m.t.Errorf("%s missed %+v, error %v", sub.host, missed, err)
 		}
 		m.compare(sub, sent)

@@ -193,7 +193,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 				}
 			})
 			synctest.Wait()
-			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			done.Wait()

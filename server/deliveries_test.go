@@ -22,17 +22,17 @@ func attempted(t testing.TB, f *testServer, owner access.Principal, sub webhook.
 	for range n {
 		storagetest.Publish(t, f.store, owner, "user.created")
 	}
-	jobs, err := f.store.PendingJobs(t.Context(), sub.RowID, 1000, nil)
+	jobs, err := f.store.Queue.PendingJobs(t.Context(), sub.RowID, 1000, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
 	for i, job := range jobs[len(jobs)-n:] {
-		target, err := f.store.Target(t.Context(), sub.RowID)
+		target, err := f.store.Queue.Target(t.Context(), sub.RowID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, err := f.store.Begin(t.Context(), []webhook.Start{{
+		ids, err := f.store.Queue.Begin(t.Context(), []webhook.Start{{
 			Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		}})
 		if err != nil || ids[0] == 0 {
@@ -48,7 +48,7 @@ func attempted(t testing.TB, f *testServer, owner access.Principal, sub webhook.
 			result.Succeeded, result.Failure = false, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
 			result.RetryAt = time.Now().Add(time.Minute).UnixMilli()
 		}
-		if _, err := f.store.Record(t.Context(), result); err != nil {
+		if _, err := f.store.Queue.Record(t.Context(), result); err != nil {
 			t.Fatalf("record: %v", err)
 		}
 	}

@@ -56,7 +56,7 @@ func TestEventTypes(t *testing.T) {
 			batch[i] = webhook.NewEvent{Type: "many.t" + strconv.Itoa(i%101), Data: []byte("{}")}
 		}
 		for range 3 {
-			if _, err := f.store.PublishEvents(t.Context(), owner.Organization.RowID, batch); err != nil {
+			if _, err := f.store.Queue.PublishEvents(t.Context(), owner.Organization.RowID, batch); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -42,7 +42,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.Watch(d)
+	store.Queue.Watch(d)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

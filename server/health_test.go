@@ -155,7 +155,7 @@ func (d *dispatching) Begin(ctx context.Context, starts []webhook.Start) ([]int6
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return d.Store.Begin(ctx, starts)
+	return d.Store.Queue.Begin(ctx, starts)
 }
 
 // slowly is a receiver that takes five seconds.
@@ -173,7 +173,7 @@ func (d *dispatching) run(t *testing.T) *dispatch.Dispatcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Watch(dispatcher)
+	d.Queue.Watch(dispatcher)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = dispatcher.Run(ctx) })
@@ -211,7 +211,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 		}
 
 		// Behind a rate limit, attempts do not begin with their deliveries.
-		if _, err := f.store.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
+		if _, err := f.store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
 			SetRateLimit: true, RateLimitPerSecond: new(int64(100)),
 		}); err != nil {
 			t.Fatal(err)

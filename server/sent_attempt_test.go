@@ -93,15 +93,15 @@ func TestSentAuditEvent(t *testing.T) {
 	_, limited := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", access.KeyCreated)
 	storagetest.Key(t, f.store, owner, access.EventsRead)
-	jobs, err := f.store.PendingJobs(t.Context(), sub.RowID, 10, nil)
+	jobs, err := f.store.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v, error %v", jobs, err)
 	}
-	ids, err := f.store.Begin(t.Context(), []webhook.Start{{Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1}})
+	ids, err := f.store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.store.Record(t.Context(), webhook.Result{Attempt: ids[0], Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1, Succeeded: true}); err != nil {
+	if _, err := f.store.Queue.Record(t.Context(), webhook.Result{Attempt: ids[0], Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1, Succeeded: true}); err != nil {
 		t.Fatal(err)
 	}
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/"

@@ -18,7 +18,7 @@ const alertsName = "alerts"
 // Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, or they are active
 // again after the operator was told that. A pause by hand needs no alert, because a person did it.
 func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, err error) {
-	err = s.list(ctx, &list, `
+	err = s.reads.List(ctx, &list, `
 		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at FROM subscriptions INDEXED BY subscriptions_untold
 		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL ORDER BY id LIMIT ?`, limit)
 	return list, err
@@ -26,10 +26,10 @@ func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, e
 
 // AlertSubject returns what an alert says about a subscription.
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
-	err = s.get(ctx, &subject, `
+	err = s.reads.Get(ctx, &subject, `
 		SELECT `+history.SubscriptionColumns+`, o.name AS organization_name
 		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
-	s.History.Complete(&subject.Subscription, s.Hold())
+	s.History.Complete(&subject.Subscription, s.Queue.Hold())
 	return subject, err
 }
 
@@ -40,7 +40,7 @@ const toldPerWrite = 500
 // parts may be stored.
 func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	for part := range slices.Chunk(told, toldPerWrite) {
-		err := s.change(ctx, func(t *tx) error {
+		err := s.Queue.change(ctx, func(t *tx) error {
 			for _, sub := range part {
 				if _, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", sub.DisabledAt, sub.Subscription); err != nil {
 					return err
@@ -58,7 +58,7 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.
 func (s *Store) AlertState(ctx context.Context, state any) error {
 	var values [][]byte
-	if err := s.list(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
+	if err := s.reads.List(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
 		return err
 	}
 	if err := json.Unmarshal(values[0], state); err != nil {
@@ -73,5 +73,5 @@ func (s *Store) SaveAlertState(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("encode state of alerts: %w", err)
 	}
-	return s.change(ctx, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
+	return s.Queue.change(ctx, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
 }

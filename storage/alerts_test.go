@@ -62,7 +62,7 @@ func TestUntold(t *testing.T) {
 		expect("disabled again", second)
 		tell(second)
 		expect("told")
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		tell(nil)

@@ -29,7 +29,7 @@ func TestOrderOfAnnouncements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := fixtureOf(t, storagetest.Open(t))
 		told := &announcements{}
-		x.Watch(told)
+		x.Queue.Watch(told)
 		publish := func(eventType string) func() {
 			return func() { storagetest.Publish(t, x.Store, x.owner, eventType) }
 		}

@@ -22,7 +22,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		o := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, apply, access.Organization{Name: name, Plan: "growth"}))
 		must[access.Member](t)(x.Directory.SetMember(ctx, apply, o.ID, owner.User.ID, access.RoleMember))
-		sub, _, err := x.CreateSubscription(ctx, apply, o.RowID, webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
+		sub, _, err := x.Subscriptions.CreateSubscription(ctx, apply, o.RowID, webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
 		if err != nil {
 			t.Fatal(err)
 		}

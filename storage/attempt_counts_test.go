@@ -26,7 +26,7 @@ func TestSeries(t *testing.T) {
 		attempt := func(s webhook.Subscription, eventType string, succeeded bool, took int64) {
 			t.Helper()
 			storagetest.Publish(t, store, x.owner, eventType)
-			jobs, err := store.PendingJobs(t.Context(), s.RowID, 1000, nil)
+			jobs, err := store.Queue.PendingJobs(t.Context(), s.RowID, 1000, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestSeries(t *testing.T) {
 			if !succeeded {
 				r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}
 			}
-			if _, err := store.Record(t.Context(), r); err != nil {
+			if _, err := store.Queue.Record(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,11 +48,11 @@ func TestSeries(t *testing.T) {
 		attempt(x.sub, "a", false, 10_001)
 		time.Sleep(2 * time.Minute)
 		attempt(other, "b", true, 0)
-		_, job, row, err := store.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, row, err := store.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Record(t.Context(), webhook.Result{
+		if _, err := store.Queue.Record(t.Context(), webhook.Result{
 			Attempt: row, Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
 		}); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ type auditTarget struct {
 
 // audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for
 // the whole instance, see Actor.LogOrganization. details must not contain a secret.
-func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
+func (q *Queue) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
@@ -67,7 +67,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
-	_, err = s.publish(t, organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
+	_, err = q.publish(t, organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
 	return err
 }
 

@@ -51,8 +51,8 @@ func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bo
 }
 
 // dropPendingAudit drops the pending deliveries of audit events to a subscription.
-func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
-	n, err := s.dropDeliveries(t, sub.RowID, `
+func (q *Queue) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
+	n, err := q.dropDeliveries(t, sub.RowID, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(:types))
 		UNION ALL
@@ -63,6 +63,6 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
-	s.announceChange(t, sub.RowID)
+	q.announceChange(t, sub.RowID)
 	return nil
 }

@@ -23,7 +23,7 @@ func (x fixture) actorWithoutAuditRead(t *testing.T) access.Actor {
 // change updates the subscription of the fixture.
 func (x fixture) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
 	t.Helper()
-	_, err := x.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
+	_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
 	return err
 }
 
@@ -45,7 +45,7 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	by := x.actorWithoutAuditRead(t)
-	sub, _, err := x.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
+	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
 	if err != nil || sub.AuditEvents {
 		t.Fatalf("audit_events %v, error %v", sub.AuditEvents, err)
 	}
@@ -61,12 +61,12 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	})
 	t.Run("a replay sends no audit events", func(t *testing.T) {
 		r := webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}
-		counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
-		if made, err2 := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); counted.Total() != 0 || made.Total() != 0 || err != nil || err2 != nil {
+		counted, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, r)
+		if made, err2 := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); counted.Total() != 0 || made.Total() != 0 || err != nil || err2 != nil {
 			t.Errorf("%+v counted, %+v made, errors %v, %v; want none", counted, made, err, err2)
 		}
 		r.EventTypes = webhook.Types{access.KeyCreated}
-		if made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); made.Total() != 0 || err != nil {
+		if made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); made.Total() != 0 || err != nil {
 			t.Errorf("%+v made where the type is named, error %v", made, err)
 		}
 	})
@@ -87,7 +87,7 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			c.URL = new("https://example.com/other")
-			if _, _, err := x.CreateSubscription(t.Context(), by, x.org(), c); fault.KindOf(err) != fault.Forbidden {
+			if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.org(), c); fault.KindOf(err) != fault.Forbidden {
 				t.Errorf("%s, of a new one: %v", name, err)
 			}
 		}
@@ -154,7 +154,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID)
+		err = x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID)
 		if fault.KindOf(err) != fault.Conflict {
 			t.Errorf("an audit event is sent again: %v", err)
 		}

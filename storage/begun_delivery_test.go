@@ -66,7 +66,7 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		p := &places{free: 1}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		event := storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := p.fresh[0]
 		if !job.Begun || job.Epoch != x.sub.Epoch || job.DueAt != event.At || job.Number() != 1 || len(x.jobs(t)) != 0 {
@@ -91,7 +91,7 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
-		x.Watch(&places{free: 1})
+		x.Queue.Watch(&places{free: 1})
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		stop()
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -106,9 +106,9 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 	t.Run("can be one of the store itself", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
 		p := &places{free: 1}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "never")
 		if len(p.fresh) != 1 || !p.fresh[0].Begun || p.fresh[0].EventType != access.SubscriptionCreated {
 			t.Errorf("announced is %+v", p.fresh)
@@ -125,13 +125,13 @@ func TestDeliveryThatWaits(t *testing.T) {
 	}{
 		"without a free place": {0, func(*testing.T, fixture) {}, nil},
 		"while the queue is held": {9, func(t *testing.T, x fixture) {
-			if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},
 		"while its subscription is failing": {9, func(t *testing.T, x fixture) { x.fail(t, 5) }, nil},
 		"of a redelivery": {9, func(t *testing.T, x fixture) { x.fail(t, 1) }, func(t *testing.T, x fixture) {
-			if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
+			if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -140,7 +140,7 @@ func TestDeliveryThatWaits(t *testing.T) {
 				x.fail(t, 1)
 			}
 		}, func(t *testing.T, x fixture) {
-			must[webhook.Replayed](t)(x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything))
+			must[webhook.Replayed](t)(x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything))
 		}},
 	} {
 		t.Run("a delivery "+name+" waits", func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestDeliveryThatWaits(t *testing.T) {
 			x := newFixture(t)
 			tt.prepare(t, x)
 			p := &places{free: tt.places}
-			x.Watch(p)
+			x.Queue.Watch(p)
 			if tt.create == nil {
 				storagetest.Publish(t, x.Store, x.owner, "user.created")
 			} else {
@@ -174,7 +174,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		p := &places{free: 9}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		for range 2 {
 			x.undo(t, func(t *storage.Tx) error {
 				return errors.Join(x.PublishIn(t, x.org(), "user.created"), x.PublishIn(t, x.org(), "user.created"))
@@ -193,7 +193,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		p := &places{free: 9}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		x.undo(t, func(t *storage.Tx) error { return x.TakePlaceIn(t, x.org(), x.sub.RowID) })
 		if p.taken == 0 || p.returned != p.taken {
 			t.Errorf("%d places were taken and %d returned", p.taken, p.returned)
@@ -205,7 +205,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
-			x.Watch(p)
+			x.Queue.Watch(p)
 			publish := func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }
 			together(t, x.Store, publish, func() {
 				err := x.WriteFor(t.Context(), x.org(), 8, false, func(t *storage.Tx) error {
@@ -227,7 +227,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
-			x.Watch(p)
+			x.Queue.Watch(p)
 			fails := func(t *storage.Tx) error { return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused) }
 			together(t, x.Store, func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }, func() {
 				if err := x.WriteFor(t.Context(), x.org(), 8, false, fails); !errors.Is(err, errRefused) {
@@ -250,7 +250,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
-			x.Watch(p)
+			x.Queue.Watch(p)
 			publish := func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }
 			rerun(t, x.Store, x.org(), publish, publish, publish)
 			if p.taken != 6 || p.returned != 3 || p.begun() != 3 {
@@ -269,11 +269,11 @@ func TestPlacesOfAnOrderedSubscription(t *testing.T) {
 	t.Run("are returned by the events that wait behind the first of their transaction", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: new(true)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: new(true)}))
 		p := &places{free: 10}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		event := webhook.NewEvent{Type: "user.created", Data: []byte("{}")}
-		must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event, event, event}))
+		must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event, event, event}))
 		if p.begun() != 1 || p.taken-p.returned != 1 {
 			t.Errorf("%d attempts have begun, %d places were taken and %d returned, want 1 in use", p.begun(), p.taken, p.returned)
 		}

@@ -64,7 +64,7 @@ func (c *chain) begin() {
 		for _, j := range batch {
 			starts = append(starts, webhook.Start{Delivery: j.Delivery, Subscription: j.Subscription, Epoch: c.epoch, Number: 1})
 		}
-		ids, err := c.store.Begin(c.b.Context(), starts)
+		ids, err := c.store.Queue.Begin(c.b.Context(), starts)
 		if err != nil {
 			c.b.Error(err)
 		}
@@ -89,7 +89,7 @@ func (c *chain) record() {
 				Succeeded: true, ResponseStatus: &status, DurationMS: 12,
 			})
 		}
-		if _, err := c.store.Record(c.b.Context(), results...); err != nil {
+		if _, err := c.store.Queue.Record(c.b.Context(), results...); err != nil {
 			c.b.Error(err)
 		}
 		c.recorded.Add(-len(batch))
@@ -116,12 +116,12 @@ func BenchmarkQueueChain(b *testing.B) {
 
 func benchmarkChain(b *testing.B, subscriptions int, born bool) {
 	store, owner := openDurable(b, subscriptions)
-	subs, err := store.Subscriptions(b.Context(), owner.Organization.RowID, "", 0, 1)
+	subs, err := store.SubscriptionList(b.Context(), owner.Organization.RowID, "", 0, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
 	c := &chain{b: b, store: store, epoch: subs[0].Epoch, born: born, fresh: make(chan webhook.Job, 1<<20), begun: make(chan webhook.Job, 1<<20)}
-	store.Watch(c)
+	store.Queue.Watch(c)
 	c.running.Go(c.begin)
 	c.running.Go(c.record)
 	c.recorded.Add(b.N * subscriptions)

@@ -47,7 +47,7 @@ func openWithLogBounds(t *testing.T, restart, warn int64) (x fixture, log *bytes
 func (x fixture) publishLong(t *testing.T) {
 	t.Helper()
 	data := []byte(`{"text":"` + strings.Repeat("a", 20_000) + `"}`)
-	if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
+	if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
 		t.Fatal(err)
 	}
 }

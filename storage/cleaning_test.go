@@ -120,7 +120,7 @@ func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, log := cleaned(t, path)
 		x := fixtureOf(t, p.Store)
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		x.publish(t, 1, "bad")

@@ -48,7 +48,7 @@ func (s *Store) updateClock(ctx context.Context) error {
 // saveClock saves the state of the clock.
 func (s *Store) saveClock(ctx context.Context) error {
 	state := s.clock.StateToSave()
-	return s.change(ctx, func(t *tx) error { return writeClock(t, state) })
+	return s.Queue.change(ctx, func(t *tx) error { return writeClock(t, state) })
 }
 
 func writeClock(t *tx, state clock.State) error {
@@ -62,7 +62,7 @@ func writeClock(t *tx, state clock.State) error {
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
 // trusted.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.Queue.change(ctx, func(t *tx) error {
 		state := s.Clock()
 		if state.Trusted() {
 			return nil
@@ -71,7 +71,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 			return err
 		}
 		t.OnCommit(s.clock.Accept)
-		return s.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
+		return s.Queue.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})

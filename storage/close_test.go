@@ -46,7 +46,7 @@ func newCustomer(t *testing.T) *customer {
 	by := x.owner.Actor("192.0.2.9", "req")
 	x.key = access.Mint("svc")
 	must[access.Key](t)(x.Directory.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
-	sub, _, err := x.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
+	sub, _, err := x.Subscriptions.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
 		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"), ExternalID: new("hook-12"),
 		Headers: &[]webhook.Header{{Name: "X-Initech-Auth", Value: redact.New("swordfish")}},
 	})
@@ -54,15 +54,15 @@ func newCustomer(t *testing.T) *customer {
 		t.Fatal(err)
 	}
 	x.sub = sub
-	must[[]webhook.Published](t)(x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{
+	must[[]webhook.Published](t)(x.Queue.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{
 		{Type: "invoice.made", Data: []byte(`{"to":"Milton"}`), IdempotencyKey: "invoice-77"}, {Type: "invoice.paid", Data: []byte(`{"by":"Milton"}`)},
 	}))
-	jobs := must[[]webhook.Job](t)(x.PendingJobs(ctx, sub.RowID, 10, nil))
-	epoch := must[webhook.Target](t)(x.Target(ctx, sub.RowID)).Epoch
+	jobs := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, sub.RowID, 10, nil))
+	epoch := must[webhook.Target](t)(x.Queue.Target(ctx, sub.RowID)).Epoch
 	begin := func(job webhook.Job) int64 {
-		return must[[]int64](t)(x.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
+		return must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1}}))[0]
 	}
-	must[[]webhook.Settled](t)(x.Record(ctx, webhook.Result{
+	must[[]webhook.Settled](t)(x.Queue.Record(ctx, webhook.Result{
 		Attempt: begin(jobs[0]), Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: epoch, Number: 1, ResponseBody: "we got it", Succeeded: true,
 	}))
 	x.begun, x.job = begin(jobs[1]), jobs[1]
@@ -94,7 +94,7 @@ func (x *customer) open(t *testing.T) {
 // end ends the attempt in progress.
 func (x *customer) end(t *testing.T) {
 	t.Helper()
-	must[[]webhook.Settled](t)(x.Record(t.Context(), webhook.Result{
+	must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), webhook.Result{
 		Attempt: x.begun, Delivery: x.job.Delivery, Subscription: x.sub.RowID, Epoch: 2, Number: 1, ResponseBody: "we got it", Succeeded: true,
 	}))
 }
@@ -156,14 +156,14 @@ func TestClosedOrganization(t *testing.T) {
 		t.Parallel()
 		x := newCustomer(t)
 		ctx := t.Context()
-		job := must[[]webhook.Job](t)(x.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
-		epoch := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)).Epoch
+		job := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.sub.RowID, 10, nil))[0]
+		epoch := must[webhook.Target](t)(x.Queue.Target(ctx, x.sub.RowID)).Epoch
 		c := must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
 		if c.APIKeys != 1 || c.AccessTokens != 1 || c.Members != 1 || c.Subscriptions != 1 || c.PendingDeliveries != 2 || c.ClosedAt == nil {
 			t.Errorf("the closure ends %+v", c)
 		}
-		ids := must[[]int64](t)(x.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
-		if at := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID)); !at.Shut() || ids[0] != 0 {
+		ids := must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
+		if at := must[webhook.Target](t)(x.Queue.Target(ctx, x.sub.RowID)); !at.Shut() || ids[0] != 0 {
 			t.Errorf("attempt %d begins at %+v", ids[0], at)
 		}
 		_, err := x.Directory.PrincipalByKey(ctx, x.key.Digest())
@@ -231,13 +231,13 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		x := newCustomer(t)
 		ctx := t.Context()
 		must[access.Closure](t)(x.CloseOrganization(ctx, x.by, x.org.ID))
-		_, published := x.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
+		_, published := x.Queue.PublishEvents(ctx, x.org.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
 		_, subscribed := x.subscribe(t, x.operator.In(x.org))
 		_, token := x.Directory.CreateToken(ctx, x.by, x.owner.User.ID, x.org.ID, access.Mint(access.TokenPrefix), "", nil)
 		_, member := x.Directory.SetMember(ctx, x.by, x.org.ID, x.operator.User.ID, access.RoleOwner)
 		_, changed := x.Directory.UpdateOrganization(ctx, x.by, x.org.ID, access.OrganizationChange{Name: new("Initech again")})
 		_, key := x.create(t, x.operator.In(x.org), access.EventsRead)
-		_, replayed := x.Replay(ctx, x.by, x.org.RowID, x.sub.ID, webhook.Replay{})
+		_, replayed := x.Queue.Replay(ctx, x.by, x.org.RowID, x.sub.ID, webhook.Replay{})
 		for _, err := range []error{published, subscribed, token, member, changed, key} {
 			storagetest.ExpectFault(t, err, fault.Conflict, directory.ErrClosed.Code)
 		}
@@ -377,7 +377,7 @@ func TestCloseLargeOrganization(t *testing.T) {
 	by := x.owner.Actor("192.0.2.9", "req")
 	var ids []string
 	for i := range 60 {
-		sub, _, err := x.CreateSubscription(t.Context(), by, x.org.RowID, webhook.SubscriptionChange{
+		sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.org.RowID, webhook.SubscriptionChange{
 			URL: new(fmt.Sprintf("https://trace-%d.example/", i)), EventTypes: &webhook.Types{"invoice.*"}, Description: new(fmt.Sprintf("note-%d", i)),
 		})
 		if err != nil {
@@ -386,11 +386,11 @@ func TestCloseLargeOrganization(t *testing.T) {
 		ids = append(ids, sub.ID)
 	}
 	for _, id := range []string{ids[0], ids[59]} {
-		if err := x.DeleteSubscription(t.Context(), by, x.org.RowID, id); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), by, x.org.RowID, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org.RowID, slices.Repeat([]webhook.NewEvent{{Type: "report.made", Data: []byte(`"body-1"`)}}, 600)))
+	must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org.RowID, slices.Repeat([]webhook.NewEvent{{Type: "report.made", Data: []byte(`"body-1"`)}}, 600)))
 	traces := []string{"trace-", "note-", "body-"}
 	if found := tracesIn(t, x.o.Path, traces); len(found) < len(traces) {
 		t.Fatalf("the test is wrong: only these traces were in the files: %q", found)

@@ -19,9 +19,9 @@ import (
 // can repeat it.
 //
 // Faults: NotFound; Unavailable if the context ends first.
-func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
-	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o discarded, err error) {
-		o.last = s.lastDelivery
+func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
+	o, err := returning(ctx, q.workFor(organization), func(t *tx) (o discarded, err error) {
+		o.last = q.lastDelivery
 		o.row, err = subscriptionRow(t, organization, id)
 		return o, err
 	})
@@ -34,7 +34,7 @@ func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64
 	after, more := scan.Position{At: math.MinInt64}, true
 	for more {
 		var waiting []waitingDelivery
-		if waiting, err = s.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
+		if waiting, err = q.nextWaiting(ctx, organization, o.row, o.last, after); err != nil {
 			break
 		}
 		if more = len(waiting) == dropBatch; more {
@@ -42,7 +42,7 @@ func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64
 		}
 		waiting = slices.DeleteFunc(waiting, func(d waitingDelivery) bool { return d.EventAt >= before })
 		var n int64
-		if n, err = s.discardWaiting(ctx, organization, o.row, waiting); err != nil {
+		if n, err = q.discardWaiting(ctx, organization, o.row, waiting); err != nil {
 			break
 		}
 		dropped += n
@@ -50,7 +50,7 @@ func (s *Store) Discard(ctx context.Context, by access.Actor, organization int64
 	if err != nil && dropped == 0 {
 		return 0, err
 	}
-	return s.finishDiscard(ctx, by, organization, discarded{id: id, row: o.row, last: o.last, before: before, dropped: dropped, err: err})
+	return q.finishDiscard(ctx, by, organization, discarded{id: id, row: o.row, last: o.last, before: before, dropped: dropped, err: err})
 }
 
 // discarded is how far a discard got.
@@ -70,13 +70,13 @@ type waitingDelivery struct {
 }
 
 // nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
-func (s *Store) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
-	end, err := s.beginReplayRead(ctx, organization)
+func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
+	end, err := q.beginReplayRead(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	err = s.replays.Pool.List(ctx, &waiting, `
+	err = q.replays.Pool.List(ctx, &waiting, `
 		SELECT d.id, d.due_at, e.created_at AS event_at
 		FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+` AND (d.due_at, d.id) > (?2, ?3) AND d.id <= ?4
@@ -86,7 +86,7 @@ func (s *Store) nextWaiting(ctx context.Context, organization, subscription, las
 
 // discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record
 // stays, and nothing follows it.
-func (s *Store) discardWaiting(ctx context.Context, organization, subscription int64, waiting []waitingDelivery) (int64, error) {
+func (q *Queue) discardWaiting(ctx context.Context, organization, subscription int64, waiting []waitingDelivery) (int64, error) {
 	if len(waiting) == 0 {
 		return 0, nil
 	}
@@ -97,8 +97,8 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 			}
 		}
 	}
-	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
-		return s.dropDeliveries(t, subscription, `
+	return returning(ctx, q.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
+		return q.dropDeliveries(t, subscription, `
 			SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value
 			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
 	})
@@ -106,11 +106,11 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 
 // finishDiscard drops the deliveries whose attempts have begun, and writes the audit event. Requests in progress go on. The
 // new epoch makes the dispatcher release attempts that it has not sent yet.
-func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
+func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	dropped, err := returning(ctx, s.workFor(organization), func(t *tx) (int64, error) {
-		n, err := s.dropDeliveries(t, d.row, `
+	dropped, err := returning(ctx, q.workFor(organization), func(t *tx) (int64, error) {
+		n, err := q.dropDeliveries(t, d.row, `
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
 			WHERE d.subscription_id = ? AND `+delivery.SendingOn+` AND d.id <= ? AND e.created_at < ?`, d.row, d.last, d.before)
 		if err != nil {
@@ -119,12 +119,12 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
-		s.announceChange(t, d.row)
+		q.announceChange(t, d.row)
 		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
 		if d.before != math.MaxInt64 {
 			details["before"] = string(webhook.AppendTime(nil, d.before))
 		}
-		return d.dropped + n, s.audit(t, by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
+		return d.dropped + n, q.audit(t, by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
 	})
 	return dropped, errors.Join(d.err, err)
 }
@@ -132,10 +132,10 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 // dropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
 // orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
 // never waits long.
-func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.Orphaned(orphansPerPass) {
-		if err := s.workFor(0).rows(dropBatch).change(ctx, func(t *tx) error {
-			_, err := s.dropPending(t, row, math.MaxInt64)
+func (q *Queue) dropOrphans(ctx context.Context) error {
+	for _, row := range q.pending.Orphaned(orphansPerPass) {
+		if err := q.workFor(0).rows(dropBatch).change(ctx, func(t *tx) error {
+			_, err := q.dropPending(t, row, math.MaxInt64)
 			return err
 		}); err != nil {
 			return err
@@ -146,8 +146,8 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 
 // dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
 // attempt is in progress, its record stays, and nothing follows it.
-func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
-	return s.dropDeliveries(t, subscription, `
+func (q *Queue) dropPending(t *tx, subscription, last int64) (int64, error) {
+	return q.dropDeliveries(t, subscription, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND d.id <= :last
 		UNION ALL
@@ -158,12 +158,12 @@ func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
 
 // dropDeliveries drops the pending deliveries of a subscription that a SELECT returns, and returns how many. If an attempt of one is
 // in progress, nothing follows it. So the writer forgets what it remembers of deliveries in progress.
-func (s *Store) dropDeliveries(t *tx, subscription int64, selected string, args ...any) (int64, error) {
+func (q *Queue) dropDeliveries(t *tx, subscription int64, selected string, args ...any) (int64, error) {
 	clear(t.sending)
 	n, err := t.Affected(`
 		UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.SendingLast+` ELSE `+delivery.Dropped+` END
 		WHERE id IN (`+selected+`)`, args...)
-	t.OnCommit(func() { s.pending.Add(subscription, -n) })
+	t.OnCommit(func() { q.pending.Add(subscription, -n) })
 	return n, err
 }
 

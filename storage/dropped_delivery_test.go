@@ -21,10 +21,10 @@ func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.
 	}
 	job = x.jobs(t)[0]
 	attempt = x.begin(t, job)
-	if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := x.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
+	if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
 		t.Fatalf("%d discarded, error %v", n, err)
 	}
 	return event, job, attempt
@@ -88,7 +88,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		_, job, attempt := x.discarded(t, 0)
-		if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
 		}
 		if attempt := x.begin(t, job); attempt != 0 {
@@ -106,10 +106,10 @@ func TestAResultIsRecordedOnce(t *testing.T) {
 		Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.sub.Epoch, Number: job.Number(),
 		Trigger: job.Trigger(), RetryAt: 1000, Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
 	}
-	if _, err := x.Record(t.Context(), r); err != nil {
+	if _, err := x.Queue.Record(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Record(t.Context(), r); err == nil || fault.KindOf(err) == fault.Unavailable {
+	if _, err := x.Queue.Record(t.Context(), r); err == nil || fault.KindOf(err) == fault.Unavailable {
 		t.Errorf("the second time: %v", err)
 	}
 	if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
@@ -127,7 +127,7 @@ func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	job := x.jobs(t)[0]
 	attempt := x.begin(t, job)
 	x.end(t, job, attempt, false)
-	if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+	if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
@@ -147,7 +147,7 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 		first := x.begin(t, job)
 		x.end(t, job, first, false)
 		second := x.begin(t, x.jobs(t)[0])
-		if err := x.UndoBegin(t.Context(), []int64{first}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{first}); err != nil {
 			t.Fatal(err)
 		}
 		if list := x.all(t); len(list) != 2 || list[0].Outcome != webhook.Sending {
@@ -161,10 +161,10 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 		event := x.publish(t, 1, "user.created")[0]
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
-		if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Record(t.Context(), webhook.Result{Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: 1, Number: 1, Succeeded: true})
+		_, err := x.Queue.Record(t.Context(), webhook.Result{Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: 1, Number: 1, Succeeded: true})
 		if got := x.stateOf(t, event); err == nil || got != webhook.Pending || len(x.all(t)) != 0 {
 			t.Errorf("it is %v, error %v, attempts %+v", got, err, x.all(t))
 		}
@@ -179,12 +179,12 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 				event, want := x.publish(t, 1, "user.created")[0], webhook.Pending
 				attempt := x.begin(t, x.jobs(t)[0])
 				for i := range 2 {
-					if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+					if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 						t.Fatal(err)
 					}
 					if i == 0 && drops {
 						want = webhook.Dropped
-						must[int64](t)(x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+						must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
 					}
 				}
 				if got := x.stateOf(t, event); got != want {
@@ -220,13 +220,13 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 					return c.Write(t.Context(), func(t *storage.Tx) error { return x.HoldIn(t, "the second") })
 				})
 				c.do(func() error {
-					if n, err := x.DiscardQueue(t.Context(), x.actor()); n != 0 || fault.KindOf(err) != fault.Conflict {
+					if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); n != 0 || fault.KindOf(err) != fault.Conflict {
 						t.Errorf("%d dropped, error %v", n, err)
 					}
 					return nil
 				})
 				c.let()
-				if hold := x.Hold(); hold == nil || hold.Reason != "the second" {
+				if hold := x.Queue.Hold(); hold == nil || hold.Reason != "the second" {
 					t.Errorf("the queue is held by %+v", hold)
 				}
 				if publish && len(x.jobs(t)) == 0 {

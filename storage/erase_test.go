@@ -84,24 +84,24 @@ func (x *leaver) actor() access.Actor { return x.who.Actor("192.0.2.77", "req") 
 // pause deactivates a subscription in the name of the member.
 func (x *leaver) pause(t *testing.T, sub webhook.Subscription) {
 	t.Helper()
-	must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.who.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+	must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.who.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 }
 
 // echo makes an attempt of the first pending delivery about the member, whose receiver answers with what it got.
 func (x *leaver) echo(t *testing.T) {
 	t.Helper()
-	must[[]webhook.Settled](t)(x.Record(t.Context(), x.begin(t)))
+	must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), x.begin(t)))
 }
 
 // begin begins such an attempt, and returns its result.
 func (x *leaver) begin(t *testing.T) webhook.Result {
 	t.Helper()
-	epoch := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID)).Epoch
-	for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+	epoch := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID)).Epoch
+	for _, job := range must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
 		if !bytes.Contains(job.Body, []byte("Ada Byron")) {
 			continue
 		}
-		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
+		ids := must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
 		return webhook.Result{
 			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
 			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
@@ -202,7 +202,7 @@ func TestEraseUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		decode := func() (bodies []map[string]any) {
-			for _, job := range must[[]webhook.Job](t)(x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+			for _, job := range must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
 				var body map[string]any
 				if err := json.Unmarshal(job.Body, &body); err != nil {
 					t.Fatal(err)
@@ -267,10 +267,10 @@ func TestEraseUserDuringAnAttempt(t *testing.T) {
 		x := newLeaver(t)
 		result := x.begin(t)
 		x.beginErasure(t)
-		if _, err := x.Record(t.Context(), result, result); err == nil {
+		if _, err := x.Queue.Record(t.Context(), result, result); err == nil {
 			t.Error("one attempt was recorded twice")
 		}
-		must[[]webhook.Settled](t)(x.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
+		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
 		x.erase(t)
 		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
 		if found := tracesIn(t, after.File, traces); len(found) > 0 {
@@ -283,13 +283,13 @@ func TestEraseUserDuringAnAttempt(t *testing.T) {
 		x := newLeaver(t)
 		undone := x.begin(t)
 		x.beginErasure(t)
-		if err := x.UndoBegin(t.Context(), []int64{undone.Attempt}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{undone.Attempt}); err != nil {
 			t.Fatal(err)
 		}
 		x.erase(t)
-		ids := must[[]int64](t)(x.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
+		ids := must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
 		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
-		must[[]webhook.Settled](t)(x.Record(t.Context(), undone))
+		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), undone))
 		page := must[webhook.AttemptPage](t)(x.History.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
 		if page.Attempts[0].ResponseBody != undone.ResponseBody {
 			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
@@ -322,12 +322,12 @@ func TestErasedUser(t *testing.T) {
 		_, err = x.Directory.UpdateUser(ctx, x.by, id, access.UserChange{IsActive: new(true)})
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
 		// A request that was checked before the erasure still runs.
-		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
 		if sub := must[webhook.Subscription](t)(x.History.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
 		log := must[access.AuditPage](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
 		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
 			t.Errorf("the log has a later line of the user: %+v", e)
@@ -353,7 +353,7 @@ func TestErasedUser(t *testing.T) {
 		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
 		namesake, _ := storagetest.Member(t, x.Store, other, "Ada Lovelace", access.RoleOwner)
 		sub, _ := storagetest.Subscription(t, x.Store, namesake, "https://example.com/")
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
 		if sub := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
 			t.Errorf("the subscription says %q", sub.LastError)

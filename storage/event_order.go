@@ -16,7 +16,7 @@ import (
 // So the store remembers up to which row the order is broken.
 
 // loadOrder finds the number of the newest event, and the row up to which events are out of order.
-func (s *Store) loadOrder(t *tx) error {
+func (q *Queue) loadOrder(t *tx) error {
 	var newest scan.Row
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -27,31 +27,31 @@ func (s *Store) loadOrder(t *tx) error {
 	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
-	s.lastEvent, s.latestTime = max(newest.ID, birth), newest.At
+	q.lastEvent, q.latestTime = max(newest.ID, birth), newest.At
 	value, err := instanceValue(t, scan.DisorderName)
-	s.disorder = scan.DecodeDisorder(value)
+	q.disorder = scan.DecodeDisorder(value)
 	return err
 }
 
 // checkOrder runs at the start of each transaction. It notices if the clock was set back since the last one.
-func (s *Store) checkOrder(t *tx) error {
+func (q *Queue) checkOrder(t *tx) error {
 	now := t.Now()
-	if s.latestTime-now <= clock.Tolerance.Milliseconds() {
-		t.OnCommit(func() { s.latestTime = max(s.latestTime, now) })
+	if q.latestTime-now <= clock.Tolerance.Milliseconds() {
+		t.OnCommit(func() { q.latestTime = max(q.latestTime, now) })
 		return nil
 	}
-	t.OnCommit(func() { s.latestTime = now })
-	return s.saveDisorder(t, s.lastEvent)
+	t.OnCommit(func() { q.latestTime = now })
+	return q.saveDisorder(t, q.lastEvent)
 }
 
 // saveDisorder stores that the events up to this row are not in the order of time.
-func (s *Store) saveDisorder(t *tx, row int64) error {
-	if row <= s.disorder {
+func (q *Queue) saveDisorder(t *tx, row int64) error {
+	if row <= q.disorder {
 		return nil
 	}
 	if err := setInstanceValue(t, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
 		return err
 	}
-	t.OnCommit(func() { s.disorder = row })
+	t.OnCommit(func() { q.disorder = row })
 	return nil
 }

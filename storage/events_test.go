@@ -44,12 +44,12 @@ func TestPublish(t *testing.T) {
 		storagetest.Subscription(t, store, foreign, "https://example.com/")
 		off, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
 		no := false
-		if _, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		want[off.ID] = true
 		gone, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
-		if err := store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+		if err := store.Subscriptions.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		published := storagetest.Publish(t, store, owner, "user.created")
@@ -90,7 +90,7 @@ func TestRepeatedPublish(t *testing.T) {
 		var all sync.WaitGroup
 		for range 32 {
 			all.Go(func() {
-				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
+				p, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -118,10 +118,10 @@ func TestRepeatedPublish(t *testing.T) {
 	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
+		_, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
 			t.Errorf("got %v", err)
@@ -136,7 +136,7 @@ func TestRepeatedPublish(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
-			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Repeated {
+			if p, err := x.Queue.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Repeated {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestPublishTransaction(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 {
-			_, err := x.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
+			_, err := x.Queue.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestQueryPlans(t *testing.T) {
 		attempt = x.begin(t, job)
 		x.end(t, job, attempt, i == 0)
 	}
-	if err := x.UndoBegin(t.Context(), []int64{1 << 40}); err != nil {
+	if err := x.Queue.UndoBegin(t.Context(), []int64{1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
@@ -303,17 +303,17 @@ func TestQueryPlans(t *testing.T) {
 	_, err3 := x.Directory.KeyPage(t.Context(), x.org(), access.KeyFilter{Limit: 10})
 	_, err4 := x.Directory.Key(t.Context(), x.org(), key.ID)
 	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
-	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
+	_, err6 := x.SubscriptionList(t.Context(), x.org(), "", 0, 10)
 	_, err7 := x.History.Attempt(t.Context(), attempt)
 	_, err8 := x.Survey.Backlog(t.Context())
 	_, err9 := x.History.Series(t.Context(), x.org(), "", 1, 2, 1)
 	_, err10 := x.History.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
 	_, err11 := x.Survey.Lanes(t.Context())
-	_, err12 := x.Target(t.Context(), x.sub.RowID)
+	_, err12 := x.Queue.Target(t.Context(), x.sub.RowID)
 	a, _ := x.History.Attempt(t.Context(), attempt)
 	_, err15 := x.History.SentAttempt(t.Context(), x.org(), x.sub.ID, a.ID)
 	_, err16 := x.History.Schedules(t.Context(), x.org(), []string{x.sub.ID})
-	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
+	err13 := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
 	_, err14 := x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
 	_, err17 := x.Survey.PendingSummary(t.Context(), x.org())
 	err20 := searchEverything(t, x, p.ID, a.ID, key)
@@ -383,7 +383,7 @@ func TestEventsWithoutAudit(t *testing.T) {
 	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	first := storagetest.Publish(t, store, owner, "order.paid")
 	for range 5 {
-		if _, err := store.PublishEvents(t.Context(), owner.Home.RowID, slices.Repeat([]webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}, 1000)); err != nil {
+		if _, err := store.Queue.PublishEvents(t.Context(), owner.Home.RowID, slices.Repeat([]webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,16 +29,18 @@ func (t *tx) Run(text string, args ...any) error {
 }
 
 // Write runs a write of the store itself.
-func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.change(ctx, run) }
+func (s *Store) Write(ctx context.Context, run func(*Tx) error) error {
+	return s.Queue.change(ctx, run)
+}
 
 // WriteWhole runs a write of an organization that cannot be undone alone, so its failure rolls back all writes of its batch.
 func (s *Store) WriteWhole(ctx context.Context, organization int64, run func(*Tx) error) error {
-	return s.workFor(organization).whole().change(ctx, run)
+	return s.Queue.workFor(organization).whole().change(ctx, run)
 }
 
 // WriteFor runs a write of an organization with an expected number of rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
-	w := s.workFor(organization).rows(rows)
+	w := s.Queue.workFor(organization).rows(rows)
 	w.Urgent = urgent
 	return w.change(ctx, run)
 }
@@ -50,20 +52,20 @@ func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 
 // RecordIn records the result of an attempt in a transaction.
 func (s *Store) RecordIn(t *Tx, r webhook.Result) error {
-	_, err := s.record(t, []webhook.Result{r})
+	_, err := s.Queue.record(t, []webhook.Result{r})
 	return err
 }
 
 // PublishIn publishes an event in a transaction.
 func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
-	_, err := s.publish(t, organization, "org_x", webhook.NewEvent{Type: eventType, Data: []byte("{}")}, 0)
+	_, err := s.Queue.publish(t, organization, "org_x", webhook.NewEvent{Type: eventType, Data: []byte("{}")}, 0)
 	return err
 }
 
 // TakePlaceIn takes a place for the first attempt of a delivery in a transaction, and writes no row.
 func (s *Store) TakePlaceIn(t *Tx, organization, subscription int64) error {
 	j := webhook.Job{Organization: organization, Subscription: subscription}
-	return s.setFirstAttempt(t, &j)
+	return s.Queue.setFirstAttempt(t, &j)
 }
 
 // CountBytesIn counts bytes of an organization in a transaction, and writes no row.
@@ -71,7 +73,7 @@ func (t *tx) CountBytesIn(organization int64, bytes int) { t.quotas.Count(t.Tx, 
 
 // Together runs functions in one transaction. Run must not have been called.
 func (s *Store) Together(fns ...func(*Tx) error) error {
-	return s.changeBeforeRun(func(t *tx) error {
+	return s.Queue.changeBeforeRun(func(t *tx) error {
 		for _, fn := range fns {
 			if err := fn(t); err != nil {
 				return err
@@ -106,7 +108,7 @@ func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (
 
 // Wants returns how many subscriptions the cache has by event type.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
-	err = s.change(ctx, func(t *tx) error {
+	err = s.Queue.change(ctx, func(t *tx) error {
 		rows = t.fanout.Size()
 		return nil
 	})
@@ -169,7 +171,7 @@ func parameters(text string) (args []any) {
 }
 
 // HoldIn holds the queue in a transaction.
-func (s *Store) HoldIn(t *Tx, reason string) error { return s.holdQueue(t, reason) }
+func (s *Store) HoldIn(t *Tx, reason string) error { return s.Queue.holdQueue(t, reason) }
 
 // Holds reports whether the transaction sees a hold.
 func (t *tx) Holds() (bool, error) {
@@ -201,8 +203,8 @@ func (s *Store) AgeDoubt(agreed time.Duration) {
 
 // MoveEvents changes the times of the events and audit events in a range of rows, like a wrong clock.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
-	return s.change(ctx, func(t *tx) error {
-		t.OnCommit(func() { s.latestTime += by.Milliseconds() })
+	return s.Queue.change(ctx, func(t *tx) error {
+		t.OnCommit(func() { s.Queue.latestTime += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
@@ -217,7 +219,7 @@ func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Durat
 
 // PreviousSecrets returns how many previous secrets are kept.
 func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
-	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
+	return n, s.reads.Get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
 }
 
 // Attempts returns the attempts of one page.
@@ -238,8 +240,8 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 	return page.Events, err
 }
 
-// Subscriptions returns the subscriptions of one page.
-func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+// SubscriptionList returns the subscriptions of one page.
+func (s *Store) SubscriptionList(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
 	f := webhook.SubscriptionFilter{Before: before, Limit: limit}
 	if status != "" {
 		f.Statuses = []webhook.Status{status}
@@ -264,7 +266,7 @@ func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), e
 
 // TakeReplayTurn takes the turn of an organization for reads of replays.
 func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.replays.Take(ctx, organization)
+	return s.Queue.replays.Take(ctx, organization)
 }
 
 // BeginLogRead begins a read of a log that lasts until end is called, like a slice of a search.
@@ -291,11 +293,11 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 }
 
 // Pend adds to the pending count of a subscription.
-func (s *Store) Pend(subscription, n int64) { s.pending.Add(subscription, n) }
+func (s *Store) Pend(subscription, n int64) { s.Queue.pending.Add(subscription, n) }
 
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
-	return returning(ctx, s, func(t *tx) (int64, error) { return t.StoredToday(organization) })
+	return returning(ctx, s.Queue, func(t *tx) (int64, error) { return t.StoredToday(organization) })
 }
 
 // StoredToday is Store.StoredToday in a transaction.
@@ -309,12 +311,12 @@ func (t *tx) StoredToday(organization int64) (int64, error) {
 
 // StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
-	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
+	return n, s.reads.Get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
 // PublishEventIn publishes any event in a transaction.
 func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
-	_, err := s.publish(t, organization, "org_x", e, 0)
+	_, err := s.Queue.publish(t, organization, "org_x", e, 0)
 	return err
 }
 
@@ -326,7 +328,7 @@ func (t *tx) ReadOrganizationID(row int64) (string, error) {
 
 // OrganizationID returns the public id of an organization as the writer knows it.
 func (s *Store) OrganizationID(ctx context.Context, row int64) (string, error) {
-	return returning(ctx, s, func(t *tx) (string, error) { return t.organizationID(row) })
+	return returning(ctx, s.Queue, func(t *tx) (string, error) { return t.organizationID(row) })
 }
 
 // ForgetQuotas forgets the counts of stored bytes, as a change of a plan does.

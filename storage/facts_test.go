@@ -38,13 +38,13 @@ func TestReceiverPage(t *testing.T) {
 		x := newFixture(t)
 		second, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/2")
 		gone, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/3")
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), gone.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		time.Sleep(time.Second)
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), second.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), second.ID); err != nil {
 			t.Fatal(err)
 		}
 		later, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/4")
@@ -77,7 +77,7 @@ func TestReceiverPage(t *testing.T) {
 		x.end(t, job, x.begin(t, job), false)
 		first := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1}))[0]
 		for range 22 {
-			if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+			if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +112,7 @@ func TestEventFactsAfterRetention(t *testing.T) {
 		if expired() {
 			t.Error("an event expires while an open subscription waits for it")
 		}
-		if err := x.HoldQueue(t.Context(), x.actor(), ""); err != nil {
+		if err := x.Queue.HoldQueue(t.Context(), x.actor(), ""); err != nil {
 			t.Fatal(err)
 		}
 		x.setActive(t, false)
@@ -120,7 +120,7 @@ func TestEventFactsAfterRetention(t *testing.T) {
 		if expired() {
 			t.Error("an event expires while the queue is held")
 		}
-		if _, err := x.ReleaseQueue(t.Context(), x.actor()); err != nil {
+		if _, err := x.Queue.ReleaseQueue(t.Context(), x.actor()); err != nil {
 			t.Fatal(err)
 		}
 		if !expired() {

@@ -52,7 +52,7 @@ func TestTheGate(t *testing.T) {
 			x.job = x.jobs(t)[0]
 			for _, held := range []bool{false, true} {
 				if held {
-					if err := store.HoldQueue(t.Context(), x.actor(), "test"); err != nil {
+					if err := store.Queue.HoldQueue(t.Context(), x.actor(), "test"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -132,14 +132,14 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 	if got.Why == webhook.NotBlocked && gate.QueueHeld {
 		got.Why = webhook.BlockedByHold
 	}
-	target := must[webhook.Target](t)(x.Target(ctx, x.sub.RowID))
+	target := must[webhook.Target](t)(x.Queue.Target(ctx, x.sub.RowID))
 	got.Shut, got.Sends = target.Shut(), target.Sends(now)
-	first := must[[]webhook.Job](t)(x.PendingJobs(ctx, x.sub.RowID, 1, nil))[0]
-	rows := must[[]int64](t)(x.Begin(ctx, []webhook.Start{{
+	first := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.sub.RowID, 1, nil))[0]
+	rows := must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{
 		Delivery: first.Delivery, Subscription: x.sub.RowID, Epoch: target.Epoch, Number: 1, Trigger: webhook.ByEvent,
 	}}))
 	if got.Begins = rows[0] != 0; got.Begins {
-		if err := x.UndoBegin(ctx, rows); err != nil {
+		if err := x.Queue.UndoBegin(ctx, rows); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 		got.Summary = sum.Blocked[0].By
 	}
 	if !closed { // nobody publishes there
-		published, err := x.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte("{}")}})
+		published, err := x.Queue.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte("{}")}})
 		if err != nil {
 			t.Fatal(err)
 		}

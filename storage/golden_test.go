@@ -81,24 +81,24 @@ func fill(t *testing.T, store *storage.Store) {
 	storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
-	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
+	must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
 		webhook.SubscriptionChange{
 			SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it"),
 			Headers: &[]webhook.Header{{Name: "Authorization", Value: redact.New("Bearer golden-token")}},
 		}))
 	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")
-	if _, _, err := store.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
+	if _, _, err := store.Subscriptions.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	must[[]webhook.Published](t)(store.PublishEvents(ctx, owner.Home.RowID, []webhook.NewEvent{
+	must[[]webhook.Published](t)(store.Queue.PublishEvents(ctx, owner.Home.RowID, []webhook.NewEvent{
 		{Type: "order.created", Data: []byte(`{"number":1001}`), IdempotencyKey: "order-1001", Digest: sha256.Sum256([]byte("1001"))},
 		{Type: "user.created", Data: []byte(`{"name":"Zoë ☕"}`)},
 		{Type: "order.paid", Data: []byte(`{}`)},
 	}))
-	jobs := must[[]webhook.Job](t)(store.PendingJobs(ctx, orders.RowID, 100, nil))
+	jobs := must[[]webhook.Job](t)(store.Queue.PendingJobs(ctx, orders.RowID, 100, nil))
 	for i, job := range jobs[:len(jobs)-1] { // the last one stays pending
-		at := must[webhook.Target](t)(store.Target(ctx, orders.RowID))
-		ids := must[[]int64](t)(store.Begin(ctx, []webhook.Start{{
+		at := must[webhook.Target](t)(store.Queue.Target(ctx, orders.RowID))
+		ids := must[[]int64](t)(store.Queue.Begin(ctx, []webhook.Start{{
 			Delivery: job.Delivery, Subscription: orders.RowID, Epoch: at.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		}}))
 		result := webhook.Result{
@@ -108,13 +108,13 @@ func fill(t *testing.T, store *storage.Store) {
 		if !result.Succeeded {
 			result.ResponseStatus, result.Failure, result.RetryAt = new(503), webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, time.Now().Add(time.Minute).UnixMilli()
 		}
-		must[[]webhook.Settled](t)(store.Record(ctx, result))
+		must[[]webhook.Settled](t)(store.Queue.Record(ctx, result))
 	}
 	must[access.Session](t)(x.Directory.CreateSession(ctx, x.operator, x.by, access.MintSession()))
 	must[access.SignInLink](t)(x.Directory.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
 		Credential: access.Mint(access.LinkPrefix), Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://shop.example/settings"),
 	}))
-	if err := x.HoldQueue(ctx, x.by, "to look first"); err != nil {
+	if err := x.Queue.HoldQueue(ctx, x.by, "to look first"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -131,7 +131,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"organizations": must[[]access.Organization](t)(store.Directory.Organizations(ctx, 0, all)),
 		"users":         must[[]access.User](t)(store.Directory.Users(ctx, 0, all)),
 		"applied":       must[[]access.Applied](t)(store.ApplyList.Applied(ctx, 0, all)),
-		"queue":         must[webhook.Queue](t)(store.Survey.Queue(ctx)),
+		"queue":         must[webhook.Queue](t)(store.Survey.QueueSummary(ctx)),
 		"backlog":       must[webhook.Backlog](t)(store.Survey.Backlog(ctx)),
 	}
 	for _, r := range read["roles"].([]access.Role) {
@@ -158,10 +158,10 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 			}
 			read["deliveries of "+e.ID] = deliveries
 		}
-		subs := must[[]webhook.Subscription](t)(store.Subscriptions(ctx, o.RowID, "", 0, all))
+		subs := must[[]webhook.Subscription](t)(store.SubscriptionList(ctx, o.RowID, "", 0, all))
 		read["subscriptions of "+o.ID] = subs
 		for _, sub := range subs {
-			at := must[webhook.Target](t)(store.Target(ctx, sub.RowID))
+			at := must[webhook.Target](t)(store.Queue.Target(ctx, sub.RowID))
 			read["target of "+sub.ID] = at
 			for name, secret := range map[string]string{
 				"secret of ": at.Secret.Reveal(), "previous secret of ": at.Previous.Reveal(), "header of ": headerValue(at),

@@ -15,34 +15,34 @@ import (
 // sendingPaths are the ways to a new delivery, and to the end of one, with what each needs. organization is whose credential asks.
 var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, attempt string) error{
 	"publish": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.PublishEvents(t.Context(), organization, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
+		_, err := x.Queue.PublishEvents(t.Context(), organization, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}})
 		return err
 	},
 	"count a replay": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.CountReplay(t.Context(), organization, x.sub.ID, everything)
+		_, err := x.Queue.CountReplay(t.Context(), organization, x.sub.ID, everything)
 		return err
 	},
 	"replay": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
+		_, err := x.Queue.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
 		return err
 	},
 	"count a recovery": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.CountRecovery(t.Context(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
+		_, err := x.Queue.CountRecovery(t.Context(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
 		return err
 	},
 	"recover": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Recover(t.Context(), x.actor(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
+		_, err := x.Queue.Recover(t.Context(), x.actor(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
 		return err
 	},
 	"redeliver": func(t *testing.T, x fixture, organization int64, attempt string) error {
-		return x.Redeliver(t.Context(), x.actor(), organization, x.sub.ID, attempt)
+		return x.Queue.Redeliver(t.Context(), x.actor(), organization, x.sub.ID, attempt)
 	},
 	"test": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, _, _, err := x.BeginTest(t.Context(), organization, x.sub.ID)
+		_, _, _, err := x.Queue.BeginTest(t.Context(), organization, x.sub.ID)
 		return err
 	},
 	"discard": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Discard(t.Context(), x.actor(), organization, x.sub.ID, 0)
+		_, err := x.Queue.Discard(t.Context(), x.actor(), organization, x.sub.ID, 0)
 		return err
 	},
 }
@@ -72,7 +72,7 @@ var guards = map[string]guard{
 		return newer.Organization.RowID
 	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard")},
 	"a deleted subscription": {func(t *testing.T, x fixture) int64 {
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		return x.org()

@@ -34,7 +34,7 @@ func (x platform) create(t *testing.T, by access.Principal, permissions ...strin
 // subscribe asks for a subscription in the name of by.
 func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscription, error) {
 	t.Helper()
-	sub, _, err := x.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
+	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
 		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
 	return sub, err
 }

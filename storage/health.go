@@ -12,14 +12,14 @@ import (
 )
 
 // stepHealth updates the subscription's health after an attempt and returns the new health.
-func (s *Store) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
+func (q *Queue) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
 	}
 	if r.Succeeded {
 		next = sub.Succeed(r.Epoch)
 	} else {
-		next = sub.Fail(r.Epoch, r.Failure.String(), t.Now(), r.ProbeAt, s.policy)
+		next = sub.Fail(r.Epoch, r.Failure.String(), t.Now(), r.ProbeAt, q.policy)
 	}
 	if next == sub.Health {
 		return next, nil
@@ -28,15 +28,15 @@ func (s *Store) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (n
 		return next, err
 	}
 	if sub.Status == webhook.Disabled && next.Status == webhook.Healthy {
-		if err := s.markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
+		if err := q.markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
 			return next, err
 		}
 	}
-	s.observeHealth(t, sub.Health, next)
+	q.observeHealth(t, sub.Health, next)
 	if next.Status == sub.Status {
 		return next, nil
 	}
-	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
+	return next, q.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
 // attemptTimePrecision is how old the stored time of a subscription's last success may be while it has many.
@@ -67,7 +67,7 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 }
 
 // auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
-func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
+func (q *Queue) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	target := auditTarget{"subscription", id, row}
 	var address string
 	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
@@ -75,7 +75,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	}
 	details := map[string]any{"url_host": webhook.URLHost(address)}
 	if h.Status == webhook.Healthy {
-		return s.audit(t, by, organization, access.SubscriptionRecovered, target, details)
+		return q.audit(t, by, organization, access.SubscriptionRecovered, target, details)
 	}
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {
@@ -85,15 +85,15 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.FailingSince != 0 {
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}
-	return s.audit(t, by, organization, eventType, target, details)
+	return q.audit(t, by, organization, eventType, target, details)
 }
 
 // observeHealth counts a subscription under its new health, and reports a changed status to the observer after the commit.
-func (s *Store) observeHealth(t *tx, from, to webhook.Health) {
-	s.countSubscription(t, from, -1)
-	s.countSubscription(t, to, 1)
+func (q *Queue) observeHealth(t *tx, from, to webhook.Health) {
+	q.countSubscription(t, from, -1)
+	q.countSubscription(t, to, 1)
 	if from.Status != to.Status {
-		t.OnCommit(func() { s.observer.HealthChanged(to.Status) })
+		t.OnCommit(func() { q.observer.HealthChanged(to.Status) })
 	}
 }
 
@@ -115,17 +115,17 @@ func (c *subscriptionCount) load(t *tx) error {
 }
 
 // countSubscription counts a subscription n times after the commit.
-func (s *Store) countSubscription(t *tx, h webhook.Health, n int64) {
+func (q *Queue) countSubscription(t *tx, h webhook.Health, n int64) {
 	t.OnCommit(func() {
-		s.subscriptions.mu.Lock()
-		defer s.subscriptions.mu.Unlock()
-		s.subscriptions.counts.Add(h, n)
+		q.subscriptions.mu.Lock()
+		defer q.subscriptions.mu.Unlock()
+		q.subscriptions.counts.Add(h, n)
 	})
 }
 
 // SubscriptionCounts returns the numbers of subscriptions by status, of all organizations.
-func (s *Store) SubscriptionCounts() webhook.SubscriptionCounts {
-	s.subscriptions.mu.Lock()
-	defer s.subscriptions.mu.Unlock()
-	return s.subscriptions.counts
+func (q *Queue) SubscriptionCounts() webhook.SubscriptionCounts {
+	q.subscriptions.mu.Lock()
+	defer q.subscriptions.mu.Unlock()
+	return q.subscriptions.counts
 }

@@ -26,7 +26,7 @@ func TestHealthNewsLimit(t *testing.T) {
 		small.sub, _ = storagetest.Subscription(t, store, small.owner, "https://example.com/hook")
 		told := map[string]webhook.Subscription{} // by organization
 		for _, x := range []fixture{large, small} {
-			sub, _, err := x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
+			sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
 				URL: new("https://other.example/"), EventTypes: &webhook.Types{access.SubscriptionFailing}, AuditEvents: new(true),
 			})
 			if err != nil {

@@ -69,7 +69,7 @@ func TestHeldDeliveries(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "a", "b")
 		deleted, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/deleted", "a")
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), deleted.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), deleted.ID); err != nil {
 			t.Fatal(err)
 		}
 		x.setActive(t, false)
@@ -79,7 +79,7 @@ func TestHeldDeliveries(t *testing.T) {
 			t.Helper()
 			events := []webhook.NewEvent{{Type: "a", Data: []byte(`{}`), IdempotencyKey: key}, {Type: "b", Data: []byte(`{}`)}}
 			for _, again := range []bool{false, true} {
-				published, err := x.PublishEvents(t.Context(), by.Organization.RowID, events)
+				published, err := x.Queue.PublishEvents(t.Context(), by.Organization.RowID, events)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,7 +128,7 @@ func TestHeldDeliveriesExpire(t *testing.T) {
 		x.publish(t, 3, "a")
 		time.Sleep(time.Minute)
 		x.publish(t, 1200, "c") // only x wants these
-		if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), deleted.sub.ID); err != nil {
+		if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), deleted.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		on.endAll(t, true)

@@ -26,7 +26,7 @@ type storedHold struct {
 }
 
 // Hold returns the current hold, or nil.
-func (s *Store) Hold() *webhook.Hold { return s.queueHold.Load() }
+func (q *Queue) Hold() *webhook.Hold { return q.queueHold.Load() }
 
 // hold returns the hold as this transaction sees it, or nil.
 func (t *tx) hold() (*webhook.Hold, error) {
@@ -50,53 +50,53 @@ func (t *tx) hold() (*webhook.Hold, error) {
 }
 
 // loadHold reads the hold at the start.
-func (s *Store) loadHold(t *tx) error {
+func (q *Queue) loadHold(t *tx) error {
 	hold, err := t.hold()
-	s.queueHold.Store(hold)
+	q.queueHold.Store(hold)
 	return err
 }
 
 // loadLastDelivery finds the number of the newest delivery. If it was deleted, a hold may still know its number, which
 // must not be used again.
-func (s *Store) loadLastDelivery(t *tx) error {
-	if err := t.Get(&s.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+func (q *Queue) loadLastDelivery(t *tx) error {
+	if err := t.Get(&q.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
 		return fmt.Errorf("find newest delivery: %w", err)
 	}
-	if hold := s.queueHold.Load(); hold != nil {
-		s.lastDelivery = max(s.lastDelivery, hold.Last)
+	if hold := q.queueHold.Load(); hold != nil {
+		q.lastDelivery = max(q.lastDelivery, hold.Last)
 	}
 	return nil
 }
 
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
 // ReleaseQueue or DiscardQueue. An existing hold takes the reason, if there is one, and stays as it is otherwise.
-func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return s.workFor(by.Organization).first().onFullDisk().change(ctx, func(t *tx) error {
+func (q *Queue) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
+	return q.workFor(by.Organization).first().onFullDisk().change(ctx, func(t *tx) error {
 		hold, err := t.hold()
 		switch {
 		case err != nil:
 			return err
 		case hold == nil:
-			err = s.holdQueue(t, reason)
+			err = q.holdQueue(t, reason)
 		case reason == "" || reason == hold.Reason:
 			return nil
 		default:
-			err = s.writeHold(t, webhook.Hold{Since: hold.Since, Reason: reason, Last: hold.Last})
+			err = q.writeHold(t, webhook.Hold{Since: hold.Since, Reason: reason, Last: hold.Last})
 		}
 		if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
+		return q.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
 // holdQueue begins a new hold.
-func (s *Store) holdQueue(t *tx, reason string) error {
-	return s.writeHold(t, webhook.Hold{Since: t.Now(), Reason: reason, Last: s.lastDelivery})
+func (q *Queue) holdQueue(t *tx, reason string) error {
+	return q.writeHold(t, webhook.Hold{Since: t.Now(), Reason: reason, Last: q.lastDelivery})
 }
 
 // writeHold stores a hold.
-func (s *Store) writeHold(t *tx, hold webhook.Hold) error {
+func (q *Queue) writeHold(t *tx, hold webhook.Hold) error {
 	text, err := json.Marshal(storedHold(hold))
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
@@ -104,66 +104,66 @@ func (s *Store) writeHold(t *tx, hold webhook.Hold) error {
 	if err := setInstanceValue(t, holdName, text); err != nil {
 		return err
 	}
-	s.announceHold(t, &hold)
+	q.announceHold(t, &hold)
 	return nil
 }
 
 // announceHold publishes a new hold after the commit. It sets the value for readers first. So a watcher that hears
 // of the change never reads the old value.
-func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
+func (q *Queue) announceHold(t *tx, hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
-		s.releasedAt.Store(at)
-		s.queueHold.Store(hold)
+		q.releasedAt.Store(at)
+		q.queueHold.Store(hold)
 	})
 	t.holdIsRead = false
-	s.announceChange(t)
+	q.announceChange(t)
 }
 
 // ReleaseQueue ends the hold and returns how many deliveries can be sent now. Without a hold it does nothing.
-func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error) {
-	return returning(ctx, s, func(t *tx) (int64, error) {
+func (q *Queue) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error) {
+	return returning(ctx, q, func(t *tx) (int64, error) {
 		hold, err := t.hold()
 		if err != nil || hold == nil {
 			return 0, err
 		}
-		waiting := s.pending.Total()
-		return waiting, s.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": waiting})
+		waiting := q.pending.Total()
+		return waiting, q.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": waiting})
 	})
 }
 
 // releaseQueue removes the hold and writes the audit event.
-func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
+func (q *Queue) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
 	if _, err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
-	s.announceHold(t, nil)
+	q.announceHold(t, nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
-	return s.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
+	return q.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
 
 // DiscardQueue drops all deliveries that were pending when the queue was held, and keeps their events. Then it releases
 // the queue for later deliveries. It returns how many it dropped. If it is interrupted, the queue stays held, and the
 // caller has to repeat it. Faults: Conflict if the queue is not held.
-func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error) {
-	expected := s.Hold()
+func (q *Queue) DiscardQueue(ctx context.Context, by access.Actor) (int64, error) {
+	expected := q.Hold()
 	if expected == nil {
 		return 0, errNotHeld
 	}
 	var dropped int64
-	for _, subscription := range slices.Sorted(maps.Keys(s.pending.All())) {
+	for _, subscription := range slices.Sorted(maps.Keys(q.pending.All())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
-			if n, err = s.discardBatch(ctx, subscription, *expected); err != nil {
+			if n, err = q.discardBatch(ctx, subscription, *expected); err != nil {
 				return dropped, err
 			}
 		}
 	}
-	return dropped, s.change(ctx, func(t *tx) error {
+	return dropped, q.change(ctx, func(t *tx) error {
 		if err := requireHold(t, *expected); err != nil {
 			return err
 		}
-		return s.releaseQueue(t, by, access.QueueDiscarded, expected, map[string]any{"dropped": dropped})
+		return q.releaseQueue(t, by, access.QueueDiscarded, expected, map[string]any{"dropped": dropped})
 	})
 }
 
@@ -180,11 +180,11 @@ func requireHold(t *tx, expected webhook.Hold) error {
 }
 
 // discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
-func (s *Store) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
-	return returning(ctx, s.workFor(0).rows(dropBatch), func(t *tx) (int64, error) {
+func (q *Queue) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
+	return returning(ctx, q.workFor(0).rows(dropBatch), func(t *tx) (int64, error) {
 		if err := requireHold(t, expected); err != nil {
 			return 0, err
 		}
-		return s.dropPending(t, subscription, expected.Last)
+		return q.dropPending(t, subscription, expected.Last)
 	})
 }

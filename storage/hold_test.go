@@ -26,7 +26,7 @@ func holder(t *testing.T, x fixture) access.Actor {
 
 func holdQueue(t *testing.T, x fixture) {
 	t.Helper()
-	if err := x.HoldQueue(t.Context(), holder(t, x), "a test"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), holder(t, x), "a test"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -38,10 +38,10 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		before := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
 		holdQueue(t, x)
 		storagetest.Publish(t, x.Store, x.owner, "b")
-		at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		at := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
 		if !at.Shut() || before.Shut() || at.Epoch != before.Epoch {
 			t.Errorf("before %+v, held %+v", before, at)
 		}
@@ -49,10 +49,10 @@ func TestHold(t *testing.T) {
 		if len(jobs) != 2 || x.begin(t, jobs[0]) != 0 || x.begin(t, jobs[1]) != 0 {
 			t.Errorf("%d pending, or one of them began", len(jobs))
 		}
-		if _, _, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID); fault.KindOf(err) != fault.Conflict {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("a test began: %v", err)
 		}
-		if n := must[int64](t)(x.ReleaseQueue(t.Context(), holder(t, x))); n != 2 {
+		if n := must[int64](t)(x.Queue.ReleaseQueue(t.Context(), holder(t, x))); n != 2 {
 			t.Errorf("%d released", n)
 		}
 		if x.begin(t, jobs[0]) == 0 || x.begin(t, jobs[1]) == 0 {
@@ -98,16 +98,16 @@ func TestHold(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			storagetest.Publish(t, x.Store, x.owner, "a")
 			holdQueue(t, x)
-			first := *x.Hold()
+			first := *x.Queue.Hold()
 			time.Sleep(time.Second)
 			storagetest.Publish(t, x.Store, x.owner, "b")
 			for _, reason := range []string{"another", "another", ""} {
-				if err := x.HoldQueue(t.Context(), holder(t, x), reason); err != nil {
+				if err := x.Queue.HoldQueue(t.Context(), holder(t, x), reason); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if want := (webhook.Hold{Since: first.Since, Reason: "another", Last: first.Last}); *x.Hold() != want {
-				t.Errorf("held as %+v, want %+v", *x.Hold(), want)
+			if want := (webhook.Hold{Since: first.Since, Reason: "another", Last: first.Last}); *x.Queue.Hold() != want {
+				t.Errorf("held as %+v, want %+v", *x.Queue.Hold(), want)
 			}
 			var reasons []string
 			for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), 1, access.AuditFilter{Type: access.QueueHeld, Limit: 9})) {
@@ -116,7 +116,7 @@ func TestHold(t *testing.T) {
 			if d := cmp.Diff([]string{`{"reason":"another"}`, `{"reason":"a test"}`}, reasons); d != "" {
 				t.Errorf("audit events (-want +got):\n%s", d)
 			}
-			if n := must[int64](t)(x.DiscardQueue(t.Context(), holder(t, x))); n != 1 || x.pending(t) != 1 {
+			if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), holder(t, x))); n != 1 || x.pending(t) != 1 {
 				t.Errorf("%d dropped, %d pending", n, x.pending(t))
 			}
 		})
@@ -129,10 +129,10 @@ func TestHold(t *testing.T) {
 		x := fixtureOf(t, store)
 		storagetest.Publish(t, store, x.owner, "a")
 		holdQueue(t, x)
-		first := *store.Hold()
+		first := *store.Queue.Hold()
 		stop()
 		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if again := store.Hold(); again == nil || *again != first || first.Reason != "a test" {
+		if again := store.Queue.Hold(); again == nil || *again != first || first.Reason != "a test" {
 			t.Errorf("held as %+v, then %+v", first, again)
 		}
 		x.Store = store
@@ -153,12 +153,12 @@ func TestDiscardedHold(t *testing.T) {
 		for i := range events {
 			events[i] = webhook.NewEvent{Type: "a", Data: []byte("{}")}
 		}
-		published := must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), events))
+		published := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), events))
 		delivered := x.jobs(t)[0]
 		x.end(t, delivered, x.begin(t, delivered), true)
 		holdQueue(t, x)
 		late := storagetest.Publish(t, x.Store, x.owner, "a")
-		if n := must[int64](t)(x.DiscardQueue(t.Context(), holder(t, x))); n != many-1 {
+		if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), holder(t, x))); n != many-1 {
 			t.Errorf("%d dropped", n)
 		}
 		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].EventID != late.ID || x.begin(t, jobs[0]) == 0 {
@@ -175,7 +175,7 @@ func TestDiscardedHold(t *testing.T) {
 		if d := cmp.Diff(map[webhook.DeliveryState]int{webhook.Delivered: 1, webhook.Dropped: many - 1}, states); d != "" {
 			t.Errorf("states (-want +got):\n%s", d)
 		}
-		if q := must[webhook.Queue](t)(x.Survey.Queue(t.Context())); q.Hold != nil || q.Deliveries != 1 {
+		if q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context())); q.Hold != nil || q.Deliveries != 1 {
 			t.Errorf("%+v", q)
 		}
 	})
@@ -184,7 +184,7 @@ func TestDiscardedHold(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
+		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
 			t.Errorf("error %v, %d pending", err, len(x.jobs(t)))
 		}
 	})
@@ -196,7 +196,7 @@ func TestDiscardedHold(t *testing.T) {
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
 		holdQueue(t, x)
-		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
+		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		x.end(t, job, attempt, true)
@@ -215,7 +215,7 @@ func TestQueueOrder(t *testing.T) {
 		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "z")
 	}
 	storagetest.Publish(t, x.Store, x.owner, "z")
-	q := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
+	q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
 	if len(q.Largest) < 9 || !slices.IsSortedFunc(q.Largest[1:], func(a, b webhook.Queued) int { return strings.Compare(a.SubscriptionID, b.SubscriptionID) }) {
 		t.Errorf("%+v", q.Largest)
 	}
@@ -231,12 +231,12 @@ func TestEffectsOfHold(t *testing.T) {
 		holdQueue(t, x)
 		holdQueue(t, x)
 		for range 2 {
-			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
+			if _, err := x.Queue.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		holdQueue(t, x)
-		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
+		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		var types []string
@@ -258,7 +258,7 @@ func TestEffectsOfHold(t *testing.T) {
 			if b := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
 				t.Errorf("backlog %+v", b)
 			}
-			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
+			if _, err := x.Queue.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now().UnixMilli()
@@ -283,7 +283,7 @@ func TestEffectsOfHold(t *testing.T) {
 			if _, _, err := x.History.Event(t.Context(), x.org(), p.ID); err != nil {
 				t.Errorf("gone while held: %v", err)
 			}
-			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
+			if _, err := x.Queue.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -302,7 +302,7 @@ func TestEffectsOfHold(t *testing.T) {
 		}
 		due := x.jobs(t)[0].DueAt
 		holdQueue(t, x)
-		q := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
+		q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
 		}
@@ -321,10 +321,10 @@ func TestEffectsOfHold(t *testing.T) {
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		holdQueue(t, x)
-		if _, err := x.Survey.Queue(t.Context()); err != nil {
+		if _, err := x.Survey.QueueSummary(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
+		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		noneGrows(t, x.Store, nil)

@@ -21,7 +21,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 		state webhook.DeliveryState
 	}{
 		{"of a test is not made up for", func(t *testing.T, x fixture) string {
-			_, job, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+			_, job, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,10 +30,10 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 		{"of a delivery that was discarded stays dropped", func(t *testing.T, x fixture) string {
 			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 			x.begin(t, x.jobs(t)[0])
-			if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := x.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
+			if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
 				t.Fatalf("%d discarded, error %v", n, err)
 			}
 			return published.ID
@@ -41,7 +41,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 		{"of a subscription that was removed stays dropped", func(t *testing.T, x fixture) string {
 			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 			x.begin(t, x.jobs(t)[0])
-			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second) // upkeep drops what is pending

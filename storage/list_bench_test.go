@@ -83,7 +83,7 @@ func BenchmarkListsOfAllOrganizations(b *testing.B) {
 	}
 	b.Run("subscription counts", func(b *testing.B) {
 		for b.Loop() {
-			_ = store.SubscriptionCounts()
+			_ = store.Queue.SubscriptionCounts()
 		}
 	})
 }
@@ -97,7 +97,7 @@ func BenchmarkEventsOfManySubscriptions(b *testing.B) {
 		storagetest.Subscription(b, store, owner, "https://example.com/", "order.paid")
 	}
 	for range 201 {
-		if _, err := store.PublishEvents(b.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}); err != nil {
+		if _, err := store.Queue.PublishEvents(b.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}); err != nil {
 			b.Fatal(err)
 		}
 	}

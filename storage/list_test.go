@@ -91,9 +91,9 @@ func (x platform) customers(t *testing.T, n int) (owners []access.Principal) {
 			case 1:
 				setHealth(t, x.Store, sub, webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, LastError: "timeout", Epoch: 2})
 			case 2:
-				must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+				must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 			case 3:
-				if err := x.DeleteSubscription(t.Context(), by, owner.Home.RowID, sub.ID); err != nil {
+				if err := x.Subscriptions.DeleteSubscription(t.Context(), by, owner.Home.RowID, sub.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -104,7 +104,7 @@ func (x platform) customers(t *testing.T, n int) (owners []access.Principal) {
 				}
 			}
 			for _, eventType := range []string{"order.paid", "order.paid.late", "orders", "user.created"} {
-				must[[]webhook.Published](t)(x.PublishEvents(t.Context(), owner.Home.RowID, []webhook.NewEvent{
+				must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), owner.Home.RowID, []webhook.NewEvent{
 					{Type: eventType, Data: []byte("{}"), IdempotencyKey: fmt.Sprintf("%s-%d", eventType, j)},
 				}))
 			}
@@ -210,7 +210,7 @@ func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
 		storagetest.Subscription(t, x.Store, owner, "https://example.com/", "order.paid")
 	}
 	for range 7 {
-		must[[]webhook.Published](t)(x.PublishEvents(t.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}))
+		must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), owner.Home.RowID, []webhook.NewEvent{{Type: "order.paid", Data: []byte("{}")}}))
 	}
 	paid := webhook.EventFilter{Type: "order.paid", Limit: 100}
 	whole := x.listedEvents(t, owner.Home.RowID, paid)
@@ -316,13 +316,13 @@ func TestSubscriptionCounts(t *testing.T) {
 		for _, s := range must[webhook.SubscriptionPage](t)(store.History.SubscriptionPage(t.Context(), access.AllOrganizations, webhook.SubscriptionFilter{Limit: 100})).Subscriptions {
 			table.Add(s.Health, 1)
 		}
-		if got := store.SubscriptionCounts(); got != want || table != want {
+		if got := store.Queue.SubscriptionCounts(); got != want || table != want {
 			t.Errorf("%s: counted %+v, the table has %+v, want %+v", step, got, table, want)
 		}
 	}
 	update := func(c webhook.SubscriptionChange) {
 		t.Helper()
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
 	}
 	check("created", store, webhook.SubscriptionCounts{Healthy: 1})
 	must[webhook.Subscription](t)(createSubscription(t, store, x.owner, webhook.SubscriptionChange{URL: new("https://example.com/"), IsActive: new(false)}))
@@ -344,7 +344,7 @@ func TestSubscriptionCounts(t *testing.T) {
 	stop()
 	store, _ = storagetest.OpenWith(t, o)
 	check("after a restart", store, webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
-	if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 		t.Fatal(err)
 	}
 	check("deleted", store, webhook.SubscriptionCounts{Disabled: 1, Paused: 1})
@@ -352,7 +352,7 @@ func TestSubscriptionCounts(t *testing.T) {
 
 func createSubscription(t *testing.T, store *storage.Store, owner access.Principal, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	t.Helper()
-	sub, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, c)
+	sub, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, c)
 	return sub, err
 }
 
@@ -366,22 +366,22 @@ func TestBlockedBy(t *testing.T) {
 	expect := func(want webhook.Block) {
 		t.Helper()
 		read := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), owner.Home.RowID, sub.ID))
-		listed := must[[]webhook.Subscription](t)(x.Subscriptions(t.Context(), owner.Home.RowID, "", 0, 10))[0]
-		changed := must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{Description: new(strings.Repeat("x", 5))}))
+		listed := must[[]webhook.Subscription](t)(x.SubscriptionList(t.Context(), owner.Home.RowID, "", 0, 10))[0]
+		changed := must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{Description: new(strings.Repeat("x", 5))}))
 		if got := []webhook.Block{read.Why(), listed.Why(), changed.Why()}; !slices.Equal(got, []webhook.Block{want, want, want}) {
 			t.Errorf("read, listed and changed it is blocked by %q, want %q", got, want)
 		}
 	}
 	change := func(active bool) {
 		t.Helper()
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{IsActive: &active}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), by, owner.Home.RowID, sub.ID, webhook.SubscriptionChange{IsActive: &active}))
 	}
 	plan := func(name string) {
 		t.Helper()
 		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 	}
 	expect(webhook.NotBlocked)
-	if err := x.HoldQueue(t.Context(), x.by, "test"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), x.by, "test"); err != nil {
 		t.Fatal(err)
 	}
 	expect(webhook.BlockedByHold)
@@ -397,6 +397,6 @@ func TestBlockedBy(t *testing.T) {
 	expect(webhook.BlockedByPause)
 	change(true)
 	plan("growth")
-	must[int64](t)(x.ReleaseQueue(t.Context(), x.by))
+	must[int64](t)(x.Queue.ReleaseQueue(t.Context(), x.by))
 	expect(webhook.NotBlocked)
 }

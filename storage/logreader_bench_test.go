@@ -60,7 +60,7 @@ func benchmarkLogReads(b *testing.B, readers int) {
 	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"text":"` + strings.Repeat("a", 800) + `"}`)}
 	beside.Go(func() {
 		for ctx.Err() == nil {
-			_, _ = store.PublishEvents(ctx, publisher.Organization.RowID, slices.Repeat([]webhook.NewEvent{event}, 10))
+			_, _ = store.Queue.PublishEvents(ctx, publisher.Organization.RowID, slices.Repeat([]webhook.NewEvent{event}, 10))
 		}
 	})
 	var took []time.Duration

@@ -90,7 +90,7 @@ func TestLogSearches(t *testing.T) {
 	}
 	first := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), listed.rows[60]))
 	for range 101 { // more than are looked up one by one
-		if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestTurnsOfLogs(t *testing.T) {
 			}
 			began := time.Now()
 			b.expectReads(t, false)
-			if _, err := a.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
 				t.Errorf("its replay: %v", err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -204,16 +204,16 @@ func TestTurnsOfLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.expectReads(t, false)
-			if _, err := b.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
 				t.Errorf("another's replay: %v", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := a.CountReplay(ctx, a.org(), a.sub.ID, everything); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := a.Queue.CountReplay(ctx, a.org(), a.sub.ID, everything); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a second replay: %v", err)
 			}
 			end()
-			if _, err := a.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
 				t.Errorf("a replay after the first: %v", err)
 			}
 		})
@@ -236,7 +236,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 				ends = append(ends, end)
 			}
 			b.expectReads(t, true)
-			if _, err := b.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
 				t.Errorf("a replay: %v", err)
 			}
 			time.AfterFunc(time.Second, ends[0])

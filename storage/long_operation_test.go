@@ -48,7 +48,7 @@ func TestChangesDuringALongOperation(t *testing.T) {
 			x.publish(t, 2, "old")
 			var later, begun string
 			x.while(t, func() {
-				if n, err := x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 2 {
+				if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 2 {
 					t.Errorf("%d dropped, error %v", n, err)
 				}
 			}, func() {
@@ -69,11 +69,11 @@ func TestChangesDuringALongOperation(t *testing.T) {
 		t.Parallel()
 		for name, again := range map[string]func(t *testing.T, x fixture) (int64, error){
 			"by a replay": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				r, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
 				return r.Total(), err
 			},
 			"by a recovery": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+				r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
 				return r.Deliveries, err
 			},
 		} {
@@ -108,7 +108,7 @@ func TestChangesDuringALongOperation(t *testing.T) {
 			x.publish(t, 1, "a")
 			x.endAll(t, false)
 			x.while(t, func() {
-				_, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				_, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
 				storagetest.ExpectFault(t, err, fault.Conflict, "paused")
 			}, func() { x.setActive(t, false) })
 			if sub := x.read(t); !sub.Paused {
@@ -130,18 +130,18 @@ func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
 			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
 		}, fault.Conflict},
 		"subscription": {func(t *testing.T, x fixture) {
-			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, fault.NotFound},
 	} {
 		for act, again := range map[string]func(ctx context.Context, x fixture) error{
 			"a replay": func(ctx context.Context, x fixture) error {
-				_, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+				_, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
 				return err
 			},
 			"a recovery": func(ctx context.Context, x fixture) error {
-				_, err := x.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+				_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
 				return err
 			},
 		} {
@@ -180,19 +180,19 @@ func TestInterruptedRecovery(t *testing.T) {
 	}
 	x.publish(t, 1, "last")
 	x.endAll(t, false)
-	if n := must[webhook.Recovery](t)(x.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(1))).Deliveries; n != chunk+11 {
+	if n := must[webhook.Recovery](t)(x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(1))).Deliveries; n != chunk+11 {
 		t.Fatalf("%d have failed", n)
 	}
 	refusals{x.Store}.alter(t, "UPDATE subscriptions SET status = 'disabled', last_error = 'x', consecutive_failures = 2000, epoch = epoch + 1")
 	refusals{x.Store}.refuse(t, sentAgain, "NEW.event_id = (SELECT max(id) FROM events WHERE type = 'last')")
-	if r, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
+	if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}
 	if sub := x.read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != chunk {
 		t.Errorf("it is %s with %d pending", sub.Status, sub.PendingDeliveries)
 	}
 	refusals{x.Store}.allow(t)
-	r, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+	r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
 	if err != nil || r.Deliveries != 11 || r.Pending != chunk {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}

@@ -73,7 +73,7 @@ func flood(b *testing.B, store *storage.Store, p access.Principal, callers int) 
 	for range callers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := store.PublishEvents(ctx, p.Organization.RowID, batch); err != nil && !errors.Is(err, context.Canceled) {
+				if _, err := store.Queue.PublishEvents(ctx, p.Organization.RowID, batch); err != nil && !errors.Is(err, context.Canceled) {
 					b.Error(err)
 				}
 			}

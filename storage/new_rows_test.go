@@ -42,7 +42,7 @@ func TestNewRows(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
 			told := &calls{}
-			x.Watch(told)
+			x.Queue.Watch(told)
 			const n = 101 // 64 + 2*16 + 4 + 1
 			var writes []func()
 			var mu sync.Mutex
@@ -64,7 +64,7 @@ func TestNewRows(t *testing.T) {
 				announced[j.Delivery] = j
 			}
 			for _, row := range []int64{x.sub.RowID, other.RowID} {
-				jobs := must[[]webhook.Job](t)(x.PendingJobs(t.Context(), row, 2*n, nil))
+				jobs := must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), row, 2*n, nil))
 				jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
 				if len(jobs) != n {
 					t.Errorf("%d deliveries are pending", len(jobs))
@@ -106,13 +106,13 @@ func TestNewRows(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
-			x.Watch(p)
+			x.Queue.Watch(p)
 			event := webhook.NewEvent{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "once"}
 			var published [3][]webhook.Published
 			var writes []func()
 			for i := range published {
 				writes = append(writes, func() {
-					published[i] = must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}))
+					published[i] = must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}))
 				})
 			}
 			together(t, x.Store, writes...)
@@ -161,7 +161,7 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 				store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 				x := fixtureOf(t, store)
 				told := &listener{}
-				x.Watch(told)
+				x.Queue.Watch(told)
 				var mu sync.Mutex
 				var events []string
 				publish := func() {
@@ -175,7 +175,7 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 						t.Error("it has succeeded")
 					}
 				}, publish, func() {
-					if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "own"}}); err != nil {
+					if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "own"}}); err != nil {
 						t.Error(err)
 					}
 				}, publish)
@@ -212,10 +212,10 @@ func TestNumbersOfDeliveriesNeverGoBack(t *testing.T) {
 	if after := newest(); after <= before {
 		t.Errorf("delivery %d follows %d", after, before)
 	}
-	if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
 		t.Fatal(err)
 	}
-	before = x.Hold().Last // the audit event of the hold has a later delivery
+	before = x.Queue.Hold().Last // the audit event of the hold has a later delivery
 	if err := x.Write(t.Context(), remove); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestNumbersOfDeliveriesNeverGoBack(t *testing.T) {
 	x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
 	old := int64(len(x.jobs(t)))
 	event := storagetest.Publish(t, x.Store, x.owner, "user.created")
-	if n, err := x.DiscardQueue(t.Context(), x.actor()); err != nil || n != old {
+	if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != old {
 		t.Errorf("%d discarded, error %v", n, err)
 	}
 	if got := x.stateOf(t, event.ID); got != webhook.Pending {

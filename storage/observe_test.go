@@ -112,12 +112,12 @@ func TestObserver(t *testing.T) {
 		var o recordingObserver
 		x := openObserved(t, &o)
 		for range 3 {
-			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`), eventWithKey("l", `{"n":2}`)}); err != nil {
+			if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`), eventWithKey("l", `{"n":2}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":2}`)}); err == nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":2}`)}); err == nil {
 			t.Error("a key that belongs to another event was accepted")
 		}
 		if o.events != 3 {
@@ -134,7 +134,7 @@ func TestObserver(t *testing.T) {
 		job := x.jobs(t)[0]
 		x.end(t, job, x.begin(t, job), true)
 		for _, active := range []*bool{&no, &no, &yes, &yes} {
-			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: active}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: active}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,11 +204,11 @@ func TestBacklog(t *testing.T) {
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 4, Deliveries: 7}, OldestDue: first})
 
-		if _, err := x.UpdateSubscription(ctx, x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(ctx, x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 3, Deliveries: 5}, Closed: webhook.Waiting{Lanes: 1, Deliveries: 2}, OldestDue: first})
-		if err := x.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		got, err := x.Survey.Backlog(ctx) // upkeep may have dropped its pending deliveries

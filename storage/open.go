@@ -47,30 +47,24 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 }
 
 func newStore(o Options) (*Store, error) {
-	s := &Store{
-		pending:    pending.NewCount(),
-		policy:     o.Policy,
-		keepEvents: o.KeepEvents,
-		observer:   o.Observer,
-		log:        o.Logger,
-		replayLock: make(chan struct{}, 1),
-		recovering: map[int64]*begunRecovery{},
+	if o.Policy == (webhook.Policy{}) {
+		o.Policy = webhook.DefaultPolicy()
 	}
-	s.mayRecover.Store(true)
-	if s.policy == (webhook.Policy{}) {
-		s.policy = webhook.DefaultPolicy()
+	if o.Policy.MaxAttempts > maxAttempts {
+		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, maxAttempts)
 	}
-	if s.policy.MaxAttempts > maxAttempts {
-		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", s.policy.MaxAttempts, maxAttempts)
+	if o.Observer == nil {
+		o.Observer = noObserver{}
 	}
-	if s.observer == nil {
-		s.observer = noObserver{}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
-	if s.log == nil {
-		s.log = slog.Default()
+	q := &Queue{
+		tx: newTx(o.Policy.ProbeDisabled, o.Logger), pending: pending.NewCount(), policy: o.Policy, keepEvents: o.KeepEvents,
+		observer: o.Observer, log: o.Logger, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
-	s.tx, s.clock = newTx(s.policy.ProbeDisabled, s.log), clock.NewWatch(s.log)
-	return s, nil
+	q.mayRecover.Store(true)
+	return &Store{Queue: q, Subscriptions: &Subscriptions{q}, log: o.Logger, keepEvents: o.KeepEvents, clock: clock.NewWatch(o.Logger)}, nil
 }
 
 // openFile opens the database and finds its encryption key.
@@ -86,23 +80,24 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
 		key, err := keys.Recognize(ctx, path, db)
 		if err == nil {
-			s.key, s.keyRing = key, seal.NewRing(key)
+			s.key, s.Queue.keyRing = key, seal.NewRing(key)
 		}
 		return err
 	}
-	e.Create = s.inTx(func(t *tx) error {
+	e.Create = s.Queue.inTx(func(t *tx) error {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.keyRing = keys.First(), seal.NewRing(keys.First())
+		s.key, s.Queue.keyRing = keys.First(), seal.NewRing(keys.First())
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return keys.Keep() }
-	e.Begin, e.Flush = s.inTx(s.checkOrder), s.inTx((*tx).flush)
-	e.RolledBack = func() { s.rolledBack(0) }
-	e.Undone = func() { s.rolledBack(s.tx.keptPlaces) }
-	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
+	e.Begin, e.Flush = s.Queue.inTx(s.Queue.checkOrder), s.Queue.inTx((*tx).flush)
+	e.RolledBack = func() { s.Queue.rolledBack(0) }
+	e.Undone = func() { s.Queue.rolledBack(s.Queue.tx.keptPlaces) }
+	e.Committed, e.Probe, e.DrainReads = s.Queue.observer.Committed, writeProbe, s.drainReads
 	s.file, err = sqlite.Open(ctx, e)
+	s.Queue.file = s.file
 	return err
 }
 
@@ -122,18 +117,19 @@ func (o Options) source() encryption.Source {
 // load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
 // before it.
 func (s *Store) load(ctx context.Context, o Options) error {
-	if err := s.file.Read(s.inTx(s.loadSalt)); err != nil {
+	q := s.Queue
+	if err := s.file.Read(q.inTx(s.loadSalt)); err != nil {
 		return err
 	}
-	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
+	if err := q.changeBeforeRun(q.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{func(t *tx) error { return s.pending.Load(t.Tx) }, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
+	steps := []func(*tx) error{func(t *tx) error { return q.pending.Load(t.Tx) }, q.subscriptions.load, q.loadHold, q.loadLastDelivery, q.loadOrder}
 	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
 	for _, step := range steps {
-		if err := s.file.Read(s.inTx(step)); err != nil {
+		if err := s.file.Read(q.inTx(step)); err != nil {
 			return err
 		}
 	}
@@ -142,11 +138,12 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	}
 	s.Survey = s.newSurvey()
 	s.History = history.New(history.Options{
-		Reads: s.reads, Logs: s.logs, IDs: s.ids, Policy: s.policy, Pending: s.pending,
-		Hold: s.Hold, KeepEvents: s.keepEvents, TrustedTime: s.clock.TrustedTime,
+		Reads: s.reads, Logs: s.logs, IDs: q.ids, Policy: q.policy, Pending: q.pending,
+		Hold: q.Hold, KeepEvents: q.keepEvents, TrustedTime: s.clock.TrustedTime,
 	})
+	q.reads, q.history = s.reads, s.History
 	s.ApplyList = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
-		return s.audit(s.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
+		return q.audit(q.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
 	}})
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
 	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
@@ -159,7 +156,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 // newSurvey returns the survey of what is pending.
 func (s *Store) newSurvey() *pending.Survey {
 	return pending.New(pending.Options{
-		Count: s.pending, Reads: s.reads, All: s.surveys, Logs: s.logs, Hold: s.Hold, ReleasedAt: s.releasedAt.Load, Statuses: s.SubscriptionCounts,
+		Count: s.Queue.pending, Reads: s.reads, All: s.surveys, Logs: s.logs, Hold: s.Queue.Hold, ReleasedAt: s.Queue.releasedAt.Load, Statuses: s.Queue.SubscriptionCounts,
 	})
 }
 
@@ -167,22 +164,22 @@ func (s *Store) newSurvey() *pending.Survey {
 func (s *Store) directoryHooks() directory.Hooks {
 	return directory.Hooks{
 		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
-			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+			return s.Queue.audit(s.Queue.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
 		AuditCost: func(t *sqlite.Tx, organization int64, eventType string) (int, error) {
-			return auditCost(s.with(t), organization, eventType)
+			return auditCost(s.Queue.with(t), organization, eventType)
 		},
 		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
-			if err := s.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
+			if err := s.Queue.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
 				return err
 			}
-			s.with(t).quotas.Count(t, organization, bytes)
+			s.Queue.with(t).quotas.Count(t, organization, bytes)
 			return nil
 		},
 		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
-			s.with(t).quotas.Forget()
+			s.Queue.with(t).quotas.Forget()
 			if webhooks {
-				s.announceChange(s.with(t))
+				s.Queue.announceChange(s.Queue.with(t))
 			}
 		},
 	}
@@ -193,14 +190,14 @@ func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, encryption.Canary(s.keyRing)); err != nil {
+		salt, encryption.Canary(s.Queue.keyRing)); err != nil {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: t.Now()})
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {
-	s.ids.Salt, err = instanceValue(t, "salt")
+	s.Queue.ids.Salt, err = instanceValue(t, "salt")
 	return err
 }
 
@@ -233,7 +230,7 @@ func (s *Store) openPools(ctx context.Context) (err error) {
 		}
 	}
 	s.logs = scan.NewReader(logs, logReaders, logWait)
-	s.replays = scan.NewReader(replays, replayReaders, 0)
+	s.Queue.replays = scan.NewReader(replays, replayReaders, 0)
 	return nil
 }
 
@@ -243,7 +240,7 @@ func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
 	if !drained {
 		return resumeLogs, false
 	}
-	resumeReplays, drained := s.replays.Drain(ctx)
+	resumeReplays, drained := s.Queue.replays.Drain(ctx)
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 

@@ -69,7 +69,7 @@ func TestOpen(t *testing.T) {
 		if store.Created() {
 			t.Error("the file was created again")
 		}
-		subs, err := store.Subscriptions(t.Context(), 1, "", 0, 10)
+		subs, err := store.SubscriptionList(t.Context(), 1, "", 0, 10)
 		if err != nil || len(subs) != 1 {
 			t.Errorf("subscriptions %v, error %v", subs, err)
 		}

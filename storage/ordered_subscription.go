@@ -31,11 +31,11 @@ var (
 
 // OrderedJobs returns the next pending deliveries of an ordered subscription. Redeliveries come first, up to limit of them, by
 // their due times. Then the others follow in their order, up to limit. They may be due in the future.
-func (s *Store) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+func (q *Queue) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
-	err := s.list(ctx, &jobs, selectOrderedJobs, subscription, limit)
+	err := q.list(ctx, &jobs, selectOrderedJobs, subscription, limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = q.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }
@@ -54,12 +54,12 @@ const selectOrderedJobs = `
 // setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their numbers in the
 // order. The new epoch makes the dispatcher release the attempts that it has begun and not sent. Requests in progress go on, and
 // the order begins when they have ended.
-func (s *Store) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {
+func (q *Queue) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {
 	if ordered == nil || *ordered == sub.Ordered {
 		return nil
 	}
 	sub.Ordered, sub.Health = *ordered, sub.Renew()
-	s.announceChange(t, sub.RowID)
+	q.announceChange(t, sub.RowID)
 	if !sub.Ordered {
 		return nil
 	}

@@ -25,7 +25,7 @@ func newOrderedFixture(t *testing.T) fixture {
 
 func (x fixture) setOrdered(t *testing.T, ordered bool) {
 	t.Helper()
-	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -37,7 +37,7 @@ func (x fixture) publishMany(t *testing.T, n int) (ids []string) {
 	for i := range events {
 		events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
 	}
-	published, err := x.PublishEvents(t.Context(), x.org(), events)
+	published, err := x.Queue.PublishEvents(t.Context(), x.org(), events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (x fixture) publishMany(t *testing.T, n int) (ids []string) {
 // inOrder returns the pending deliveries as an ordered subscription gets them.
 func (x fixture) inOrder(t *testing.T) []webhook.Job {
 	t.Helper()
-	jobs, err := x.OrderedJobs(t.Context(), x.sub.RowID, 1000)
+	jobs, err := x.Queue.OrderedJobs(t.Context(), x.sub.RowID, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOrder(t *testing.T) {
 		x.endNext(t, true)
 		x.redeliver(t, want[0])
 		x.publishMany(t, 2)
-		at, err := x.Target(t.Context(), x.sub.RowID)
+		at, err := x.Queue.Target(t.Context(), x.sub.RowID)
 		if err != nil || !at.Ordered {
 			t.Fatalf("%+v, error %v", at, err)
 		}
@@ -125,7 +125,7 @@ func TestOrder(t *testing.T) {
 		for _, j := range x.inOrder(t) {
 			starts = append(starts, webhook.Start{Delivery: j.Delivery, Subscription: j.Subscription, Epoch: at.Epoch, Number: 1, Trigger: j.Trigger()})
 		}
-		rows, err := x.Begin(t.Context(), starts)
+		rows, err := x.Queue.Begin(t.Context(), starts)
 		if err != nil || len(rows) != 3 || rows[0] == 0 || rows[1] != 0 || rows[2] != 0 {
 			t.Errorf("begun as %v, error %v", rows, err)
 		}
@@ -152,16 +152,16 @@ func TestOrder(t *testing.T) {
 		x := newOrderedFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/", "user.created")
 		x.publishMany(t, 2)
-		if _, _, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID); err != nil {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		if x.begin(t, x.inOrder(t)[0]) == 0 {
 			t.Error("refused")
 		}
-		if jobs, err := x.OrderedJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
+		if jobs, err := x.Queue.OrderedJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
 			t.Errorf("%d deliveries of an unordered subscription are in an order, error %v", len(jobs), err)
 		}
-		jobs, err := x.PendingJobs(t.Context(), other.RowID, 10, nil)
+		jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil)
 		if err != nil || len(jobs) != 2 || x.begin(t, jobs[1]) == 0 || x.begin(t, jobs[0]) == 0 {
 			t.Errorf("%d wait for the other, error %v", len(jobs), err)
 		}
@@ -175,7 +175,7 @@ func (x fixture) redeliver(t *testing.T, event string) {
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%d attempts, error %v", len(list), err)
 	}
-	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, list[0].ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, list[0].ID); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -196,11 +196,11 @@ func TestNewDeliveriesInOrder(t *testing.T) {
 		t.Parallel()
 		for name, again := range map[string]func(x fixture) error{
 			"recover": func(x fixture) error {
-				_, err := x.Recover(context.Background(), x.actor(), x.org(), x.sub.ID, recovering(1))
+				_, err := x.Queue.Recover(context.Background(), x.actor(), x.org(), x.sub.ID, recovering(1))
 				return err
 			},
 			"replay": func(x fixture) error {
-				_, err := x.Replay(context.Background(), x.actor(), x.org(), x.sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed})
+				_, err := x.Queue.Replay(context.Background(), x.actor(), x.org(), x.sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed})
 				return err
 			},
 		} {
@@ -258,7 +258,7 @@ func TestFirstAttemptsInOrder(t *testing.T) {
 		t.Parallel()
 		x := newOrderedFixture(t)
 		p := &places{free: 10}
-		x.Watch(p)
+		x.Queue.Watch(p)
 		x.publishMany(t, 3)
 		if begun := p.begun(); begun != 1 || !p.fresh[0].Begun || p.free != 9 {
 			t.Fatalf("%d have begun, %d places are free", begun, p.free)
@@ -286,7 +286,7 @@ func TestFirstAttemptsInOrder(t *testing.T) {
 		x := newOrderedFixture(t)
 		p := &latePlaces{}
 		p.free = 10
-		x.Watch(p)
+		x.Queue.Watch(p)
 		x.publishMany(t, 4)
 		if p.begun() != 0 || p.free != 10 || p.returned == 0 {
 			t.Errorf("%d have begun, %d places are free, %d were returned", p.begun(), p.free, p.returned)
@@ -329,7 +329,7 @@ func TestSetOrdered(t *testing.T) {
 			t.Error("begun while attempts from before are in progress")
 		}
 		x.end(t, jobs[1], second, false)
-		if err := x.UndoBegin(t.Context(), []int64{third}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{third}); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(events, x.eventsInOrder(t)); d != "" {
@@ -354,7 +354,7 @@ func TestSetOrdered(t *testing.T) {
 		}
 		x.publishMany(t, 1)
 		yes := true
-		_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{
+		_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{
 			Ordered: &yes, Description: new("x"), EventTypes: &webhook.Types{"other"},
 		})
 		storagetest.ExpectFault(t, err, fault.Conflict, "too_many_pending")
@@ -383,7 +383,7 @@ func TestSetOrdered(t *testing.T) {
 func TestOrderPlans(t *testing.T) {
 	t.Parallel()
 	x := newOrderedFixture(t)
-	x.Watch(&places{free: 1})
+	x.Queue.Watch(&places{free: 1})
 	x.publishMany(t, 2)
 	x.setOrdered(t, false)
 	x.setOrdered(t, true)

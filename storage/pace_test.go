@@ -18,7 +18,7 @@ func (x fixture) pace(t *testing.T, perSecond int64) webhook.Subscription {
 	if perSecond != 0 {
 		c.RateLimitPerSecond = &perSecond
 	}
-	return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
+	return must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
 }
 
 // changeCounter counts the changes of one subscription that the dispatcher hears of.
@@ -41,8 +41,8 @@ func TestRateLimit(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		w := changeCounter{of: x.sub.RowID}
-		x.Watch(&w)
-		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		x.Queue.Watch(&w)
+		before := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
 		if x.sub.RateLimitPerSecond != nil || before.RateLimitPerSecond != nil {
 			t.Fatalf("a new subscription has a limit: %+v", x.sub)
 		}
@@ -52,7 +52,7 @@ func TestRateLimit(t *testing.T) {
 		}{{10, `{"rate_limit_per_second":10}`}, {10_000, `{"rate_limit_per_second":10000}`}, {0, `{"rate_limit_per_second":null}`}} {
 			changed := x.pace(t, step.limit)
 			read := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), x.sub.ID))
-			at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+			at := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
 			for _, limit := range []*int64{changed.RateLimitPerSecond, read.RateLimitPerSecond, at.RateLimitPerSecond} {
 				if step.limit == 0 != (limit == nil) || limit != nil && *limit != step.limit {
 					t.Errorf("a limit of %d is kept as %v", step.limit, limit)
@@ -75,13 +75,13 @@ func TestRateLimit(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		url, description, limit := "https://example.com/other", "slow", int64(7)
-		sub, _, err := x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
+		sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
 			URL: &url, SetRateLimit: true, RateLimitPerSecond: &limit,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub = must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{Description: &description}))
+		sub = must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{Description: &description}))
 		if sub.RateLimitPerSecond == nil || *sub.RateLimitPerSecond != 7 || sub.Description != "slow" {
 			t.Errorf("%+v", sub)
 		}
@@ -91,7 +91,7 @@ func TestRateLimit(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		for _, limit := range []int64{-1, 0, webhook.MaxRateLimit + 1} {
-			_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit})
+			_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit})
 			if err == nil || !strings.Contains(err.Error(), "CHECK") {
 				t.Errorf("a limit of %d: %v", limit, err)
 			}

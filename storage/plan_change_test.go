@@ -27,7 +27,7 @@ func TestTheDispatcherIsToldOfOtherPlans(t *testing.T) {
 	x := newPlatform(t)
 	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
 	var w watcher
-	x.Watch(&w)
+	x.Queue.Watch(&w)
 	for _, step := range []struct {
 		name string
 		do   func() error

@@ -35,7 +35,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 		return events
 	}
 	org := owner.Organization.RowID
-	_, err := x.PublishEvents(t.Context(), org, batch(102))
+	_, err := x.Queue.PublishEvents(t.Context(), org, batch(102))
 	f, ok := fault.As(err)
 	if !ok || f.Kind != fault.Invalid || f.Code != "too_many_deliveries" {
 		t.Fatalf("error %v", err)
@@ -48,7 +48,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 	if events := must[[]webhook.Event](t)(x.Events(t.Context(), org, 0, 1)); events[0].Type == "a" {
 		t.Error("some of them were published")
 	}
-	must[[]webhook.Published](t)(x.PublishEvents(t.Context(), org, batch(100)))
+	must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), org, batch(100)))
 }
 
 func TestNewsAboutHealthIsBounded(t *testing.T) {
@@ -56,7 +56,7 @@ func TestNewsAboutHealthIsBounded(t *testing.T) {
 	// deactivate makes events about a subscription and returns how many get it.
 	deactivate := func(t *testing.T, x platform, organization int64, id string) int {
 		t.Helper()
-		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))
 		for _, e := range must[[]webhook.Event](t)(x.Events(t.Context(), organization, 0, 2)) {
 			if e.Type == access.SubscriptionDisabled {
 				return e.Deliveries

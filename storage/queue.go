@@ -3,30 +3,70 @@ package storage
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
+
+// Queue publishes events, and owns everything that writes their deliveries: attempts, results, redeliveries, replays, recoveries,
+// discards and the hold.
+type Queue struct {
+	file    *sqlite.File
+	tx      *tx // used by the writer only
+	policy  webhook.Policy
+	log     *slog.Logger
+	keyRing *seal.Ring
+	ids     publicid.Maker
+	history *history.History
+	reads   *sqlite.Pool // for requests and deliveries
+	replays *scan.Reader // reads of replays, which may take minutes
+
+	// Used by the writer only; see event_order.go.
+	lastEvent    int64 // row id of the newest event
+	lastDelivery int64 // row id of the newest delivery
+	latestTime   int64 // the latest time of any transaction since the clock was last set back
+	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
+
+	pending       *pending.Count
+	subscriptions subscriptionCount
+	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
+	watcher       atomic.Pointer[webhook.Watcher]
+	observer      Observer
+	keepEvents    time.Duration
+	replayLock    chan struct{}            // a replay that writes puts a token in
+	mayRecover    atomic.Bool              // a subscription may be marked for recovery; see recoverMarked
+	recoveredUpTo int64                    // where the next pass of recoverMarked continues; only that uses it
+	recovering    map[int64]*begunRecovery // by subscription; only recoverMarked uses it
+}
 
 // PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
 // except. They may be due in the future.
 //
 // With LIMIT ? instead of LIMIT +?, SQLite would plan the statement again for each new limit. That took a tenth of the read.
-func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
+func (q *Queue) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
-	err := s.list(ctx, &jobs, `
+	err := q.list(ctx, &jobs, `
 		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ? AND d.state = `+delivery.Pending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT +?`, subscription, sqlite.RowList(slices.Values(except)), limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = q.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }
@@ -36,9 +76,9 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 //
 // An attempt that must not be sent gets 0. Either the queue is held, or the subscription is closed. Or its epoch is not
 // the one that the caller knows, or the delivery does not wait for this attempt.
-func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+func (q *Queue) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.workFor(0).rows(len(starts)).whole().change(ctx, func(t *tx) error {
+	err := q.workFor(0).rows(len(starts)).whole().change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
@@ -122,8 +162,8 @@ var beginStatement = sqlite.Statements(func(n int) string {
 
 // UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
 // they were dropped meanwhile.
-func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
-	err := s.change(ctx, func(t *tx) error {
+func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
+	err := q.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
 			t.OnCommit(func() { delete(t.unwantedResponses, id>>8) })
@@ -146,7 +186,7 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 //
 // Their deliveries are due again, even after the last attempt: an accepted event is sent until the receiver has responded.
 // A delivery that is interrupted again and again is given up, because it may be what stops the process.
-func (s *Store) interruptAttempts(t *tx) error {
+func (q *Queue) interruptAttempts(t *tx) error {
 	interrupted, err := t.Affected(`
 		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
 		SELECT ` + delivery.AttemptRow + `, d.subscription_id, ` + delivery.AttemptCause + `, ` + delivery.OutcomeInterrupted + `, '', 0,
@@ -159,11 +199,11 @@ func (s *Store) interruptAttempts(t *tx) error {
 		UPDATE deliveries INDEXED BY deliveries_sending SET
 			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
 			attempts = attempts + 1, due_at = ?2
-		WHERE state >= `+delivery.Sending, s.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
+		WHERE state >= `+delivery.Sending, q.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
 		return err
 	}
-	t.OnCommit(func() { s.observer.Interrupted(int(interrupted)) })
-	s.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
+	t.OnCommit(func() { q.observer.Interrupted(int(interrupted)) })
+	q.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
 	return nil
 }
 
@@ -173,3 +213,13 @@ const (
 	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
+
+// get reads one row into dest. It returns sql.ErrNoRows if there is none.
+func (q *Queue) get(ctx context.Context, dest any, text string, args ...any) error {
+	return q.reads.Get(ctx, dest, text, args...)
+}
+
+// list reads all rows into dest, a pointer to a slice.
+func (q *Queue) list(ctx context.Context, dest any, text string, args ...any) error {
+	return q.reads.List(ctx, dest, text, args...)
+}

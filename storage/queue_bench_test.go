@@ -39,7 +39,7 @@ func publishMany(b *testing.B, store *storage.Store, p access.Principal, n, some
 		for i := range batch {
 			batch[i] = webhook.NewEvent{Type: "a", Data: data}
 		}
-		if _, err := store.PublishEvents(b.Context(), p.Organization.RowID, batch); err != nil {
+		if _, err := store.Queue.PublishEvents(b.Context(), p.Organization.RowID, batch); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -61,11 +61,11 @@ func BenchmarkQueueFanOut(b *testing.B) {
 func waiting(b *testing.B) (*storage.Store, []webhook.Start) {
 	store, owner := openDurable(b, 1)
 	publishMany(b, store, owner, b.N, 100)
-	subs, err := store.Subscriptions(b.Context(), owner.Organization.RowID, "", 0, 1)
+	subs, err := store.SubscriptionList(b.Context(), owner.Organization.RowID, "", 0, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	jobs, err := store.PendingJobs(b.Context(), subs[0].RowID, b.N, nil)
+	jobs, err := store.Queue.PendingJobs(b.Context(), subs[0].RowID, b.N, nil)
 	if err != nil || len(jobs) != b.N {
 		b.Fatalf("%d jobs, error %v", len(jobs), err)
 	}
@@ -81,7 +81,7 @@ func beginAll(b *testing.B, store *storage.Store, starts []webhook.Start) (rows 
 	b.Helper()
 	for n := 0; len(starts) > 0; starts = starts[n:] {
 		n = min(len(starts), 100)
-		some, err := store.Begin(b.Context(), starts[:n])
+		some, err := store.Queue.Begin(b.Context(), starts[:n])
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func BenchmarkQueueRecord(b *testing.B) {
 	for range 64 {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
-				if _, err := store.Record(b.Context(), webhook.Result{
+				if _, err := store.Queue.Record(b.Context(), webhook.Result{
 					Attempt: rows[i], Delivery: starts[i].Delivery, Subscription: starts[i].Subscription, Epoch: starts[i].Epoch,
 					Number: 1, Succeeded: true, ResponseStatus: &status, DurationMS: 12,
 				}); err != nil {
@@ -143,7 +143,7 @@ func BenchmarkQueueRead(b *testing.B) {
 			held := []int64{}
 			b.ResetTimer()
 			for i := range b.N {
-				jobs, err := store.PendingJobs(b.Context(), lanes[i%len(lanes)].Subscription, most, held)
+				jobs, err := store.Queue.PendingJobs(b.Context(), lanes[i%len(lanes)].Subscription, most, held)
 				if err != nil || len(jobs) != most {
 					b.Fatalf("%d jobs, error %v", len(jobs), err)
 				}

@@ -45,7 +45,7 @@ func (x fixture) org() int64 { return x.owner.Organization.RowID }
 // jobs returns the pending deliveries of the subscription.
 func (x fixture) jobs(t *testing.T) []webhook.Job {
 	t.Helper()
-	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
+	jobs, err := x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (x fixture) jobs(t *testing.T) []webhook.Job {
 // begin begins the next attempt of a job and returns its row id, or 0 if it was refused.
 func (x fixture) begin(t *testing.T, job webhook.Job) int64 {
 	t.Helper()
-	at, err := x.Target(t.Context(), job.Subscription)
+	at, err := x.Queue.Target(t.Context(), job.Subscription)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (x fixture) begin(t *testing.T, job webhook.Job) int64 {
 
 func (x fixture) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 	t.Helper()
-	ids, err := x.Begin(t.Context(), []webhook.Start{{
+	ids, err := x.Queue.Begin(t.Context(), []webhook.Start{{
 		Delivery: job.Delivery, Subscription: job.Subscription, Epoch: epoch, Number: job.Number(), Trigger: job.Trigger(),
 	}})
 	if err != nil {
@@ -76,7 +76,7 @@ func (x fixture) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 // end records the result of an attempt of the current epoch.
 func (x fixture) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
 	t.Helper()
-	at, err := x.Target(t.Context(), job.Subscription)
+	at, err := x.Queue.Target(t.Context(), job.Subscription)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (x fixture) end(t *testing.T, job webhook.Job, attempt int64, succeeded boo
 		status, r.Failure = 503, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
 	}
 	r.ResponseStatus = &status
-	settled, err := x.Record(t.Context(), r)
+	settled, err := x.Queue.Record(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestQueue(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		rows, err := x.Begin(t.Context(), []webhook.Start{{Delivery: x.jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
+		rows, err := x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: x.jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
 		if err != nil || rows[0] != 0 {
 			t.Errorf("begun as %v, error %v", rows, err)
 		}
@@ -156,20 +156,20 @@ func TestQueue(t *testing.T) {
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
-		at, err := x.Target(t.Context(), x.sub.RowID)
+		at, err := x.Queue.Target(t.Context(), x.sub.RowID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := webhook.Start{Delivery: job.Delivery, Subscription: job.Subscription, Epoch: at.Epoch, Number: 1}
-		if _, err := x.Begin(t.Context(), []webhook.Start{start}); err != nil {
+		if _, err := x.Queue.Begin(t.Context(), []webhook.Start{start}); err != nil {
 			t.Fatal(err)
 		}
-		if ids, err := x.Begin(t.Context(), []webhook.Start{start}); err != nil || ids[0] != 0 {
+		if ids, err := x.Queue.Begin(t.Context(), []webhook.Start{start}); err != nil || ids[0] != 0 {
 			t.Errorf("the same attempt was begun twice: %v, %v", ids, err)
 		}
 		other := start
 		other.Number = 2
-		if ids, err := x.Begin(t.Context(), []webhook.Start{other}); err != nil || ids[0] != 0 {
+		if ids, err := x.Queue.Begin(t.Context(), []webhook.Start{other}); err != nil || ids[0] != 0 {
 			t.Errorf("attempt 2 was begun while 1 is under way: %v, %v", ids, err)
 		}
 	})
@@ -185,11 +185,11 @@ func TestBeginAttempts(t *testing.T) {
 		job := x.jobs(t)[0]
 		no, yes := false, true
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
-		at, _ := x.Target(t.Context(), x.sub.RowID)
+		at, _ := x.Queue.Target(t.Context(), x.sub.RowID)
 		if id := x.beginUnder(t, job, at.Epoch+1); id != 0 {
 			t.Error("begun under an epoch to come")
 		}
-		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{}); err != nil {
+		if _, _, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.beginUnder(t, job, at.Epoch); id != 0 {
@@ -204,21 +204,21 @@ func TestBeginAttempts(t *testing.T) {
 		if _, err := x.Directory.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &yes}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id != 0 {
 			t.Error("begun while disabled")
 		}
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &yes}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &yes}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id == 0 {
 			t.Error("not begun though all is well again")
-		} else if err := x.UndoBegin(t.Context(), []int64{id}); err != nil {
+		} else if err := x.Queue.UndoBegin(t.Context(), []int64{id}); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id != 0 {
@@ -231,7 +231,7 @@ func TestBeginAttempts(t *testing.T) {
 		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
-		if err := x.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
+		if err := x.Queue.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id == 0 {
@@ -253,7 +253,7 @@ func TestResultsOfOtherAttempts(t *testing.T) {
 		next := x.begin(t, second)
 		for _, other := range []int64{row, next + 1} {
 			r := webhook.Result{Attempt: other, Delivery: first.Delivery, Subscription: first.Subscription, Number: 1, Succeeded: true}
-			if _, err := x.Record(t.Context(), r); err == nil {
+			if _, err := x.Queue.Record(t.Context(), r); err == nil {
 				t.Errorf("the result of attempt %d was saved", other)
 			}
 		}
@@ -298,13 +298,13 @@ func TestFailedAttempts(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // another host, because events about health do not go to the same host
 		no := false
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if jobs, err := x.PendingJobs(t.Context(), other.RowID, 10, nil); err != nil || len(jobs) != 0 {
+		if jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil); err != nil || len(jobs) != 0 {
 			t.Errorf("the other has pending %v, error %v", jobs, err)
 		}
 		if jobs := x.jobs(t); len(jobs) != 4 {
@@ -411,11 +411,11 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 			for i := range events {
 				events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
 			}
-			published, err := x.PublishEvents(t.Context(), x.org(), events)
+			published, err := x.Queue.PublishEvents(t.Context(), x.org(), events)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second + time.Millisecond)
@@ -442,7 +442,7 @@ func TestTestDelivery(t *testing.T) {
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -474,7 +474,7 @@ func TestRedeliver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	jobs := x.jobs(t)
@@ -498,8 +498,8 @@ func TestRedeliverOfTheAuditLog(t *testing.T) {
 	a := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), id))
 	_, key := storagetest.Key(t, x.Store, x.owner, access.WebhooksWrite, access.EventsRead)
 	narrow := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
-	storagetest.ExpectFault(t, x.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
-	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+	storagetest.ExpectFault(t, x.Queue.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
+	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 }
 
 func (x platform) publish(t *testing.T, by access.Principal, events ...webhook.NewEvent) error {
-	_, err := x.PublishEvents(t.Context(), by.Organization.RowID, events)
+	_, err := x.Queue.PublishEvents(t.Context(), by.Organization.RowID, events)
 	return err
 }
 
@@ -164,8 +164,8 @@ func testBeyondQuota(t *testing.T) {
 	if err := x.publish(t, owner, webhook.NewEvent{Type: "b", Data: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
-	must[webhook.Subscription](t)(x.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: &webhook.Types{"a", "b"}}))
-	if _, _, _, err := x.BeginTest(ctx, org, sub.ID); err != nil {
+	must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: &webhook.Types{"a", "b"}}))
+	if _, _, _, err := x.Queue.BeginTest(ctx, org, sub.ID); err != nil {
 		t.Fatal(err)
 	}
 	attempts := must[[]webhook.Attempt](t)(x.Attempts(ctx, org, sub.ID, webhook.AttemptFilter{Limit: 1}))
@@ -177,24 +177,24 @@ func testBeyondQuota(t *testing.T) {
 	overQuota(t, err)
 	_, err = x.Directory.RotateKey(ctx, owner, by, key.ID, access.Mint("svc"), time.Hour)
 	overQuota(t, err)
-	_, _, err = x.RotateSecret(ctx, by, org, sub.ID, webhook.Rotation{Overlap: time.Hour})
+	_, _, err = x.Subscriptions.RotateSecret(ctx, by, org, sub.ID, webhook.Rotation{Overlap: time.Hour})
 	overQuota(t, err)
-	_, _, _, err = x.BeginTest(ctx, org, sub.ID)
+	_, _, _, err = x.Queue.BeginTest(ctx, org, sub.ID)
 	overQuota(t, err)
-	overQuota(t, x.Redeliver(ctx, by, org, sub.ID, attempts[0].ID))
-	if n, err := x.CountReplay(ctx, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.TypeAdded != 1 || err != nil {
+	overQuota(t, x.Queue.Redeliver(ctx, by, org, sub.ID, attempts[0].ID))
+	if n, err := x.Queue.CountReplay(ctx, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.TypeAdded != 1 || err != nil {
 		t.Errorf("a replay would make %+v deliveries, error %v", n, err)
 	}
-	_, err = x.Replay(ctx, by, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed})
+	_, err = x.Queue.Replay(ctx, by, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed})
 	overQuota(t, err)
 
 	for _, active := range []bool{false, true} {
-		must[webhook.Subscription](t)(x.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{IsActive: &active}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{IsActive: &active}))
 	}
 	if err := x.Directory.RevokeKey(ctx, by, org, key.ID); err != nil {
 		t.Error(err)
 	}
-	if err := x.DeleteSubscription(ctx, by, org, sub.ID); err != nil {
+	if err := x.Subscriptions.DeleteSubscription(ctx, by, org, sub.ID); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,27 +24,27 @@ import (
 //
 // Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
 // webhooks; Unavailable if the context ends first.
-func (s *Store) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := s.prepareRecovery(ctx, organization, id, request)
+func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := q.prepareRecovery(ctx, organization, id, request)
 	if err != nil {
 		return r, err
 	}
-	if err := s.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
+	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
 		return r, err
 	}
-	return r, s.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
+	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
 		if err := requireActivation(*sub, request); err != nil || sub.Status == webhook.Healthy {
 			return err
 		}
-		return s.applyChange(t, by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
+		return q.applyChange(t, by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
 	})
 }
 
 // sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
 // interrupted recovery can continue.
-func (s *Store) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
-	err := s.walkExhausted(ctx, p, after, func(c chunk) error {
-		made, err := s.replayChunk(ctx, p, c)
+func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
+	err := q.walkExhausted(ctx, p, after, func(c chunk) error {
+		made, err := q.replayChunk(ctx, p, c)
 		r.Deliveries += made.Total()
 		return err
 	})
@@ -64,21 +64,21 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 }
 
 // CountRecovery says what Recover would send. Faults: as Recover.
-func (s *Store) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := s.prepareRecovery(ctx, organization, id, request)
+func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := q.prepareRecovery(ctx, organization, id, request)
 	if err != nil {
 		return r, err
 	}
-	return r, s.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
+	return r, q.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
 		r.Deliveries += c.Total()
 		return nil
 	})
 }
 
 // prepareRecovery finds the subscription and the time since which it recovers.
-func (s *Store) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	sub, err := returning(ctx, s.workFor(organization), func(t *tx) (webhook.Subscription, error) {
-		sub, err := s.subscription(t, organization, id)
+func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
+	sub, err := returning(ctx, q.workFor(organization), func(t *tx) (webhook.Subscription, error) {
+		sub, err := q.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
@@ -118,9 +118,9 @@ type exhaustedChunk struct {
 
 // walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
 // events that a replay delivers. After each chunk, other replays get their turn.
-func (s *Store) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
+func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
 	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
-		c, err := s.nextExhausted(ctx, p, *after)
+		c, err := q.nextExhausted(ctx, p, *after)
 		if err != nil {
 			return false, fmt.Errorf("read exhausted deliveries: %w", err)
 		}
@@ -139,13 +139,13 @@ func (s *Store) walkExhausted(ctx context.Context, p replayQuery, after *scan.Po
 
 // nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
 // last delivery.
-func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Position) (c exhaustedChunk, err error) {
-	end, err := s.beginReplayRead(ctx, p.organization)
+func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position) (c exhaustedChunk, err error) {
+	end, err := q.beginReplayRead(ctx, p.organization)
 	if err != nil {
 		return c, err
 	}
 	defer end()
-	err = s.replays.Pool.Get(ctx, &c, `
+	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
 		       json_group_array(looked.event_id) FILTER (WHERE looked.found) AS rows, count(*) FILTER (WHERE looked.found) AS exhausted
@@ -159,25 +159,25 @@ func (s *Store) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
 				ORDER BY d.due_at, d.id LIMIT :most) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(s.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", replayEvents))...)
+		p.args(q.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", replayEvents))...)
 	return c, err
 }
 
 // finishRecovery runs activate, and writes the audit event of a recovery.
-func (s *Store) finishRecovery(
+func (q *Queue) finishRecovery(
 	ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery, activate func(*tx, *webhook.Subscription) error,
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	return s.workFor(organization).change(ctx, func(t *tx) error {
-		sub, err := s.subscription(t, organization, p.id)
+	return q.workFor(organization).change(ctx, func(t *tx) error {
+		sub, err := q.subscription(t, organization, p.id)
 		if err != nil {
 			return err
 		}
 		if err := activate(t, &sub); err != nil {
 			return err
 		}
-		return s.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
+		return q.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
 			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
 		})
 	})
@@ -185,9 +185,9 @@ func (s *Store) finishRecovery(
 
 // markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
 // outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
-func (s *Store) markForRecovery(t *tx, subscription, since int64) error {
+func (q *Queue) markForRecovery(t *tx, subscription, since int64) error {
 	_, err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
-	t.OnCommit(func() { s.mayRecover.Store(true) })
+	t.OnCommit(func() { q.mayRecover.Store(true) })
 	return err
 }
 
@@ -203,35 +203,35 @@ type markedSubscription struct {
 
 // recoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start, after a mark and after
 // a failure. A pass continues after the subscriptions of the last one, so that some that fail do not stop the others.
-func (s *Store) recoverMarked(ctx context.Context) (err error) {
-	if !s.mayRecover.Swap(false) {
+func (q *Queue) recoverMarked(ctx context.Context) (err error) {
+	if !q.mayRecover.Swap(false) {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			s.mayRecover.Store(true)
+			q.mayRecover.Store(true)
 		}
 	}()
 	var marked []markedSubscription
-	if err := s.list(ctx, &marked, `
+	if err := q.list(ctx, &marked, `
 		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
 		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
-		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, s.recoveredUpTo, recoveriesPerPass); err != nil {
+		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, q.recoveredUpTo, recoveriesPerPass); err != nil {
 		return err
 	}
-	if s.recoveredUpTo > 0 || len(marked) == recoveriesPerPass {
-		s.mayRecover.Store(true)
+	if q.recoveredUpTo > 0 || len(marked) == recoveriesPerPass {
+		q.mayRecover.Store(true)
 	}
-	s.recoveredUpTo = 0
+	q.recoveredUpTo = 0
 	if len(marked) == recoveriesPerPass {
-		s.recoveredUpTo = marked[len(marked)-1].RowID
+		q.recoveredUpTo = marked[len(marked)-1].RowID
 	}
 	for _, m := range marked {
-		complete, failed := s.recoverOne(ctx, m)
+		complete, failed := q.recoverOne(ctx, m)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
 		} else if !complete {
-			s.mayRecover.Store(true)
+			q.mayRecover.Store(true)
 		}
 	}
 	return err
@@ -247,47 +247,47 @@ type begunRecovery struct {
 
 // recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
 // the next pass continues, and complete is false.
-func (s *Store) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
+func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
 	step, cancel := context.WithTimeout(ctx, recoveryStep)
 	defer cancel()
-	if err = s.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
+	if err = q.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
 		return false, nil
 	}
-	return true, s.endRecovery(ctx, m, err)
+	return true, q.endRecovery(ctx, m, err)
 }
 
 // sendMarked sends again what ended exhausted in the outage of a subscription, and notes how far it got.
-func (s *Store) sendMarked(ctx context.Context, m markedSubscription) error {
-	begun, ok := s.recovering[m.RowID]
+func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
+	begun, ok := q.recovering[m.RowID]
 	if !ok || begun.mark != m {
-		r, p, err := s.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		r, p, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
 		if err != nil {
 			return err
 		}
 		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
-		s.recovering[m.RowID] = begun
+		q.recovering[m.RowID] = begun
 	}
-	return s.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+	return q.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
 }
 
 // endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
 // nothing: the probe has done that, and a person may have paused the subscription since then.
-func (s *Store) endRecovery(ctx context.Context, m markedSubscription, err error) error {
+func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
 	if err == nil {
-		r, p := s.recovering[m.RowID].sent, s.recovering[m.RowID].query
-		err = s.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
+		r, p := q.recovering[m.RowID].sent, q.recovering[m.RowID].query
+		err = q.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
 		return err
 	}
 	if err != nil {
-		s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
+		q.log.Warn("cannot send again what failed in the outage of a subscription that works again",
 			"subscription", m.ID, "error", err, "mend", webhook.Mend{
 				Action: webhook.ActionRecover, Organization: m.OrganizationID, Subscription: m.ID, With: string(webhook.AppendTime(nil, m.Since)),
 			})
 	}
-	delete(s.recovering, m.RowID)
-	return s.change(ctx, func(t *tx) error {
+	delete(q.recovering, m.RowID)
+	return q.change(ctx, func(t *tx) error {
 		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 		return err
 	})

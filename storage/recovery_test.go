@@ -39,19 +39,19 @@ func recovering(since int64) webhook.RecoveryRequest {
 func (x fixture) recovers(t *testing.T, since int64, want webhook.Recovery) {
 	t.Helper()
 	before := x.read(t)
-	if got, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
+	if got, err := x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
 		t.Errorf("counted %+v, want %+v, error %v", got, want, err)
 	}
 	if d := cmp.Diff(before, x.read(t)); d != "" {
 		t.Errorf("counting has changed the subscription:\n%s", d)
 	}
-	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
+	if got, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got != want {
 		t.Errorf("recovered %+v, want %+v, error %v", got, want, err)
 	}
 	if n := x.pending(t); n != want.Pending+want.Deliveries {
 		t.Errorf("%d are pending, want %d", n, want.Pending+want.Deliveries)
 	}
-	if got, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got.Deliveries != 0 || got.Pending != want.Pending+want.Deliveries {
+	if got, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(since)); err != nil || got.Deliveries != 0 || got.Pending != want.Pending+want.Deliveries {
 		t.Errorf("recovered again: %+v, error %v", got, err)
 	}
 }
@@ -122,7 +122,7 @@ func TestRecover(t *testing.T) {
 			}
 			for i, at := range ends {
 				for since, want := range map[int64]int64{at: int64(3 - i), at + 1: int64(2 - i)} {
-					if r, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || r.Deliveries != want || r.Since != since {
+					if r, err := x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(since)); err != nil || r.Deliveries != want || r.Since != since {
 						t.Errorf("since %d: %+v, want %d deliveries, error %v", since, r, want, err)
 					}
 				}
@@ -137,7 +137,7 @@ func TestRecover(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.endAll(t, true)
-		_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +213,9 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 			s := x.read(t)
 			listed := must[webhook.SubscriptionPage](t)(x.History.SubscriptionPage(t.Context(), x.org(), webhook.SubscriptionFilter{Paused: new(true), Limit: 9}))
 			waits := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(t.Context(), x.org()))
-			if s.Status != webhook.Disabled || (s.Why() == webhook.BlockedByPause) != (want == 1) || x.SubscriptionCounts().Paused != int64(want) ||
+			if s.Status != webhook.Disabled || (s.Why() == webhook.BlockedByPause) != (want == 1) || x.Queue.SubscriptionCounts().Paused != int64(want) ||
 				len(listed.Subscriptions) != want || waits.Statuses.Paused != int64(want) || waits.Blocked[0].By != s.Why() {
-				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.SubscriptionCounts(), waits)
+				t.Errorf("want %d paused: %+v, %d listed, counted %+v, %+v", want, s.Health, len(listed.Subscriptions), x.Queue.SubscriptionCounts(), waits)
 			}
 		}
 		paused(0)
@@ -223,17 +223,17 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		paused(1)
 		for _, recover := range []func() error{
 			func() error {
-				_, err := x.CountRecovery(t.Context(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				_, err := x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
 				return err
 			},
 			func() error {
-				_, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				_, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
 				return err
 			},
 		} {
 			storagetest.ExpectFault(t, recover(), fault.Conflict, "paused")
 		}
-		must[webhook.Recovery](t)(x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)))
+		must[webhook.Recovery](t)(x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)))
 		if h := x.read(t).Health; h.Status != webhook.Healthy {
 			t.Errorf("%+v", h)
 		}
@@ -245,8 +245,8 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		refused := func(why string, organization int64, want fault.Kind) {
 			t.Helper()
-			_, err1 := x.Recover(t.Context(), x.actor(), organization, x.sub.ID, recovering(0))
-			_, err2 := x.CountRecovery(t.Context(), organization, x.sub.ID, recovering(0))
+			_, err1 := x.Queue.Recover(t.Context(), x.actor(), organization, x.sub.ID, recovering(0))
+			_, err2 := x.Queue.CountRecovery(t.Context(), organization, x.sub.ID, recovering(0))
 			if fault.KindOf(err1) != want || fault.KindOf(err2) != want {
 				t.Errorf("%s: %v, %v", why, err1, err2)
 			}
@@ -255,7 +255,7 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		x.setWebhooks(t, false)
 		refused("without the plan", x.org(), fault.Forbidden)
 		x.setWebhooks(t, true)
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		refused("a deleted subscription", x.org(), fault.NotFound)
@@ -267,7 +267,7 @@ func TestNewsOfAnOutage(t *testing.T) {
 	t.Parallel()
 	x := newOutage(t)
 	x.fail(t, 4)
-	if _, err := x.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)); err != nil {
+	if _, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(0)); err != nil {
 		t.Fatal(err)
 	}
 	x.fail(t, 2)
@@ -307,10 +307,10 @@ func TestDiscard(t *testing.T) {
 		for range 3 {
 			ids = append(ids, x.publish(t, 400, "a")...)
 		}
-		if n, err := x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1200 || x.pending(t) != 0 {
+		if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1200 || x.pending(t) != 0 {
 			t.Errorf("%d dropped, %d pending, error %v", n, x.pending(t), err)
 		}
-		if n, err := x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 0 {
+		if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 0 {
 			t.Errorf("%d dropped again, error %v", n, err)
 		}
 		if got := x.stateOf(t, ids[0]); got != webhook.Dropped {
@@ -333,7 +333,7 @@ func TestDiscard(t *testing.T) {
 			time.Sleep(time.Second)
 			at := time.Now().UnixMilli()
 			x.publish(t, 600, "new")
-			if n, err := x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, at); err != nil || n != 600 || x.pending(t) != 600 {
+			if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, at); err != nil || n != 600 || x.pending(t) != 600 {
 				t.Errorf("%d dropped, %d pending, error %v", n, x.pending(t), err)
 			}
 		})
@@ -345,7 +345,7 @@ func TestDiscard(t *testing.T) {
 		id := x.publish(t, 1, "a")[0]
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
-		if n, err := x.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1 || x.pending(t) != 0 {
+		if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1 || x.pending(t) != 0 {
 			t.Errorf("%d dropped, %d pending, error %v", n, x.pending(t), err)
 		}
 		x.end(t, job, attempt, false)
@@ -358,7 +358,7 @@ func TestDiscard(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-		if _, err := x.Discard(t.Context(), x.actor(), other.Organization.RowID, x.sub.ID, 0); fault.KindOf(err) != fault.NotFound {
+		if _, err := x.Queue.Discard(t.Context(), x.actor(), other.Organization.RowID, x.sub.ID, 0); fault.KindOf(err) != fault.NotFound {
 			t.Error(err)
 		}
 	})

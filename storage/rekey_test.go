@@ -48,7 +48,7 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 		sub, secret := storagetest.Subscription(t, store, operator, "https://example.com/", "order.*")
 		x.secrets[sub.RowID] = [3]string{secret.Reveal()}
 		if i%3 == 0 {
-			_, next, err := store.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, webhook.Rotation{Overlap: time.Hour})
+			_, next, err := store.Subscriptions.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, webhook.Rotation{Overlap: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 			x.secrets[sub.RowID] = kept
 		}
 		if i%7 == 0 {
-			if err := store.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, sub.ID); err != nil {
+			if err := store.Subscriptions.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			x.secrets[sub.RowID] = [3]string{}
@@ -83,7 +83,7 @@ func (x sealedFile) requireSameSecrets(t *testing.T) {
 	defer stop()
 	got := map[int64][3]string{}
 	for row := range x.secrets {
-		at := must[webhook.Target](t)(store.Target(t.Context(), row))
+		at := must[webhook.Target](t)(store.Queue.Target(t.Context(), row))
 		if at.Unusable != "" {
 			t.Errorf("subscription %d: %s", row, at.Unusable)
 		}
@@ -335,9 +335,9 @@ func TestInterruptedRekey(t *testing.T) {
 		x := newSealed(t, 2, "") // the first of them is deleted
 		store, stop := storagetest.OpenWith(t, x.o)
 		storagetest.Publish(t, store, storagetest.Operator(t, store), "order.created")
-		at := must[webhook.Target](t)(store.Target(t.Context(), 2))
-		job := must[[]webhook.Job](t)(store.PendingJobs(t.Context(), 2, 10, nil))[0]
-		must[[]int64](t)(store.Begin(t.Context(), []webhook.Start{{
+		at := must[webhook.Target](t)(store.Queue.Target(t.Context(), 2))
+		job := must[[]webhook.Job](t)(store.Queue.PendingJobs(t.Context(), 2, 10, nil))[0]
+		must[[]int64](t)(store.Queue.Begin(t.Context(), []webhook.Start{{
 			Delivery: job.Delivery, Subscription: 2, Epoch: at.Epoch, Number: 1, Trigger: job.Trigger(),
 		}}))
 		stop()
@@ -373,7 +373,7 @@ func TestRefusedRekey(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, x.o)
 		var want []string
 		for _, row := range []int64{2, 3, 5} {
-			want = append(want, must[webhook.Target](t)(store.Target(t.Context(), row)).ID)
+			want = append(want, must[webhook.Target](t)(store.Queue.Target(t.Context(), row)).ID)
 		}
 		stop()
 		if d := cmp.Diff(want, done.Unreadable); d != "" {

@@ -13,18 +13,18 @@ import (
 
 // countRepeated sets how many deliveries the repeated events had when they were published. Each event may have
 // thousands. So a log reader counts them, and not the transaction, for which others wait.
-func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
+func (q *Queue) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
 	var repeated []webhook.Event
 	for _, p := range published {
 		if p.Repeated {
-			row, at, _ := s.ids.Row(access.EventID, p.ID)
+			row, at, _ := q.ids.Row(access.EventID, p.ID)
 			repeated = append(repeated, webhook.Event{RowID: row, At: at})
 		}
 	}
 	if len(repeated) == 0 {
 		return nil
 	}
-	if err := s.History.CountDeliveries(ctx, organization, repeated); err != nil {
+	if err := q.history.CountDeliveries(ctx, organization, repeated); err != nil {
 		return err
 	}
 	for i := range published {
@@ -39,7 +39,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 }
 
 // fillRepeated sets the results of events whose idempotency key is already stored, without the number of deliveries.
-func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+func (q *Queue) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var problems []fault.Field
 	for i, e := range events {
 		published[i] = webhook.Published{}
@@ -73,7 +73,7 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
+			ID: q.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
 			Notice: webhook.NoticeOf(0, first.Held != nil), // until countRepeated counts the deliveries
 		}
 		if first.Held != nil {

@@ -88,7 +88,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 			var published []webhook.Published
 			rerun(t, x.Store, x.org(), onceThen(x.Store, x.org(), other, refuse), func() {
 				var err error
-				if published, err = x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
+				if published, err = x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -106,7 +106,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			told := &listener{}
-			x.Watch(told)
+			x.Queue.Watch(told)
 			before, err := x.StoredToday(t.Context(), x.org())
 			if err != nil {
 				t.Fatal(err)

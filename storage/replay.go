@@ -35,22 +35,22 @@ const (
 // continues from there. A disabled subscription gets its deliveries when it is activated.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
-func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
-	p, err := s.prepareReplay(ctx, organization, id, r)
+func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
+	p, err := q.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return created, err
 	}
-	created, err = s.createReplay(ctx, p)
+	created, err = q.createReplay(ctx, p)
 	if err != nil && created.Total() == 0 {
 		return created, err
 	}
-	return created, errors.Join(s.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
+	return created, errors.Join(q.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
 }
 
 // createReplay creates the deliveries of a replay. It counts them, even if it fails.
-func (s *Store) createReplay(ctx context.Context, p replayQuery) (created webhook.Replayed, err error) {
-	err = s.walkReplay(ctx, p, func(c chunk) error {
-		made, err := s.replayChunk(ctx, p, c)
+func (q *Queue) createReplay(ctx context.Context, p replayQuery) (created webhook.Replayed, err error) {
+	err = q.walkReplay(ctx, p, func(c chunk) error {
+		made, err := q.replayChunk(ctx, p, c)
 		created.Add(made)
 		return err
 	})
@@ -58,17 +58,17 @@ func (s *Store) createReplay(ctx context.Context, p replayQuery) (created webhoo
 }
 
 // CountReplay counts the deliveries that Replay would create. Faults: as Replay.
-func (s *Store) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error) {
-	p, err := s.prepareReplay(ctx, organization, id, r)
+func (q *Queue) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error) {
+	p, err := q.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return webhook.Replayed{}, err
 	}
-	return s.countReplay(ctx, p)
+	return q.countReplay(ctx, p)
 }
 
 // countReplay counts the deliveries of a replay without creating them.
-func (s *Store) countReplay(ctx context.Context, p replayQuery) (n webhook.Replayed, err error) {
-	err = s.walkReplay(ctx, p, func(c chunk) error {
+func (q *Queue) countReplay(ctx context.Context, p replayQuery) (n webhook.Replayed, err error) {
+	err = q.walkReplay(ctx, p, func(c chunk) error {
 		n.Add(c.Replayed)
 		return nil
 	})
@@ -90,17 +90,17 @@ type replayQuery struct {
 
 // prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
 // from before the subscription was created. Row ids decide that, because the clock may have been wrong.
-func (s *Store) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
+func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
 	type opened struct {
 		sub           webhook.Subscription
 		now, disorder int64
 		rows          scan.Range
 	}
-	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
-		if o.sub, err = s.subscription(t, organization, id); err != nil {
+	o, err := returning(ctx, q.workFor(organization), func(t *tx) (o opened, err error) {
+		if o.sub, err = q.subscription(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.Last, o.disorder = t.Now(), s.lastEvent, s.disorder
+		o.now, o.rows.Last, o.disorder = t.Now(), q.lastEvent, q.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
@@ -117,12 +117,12 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 		p.until = math.MaxInt64 // the last row id is the limit
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
-	end, err := s.replays.Take(ctx, organization)
+	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
 		return p, err
 	}
 	defer end()
-	p.ranges, err = s.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = q.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
@@ -193,9 +193,9 @@ type chunk struct {
 
 // walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
 // other replays get their turn.
-func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
+func (q *Queue) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
 	for _, rows := range p.ranges {
-		if err := s.walkRange(ctx, p, rows, do); err != nil {
+		if err := q.walkRange(ctx, p, rows, do); err != nil {
 			return err
 		}
 	}
@@ -203,9 +203,9 @@ func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) er
 }
 
 // walkRange is walkReplay for one range.
-func (s *Store) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
+func (q *Queue) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
 	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
-		c, err := s.nextChunk(ctx, p, rows)
+		c, err := q.nextChunk(ctx, p, rows)
 		if err != nil {
 			return false, fmt.Errorf("read events to replay: %w", err)
 		}
@@ -219,12 +219,12 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows scan.Range, d
 }
 
 // beginReplayRead waits for the turn of an organization, and then for a connection of the replays. The caller must call end.
-func (s *Store) beginReplayRead(ctx context.Context, organization int64) (end func(), err error) {
-	endTurn, err := s.replays.Take(ctx, organization)
+func (q *Queue) beginReplayRead(ctx context.Context, organization int64) (end func(), err error) {
+	endTurn, err := q.replays.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
-	free, err := s.replays.Connection(ctx)
+	free, err := q.replays.Connection(ctx)
 	if err != nil {
 		endTurn()
 		return nil, err
@@ -233,20 +233,20 @@ func (s *Store) beginReplayRead(ctx context.Context, organization int64) (end fu
 }
 
 // nextChunk reads the next events of a range.
-func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (c chunk, err error) {
-	end, err := s.beginReplayRead(ctx, p.organization)
+func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (c chunk, err error) {
+	end, err := q.beginReplayRead(ctx, p.organization)
 	if err != nil {
 		return c, err
 	}
 	defer end()
-	err = s.replays.Pool.Get(ctx, &c, `
+	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
 		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
 		FROM (
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
-		p.args(s.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", replayEvents))...)
+		p.args(q.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", replayEvents))...)
 	return c, err
 }
 
@@ -255,17 +255,17 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (
 //
 // Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
 // the end of the context, so that it knows its result.
-func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
+func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
 	select {
-	case s.replayLock <- struct{}{}:
-		defer func() { <-s.replayLock }()
+	case q.replayLock <- struct{}{}:
+		defer func() { <-q.replayLock }()
 	case <-ctx.Done():
 		return webhook.Replayed{}, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	made, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (webhook.Replayed, error) {
-		return s.insertReplay(t, p, c)
+	made, err := returning(ctx, q.workFor(p.organization).rows(replayEvents), func(t *tx) (webhook.Replayed, error) {
+		return q.insertReplay(t, p, c)
 	})
 	if err != nil {
 		return webhook.Replayed{}, fmt.Errorf("replay: %w", err)
@@ -274,8 +274,8 @@ func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhoo
 }
 
 // insertReplay is replayChunk in a transaction.
-func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
-	sub, err := s.subscription(t, p.organization, p.id)
+func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
+	sub, err := q.subscription(t, p.organization, p.id)
 	if err != nil {
 		return made, err
 	}
@@ -291,7 +291,7 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		SELECT json_group_array(id) AS rows, `+replayCounts+`
 		FROM (
 			SELECT e.id, `+replayReason+` AS reason FROM json_each(:rows) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = :organization AND `+replayable+`)`, p.args(s.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
+			WHERE e.organization_id = :organization AND `+replayable+`)`, p.args(q.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
 		return made, err
 	}
 	n := checked.Total()
@@ -301,26 +301,26 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
 		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
-		s.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
+		q.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
 		return made, err
 	}
-	s.lastDelivery += n
+	q.lastDelivery += n
 	t.quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
-	t.OnCommit(func() { s.pending.Add(p.subscription, n) })
-	s.announceChange(t, p.subscription)
+	t.OnCommit(func() { q.pending.Add(p.subscription, n) })
+	q.announceChange(t, p.subscription)
 	return checked.Replayed, nil
 }
 
 // auditReplay writes the audit event of a replay. complete is false if the replay was interrupted.
-func (s *Store) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
+func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	until := r.Until
 	if until == 0 {
 		until = p.now
 	}
-	return s.workFor(p.organization).change(ctx, func(t *tx) error {
-		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
+	return q.workFor(p.organization).change(ctx, func(t *tx) error {
+		return q.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})

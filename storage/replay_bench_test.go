@@ -34,12 +34,12 @@ func benchmarkReplay(b *testing.B, missed bool, want int64) {
 	sub, _ := storagetest.Subscription(b, store, owner, "https://example.com/hook", "order.paid")
 	storagetest.Subscription(b, store, owner, "https://example.com/other", "order.paid")
 	active := !missed
-	if _, err := store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
+	if _, err := store.Subscriptions.UpdateSubscription(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
 		b.Fatal(err)
 	}
 	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"text":"` + string(bytes.Repeat([]byte{'a'}, 800)) + `"}`)}
 	for left := b.N; left > 0; left -= 1000 {
-		if _, err := store.PublishEvents(ctx, owner.Organization.RowID, slices.Repeat([]webhook.NewEvent{event}, min(left, 1000))); err != nil {
+		if _, err := store.Queue.PublishEvents(ctx, owner.Organization.RowID, slices.Repeat([]webhook.NewEvent{event}, min(left, 1000))); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func benchmarkReplay(b *testing.B, missed bool, want int64) {
 	beside := publishBeside(b, store, neighbour, event, func() {
 		heap = peakHeap(func() {
 			b.ResetTimer()
-			made, err := store.Replay(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.Replay{Only: webhook.OnlyAll})
+			made, err := store.Queue.Replay(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.Replay{Only: webhook.OnlyAll})
 			b.StopTimer()
 			if err != nil || made.Total() != want {
 				b.Errorf("%+v deliveries are made, want %d, error %v", made, want, err)
@@ -76,7 +76,7 @@ func publishBeside(b *testing.B, store *storage.Store, p access.Principal, event
 		defer pause.Stop()
 		for ctx.Err() == nil {
 			began := time.Now()
-			if _, err := store.PublishEvents(context.Background(), p.Organization.RowID, []webhook.NewEvent{event}); err != nil {
+			if _, err := store.Queue.PublishEvents(context.Background(), p.Organization.RowID, []webhook.NewEvent{event}); err != nil {
 				b.Error(err)
 			}
 			took = append(took, time.Since(began))

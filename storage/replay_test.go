@@ -44,7 +44,7 @@ func frailOptions(t *testing.T, path string) storage.Options {
 // setActive sets is_active of the subscription.
 func (x fixture) setActive(t *testing.T, on bool) {
 	t.Helper()
-	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,7 +60,7 @@ func (x fixture) setWebhooks(t *testing.T, webhooks bool) {
 // publish publishes n events at once.
 func (x fixture) publish(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
-	published, err := x.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte(`{}`)}}, n))
+	published, err := x.Queue.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte(`{}`)}}, n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (x fixture) pending(t *testing.T) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 10_000, nil)
+	jobs, err := x.Queue.PendingJobs(t.Context(), x.sub.RowID, 10_000, nil)
 	if err != nil || int64(len(jobs)) != sub.PendingDeliveries {
 		t.Errorf("%d deliveries are pending, %d are told, error %v", len(jobs), sub.PendingDeliveries, err)
 	}
@@ -107,15 +107,15 @@ func (x fixture) pending(t *testing.T) int64 {
 func (x fixture) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)
-	counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
+	counted, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, r)
 	if err != nil || counted.Total() != want || x.pending(t) != before {
 		t.Errorf("%+v are counted, want %d, error %v; pending %d, before %d", counted, want, err, x.pending(t), before)
 	}
-	made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r)
+	made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r)
 	if err != nil || made != counted || x.pending(t) != before+want {
 		t.Errorf("%+v are made, want %+v, error %v; pending %d, before %d", made, counted, err, x.pending(t), before)
 	}
-	if again, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil || again.Total() != 0 || x.pending(t) != before+want {
+	if again, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil || again.Total() != 0 || x.pending(t) != before+want {
 		t.Errorf("%+v are made again, error %v; pending %d", again, err, x.pending(t))
 	}
 }
@@ -229,11 +229,11 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		for only, want := range map[webhook.Only]webhook.Replayed{
 			webhook.OnlyAll: want, webhook.OnlyFailed: {Exhausted: want.Exhausted}, webhook.OnlyMissed: {Plan: want.Plan, TypeAdded: want.TypeAdded},
 		} {
-			if got, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Only: only}); err != nil || got != want {
+			if got, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Only: only}); err != nil || got != want {
 				t.Errorf("%s: counted %+v, want %+v, error %v", only, got, want, err)
 			}
 		}
-		if got, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything); err != nil || got != want {
+		if got, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything); err != nil || got != want {
 			t.Errorf("made %+v, want %+v, error %v", got, want, err)
 		}
 	})
@@ -279,7 +279,7 @@ func TestReplaySkipsEvents(t *testing.T) {
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
-			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), id)
+			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestReplaySkipsEvents(t *testing.T) {
 		x.setWebhooks(t, true)
 		x.replays(t, everything, 0)
 		x.setWebhooks(t, false)
-		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), other.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), other.ID); err != nil {
 			t.Fatal(err)
 		}
 		x.setWebhooks(t, true)
@@ -372,7 +372,7 @@ func TestReplayByType(t *testing.T) {
 			}
 			x.setWebhooks(t, true)
 			// The current types of the subscription count, not its types at that time.
-			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}
 			x.replays(t, webhook.Replay{EventTypes: test.asked, Only: webhook.OnlyAll}, test.want)
@@ -398,7 +398,7 @@ func TestReplayOfPeriod(t *testing.T) {
 		}
 		x.setWebhooks(t, true)
 		count := func(since, until int64) int64 {
-			n, err := store.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
+			n, err := store.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -433,7 +433,7 @@ func TestLongReplay(t *testing.T) {
 			x := newFixture(t)
 			want := x.missed(t, n, "user.created")
 			x.replays(t, everything, int64(n))
-			jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, n+1, nil)
+			jobs, err := x.Queue.PendingJobs(t.Context(), x.sub.RowID, n+1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,10 +465,10 @@ func TestLongReplay(t *testing.T) {
 		x.missed(t, 5*chunk, "user.created")
 		var publishing sync.WaitGroup
 		var first sync.Once
-		x.Watch(onChange(func() {
+		x.Queue.Watch(onChange(func() {
 			first.Do(func() { publishing.Go(func() { x.publish(t, chunk, "later") }) })
 		}))
-		made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+		made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
 		publishing.Wait()
 		if err != nil || made.Total() != 5*chunk || x.pending(t) != 6*chunk {
 			t.Errorf("%+v made, %d pending, error %v", made, x.pending(t), err)
@@ -481,8 +481,8 @@ func TestLongReplay(t *testing.T) {
 		x := newFixture(t)
 		x.missed(t, 2*chunk+500, "user.created")
 		ctx, cancel := context.WithCancel(t.Context())
-		x.Watch(onChange(cancel))
-		made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+		x.Queue.Watch(onChange(cancel))
+		made, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
 		f, ok := fault.As(err)
 		if made.Total() != chunk || !ok || f.Kind != fault.Unavailable || f.Code != "replay_unfinished" || !strings.Contains(f.Message, "250 deliveries") ||
 			!errors.Is(err, context.Canceled) {
@@ -491,7 +491,7 @@ func TestLongReplay(t *testing.T) {
 		if details := x.audited(t); details["complete"] != false || details["deliveries"] != float64(chunk) {
 			t.Errorf("audit details %v", details)
 		}
-		if made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made.Total() != 0 || !errors.Is(err, context.Canceled) {
+		if made, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made.Total() != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v made under a context that has ended, error %v", made, err)
 		}
 		x.replays(t, everything, chunk+500)
@@ -506,7 +506,7 @@ func TestLongReplay(t *testing.T) {
 		var replays sync.WaitGroup
 		for range 4 {
 			replays.Go(func() {
-				made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
 				if err != nil {
 					t.Error(err)
 				}
@@ -550,7 +550,7 @@ func TestReplayIsAudited(t *testing.T) {
 	x := newFixture(t)
 	x.missed(t, 2, "user.created")
 	r := webhook.Replay{Since: 86_400_000, Until: time.Now().Add(time.Hour).UnixMilli(), EventTypes: webhook.Types{"user.*", "user.*"}, Only: webhook.OnlyMissed}
-	if _, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil {
+	if _, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{
@@ -569,8 +569,8 @@ func TestReplayIsRefused(t *testing.T) {
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	refused := func(why string, organization int64, want fault.Kind) {
 		t.Helper()
-		_, err1 := x.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
-		_, err2 := x.CountReplay(t.Context(), organization, x.sub.ID, everything)
+		_, err1 := x.Queue.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
+		_, err2 := x.Queue.CountReplay(t.Context(), organization, x.sub.ID, everything)
 		if fault.KindOf(err1) != want || fault.KindOf(err2) != want {
 			t.Errorf("%s: %v, %v", why, err1, err2)
 		}
@@ -582,7 +582,7 @@ func TestReplayIsRefused(t *testing.T) {
 		t.Errorf("%d pending", x.pending(t))
 	}
 	x.setWebhooks(t, true)
-	if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+	if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 		t.Fatal(err)
 	}
 	refused("of a removed subscription", x.org(), fault.NotFound)

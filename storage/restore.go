@@ -46,7 +46,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 // recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue. So it counts what
 // is pending in the copy before.
 func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
-	q, err := s.Survey.Queue(ctx)
+	q, err := s.Survey.QueueSummary(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,17 +55,17 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
 	}
 	name := filepath.Base(from)
-	err = s.changeBeforeRun(func(t *tx) error {
+	err = s.Queue.changeBeforeRun(func(t *tx) error {
 		var organization int64
 		if err := t.Get(&organization, "SELECT min(id) FROM organizations WHERE closed_at IS NULL"); err != nil {
 			return err
 		}
-		if err := s.holdQueue(t, "restored from "+name); err != nil {
+		if err := s.Queue.holdQueue(t, "restored from "+name); err != nil {
 			return err
 		}
-		return s.audit(t, access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
+		return s.Queue.audit(t, access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
 	})
-	r.News = s.pending.Total() - q.Deliveries
+	r.News = s.Queue.pending.Total() - q.Deliveries
 	return err
 }

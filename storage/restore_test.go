@@ -63,7 +63,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("mode %v", info.Mode())
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		hold := x.Hold()
+		hold := x.Queue.Hold()
 		if hold == nil || hold.Reason != "restored from copy.db" {
 			t.Fatalf("held: %+v", hold)
 		}
@@ -86,8 +86,8 @@ func TestRestore(t *testing.T) {
 			t.Errorf("first %+v, second %+v", first, second)
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if len(x.jobs(t)) != 2 || x.Hold() == nil {
-			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Hold())
+		if len(x.jobs(t)) != 2 || x.Queue.Hold() == nil {
+			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Queue.Hold())
 		}
 	})
 
@@ -96,7 +96,7 @@ func TestRestore(t *testing.T) {
 		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
-		if err := x.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
+		if err := x.Queue.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
 			t.Fatal(err)
 		}
 		storagetest.Publish(t, store, x.owner, "c")
@@ -104,7 +104,7 @@ func TestRestore(t *testing.T) {
 		stop()
 		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if n := must[int64](t)(x.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != 3 {
+		if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != 3 {
 			t.Errorf("%d dropped", n)
 		}
 	})
@@ -139,8 +139,8 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		store, _ := storagetest.OpenWith(t, o)
-		if store.Created() || store.Hold() == nil {
-			t.Errorf("created %v, held %v", store.Created(), store.Hold())
+		if store.Created() || store.Queue.Hold() == nil {
+			t.Errorf("created %v, held %v", store.Created(), store.Queue.Hold())
 		}
 	})
 }
@@ -317,10 +317,10 @@ func TestRestoreCountsOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-	if q := must[webhook.Queue](t)(x.Survey.Queue(t.Context())); q.Deliveries != r.Pending+r.News {
+	if q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context())); q.Deliveries != r.Pending+r.News {
 		t.Errorf("the queue has %d, the restore told of %d and %d", q.Deliveries, r.Pending, r.News)
 	}
-	if n := must[int64](t)(x.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != r.Pending {
+	if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != r.Pending {
 		t.Errorf("%d were dropped, not %d", n, r.Pending)
 	}
 }

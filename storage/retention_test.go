@@ -27,12 +27,12 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		}
 		first := storagetest.Publish(t, store, x.owner, "wide")
 		last := storagetest.Publish(t, store, x.owner, "wide")
-		subs, err := store.Subscriptions(t.Context(), x.org(), "", 0, 1000)
+		subs, err := store.SubscriptionList(t.Context(), x.org(), "", 0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, sub := range subs {
-			if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+			if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -53,7 +53,7 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	x := fixtureOf(t, store)
 	must[access.Organization](t)(store.Directory.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
 		access.OrganizationChange{Plan: new("enterprise")}))
-	if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil { // it receives audit events, too
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil { // it receives audit events, too
 		t.Fatal(err)
 	}
 	for range 400 {
@@ -86,7 +86,7 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
 		no := false
-		if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
@@ -139,7 +139,7 @@ func TestRetention(t *testing.T) {
 		waiting := storagetest.Publish(t, store, x.owner, "waiting")
 		var many []string
 		for range 3 * 100 {
-			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{}`)})
+			p, err := store.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{}`)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestRetention(t *testing.T) {
 			}
 		}
 		no := false
-		if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		if sub, _ := store.History.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 1 {
@@ -184,7 +184,7 @@ func TestRetention(t *testing.T) {
 		if _, err := store.History.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("its attempt is still there: %v", err)
 		}
-		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Repeated {
+		if p, err := store.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Repeated {
 			t.Errorf("the idempotency key outlived its event: %+v, %v", p, err)
 		}
 		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) == 0 {

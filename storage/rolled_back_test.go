@@ -57,7 +57,7 @@ func TestHoldOfARolledBackTransactionIsForgotten(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	p := &places{free: 9}
-	x.Watch(p)
+	x.Queue.Watch(p)
 	x.undo(t, func(t *storage.Tx) error {
 		return errors.Join(x.HoldIn(t, "an incident"), x.PublishIn(t, x.org(), "user.created"))
 	})
@@ -109,7 +109,7 @@ func TestHealthOfARolledBackTransactionIsForgotten(t *testing.T) {
 	for range 3 {
 		x.undo(t, func(t *storage.Tx) error { return x.RecordIn(t, r) })
 	}
-	settled, err := x.Record(t.Context(), r)
+	settled, err := x.Queue.Record(t.Context(), r)
 	if err != nil || settled[0].Health.ConsecutiveFailures != 4 || settled[0].Health.Status != webhook.Healthy {
 		t.Errorf("settled %+v, error %v", settled, err)
 	}

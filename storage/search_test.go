@@ -19,10 +19,10 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	x := fixtureOf(t, store)
 	newer, _ := storagetest.Organization(t, store, "newer", "growth", access.RoleOwner)
 	external := "shop-1"
-	if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
+	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
 		t.Fatal(err)
 	}
-	event := must[[]webhook.Published](t)(store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{
+	event := must[[]webhook.Published](t)(store.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{
 		{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "order-1001"},
 	}))[0]
 	key, _ := storagetest.Key(t, store, x.owner, access.EventsRead)

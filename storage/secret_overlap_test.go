@@ -18,7 +18,7 @@ func TestAnOverlapEndsToTheMillisecond(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
 		rotate := func() error {
-			_, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{Overlap: time.Hour})
+			_, _, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{Overlap: time.Hour})
 			return err
 		}
 		began := time.Now()

@@ -15,10 +15,10 @@ import (
 // with it. During the overlap, the old secret signs too.
 //
 // Faults: NotFound; Conflict if the overlap of the last rotation is not over and r.Force is false.
-func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
+func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := r.Secret.OrNew()
-	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s.workFor(organization).audited(access.SecretRotated), func(t *tx) (sub webhook.Subscription, err error) {
+	sealed := s.queue.keyRing.Seal([]byte(secret.Reveal()), id)
+	rotated, err := returning(ctx, s.queue.workFor(organization).audited(access.SecretRotated), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -39,15 +39,15 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {
 			return sub, err
 		}
-		s.announceChange(t, row)
-		if sub, err = s.subscription(t, organization, id); err != nil {
+		s.queue.announceChange(t, row)
+		if sub, err = s.queue.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
 		details := map[string]any{"url_host": webhook.URLHost(sub.URL), "overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0}
 		if !r.Secret.IsZero() {
 			details["secret_imported"] = true
 		}
-		return sub, s.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
+		return sub, s.queue.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
 	})
 	if err != nil {
 		return rotated, webhook.Secret{}, err

@@ -15,7 +15,7 @@ import (
 // rotated rotates the secret of the subscription and returns the new one.
 func (x fixture) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error) {
 	t.Helper()
-	_, secret, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, r)
+	_, secret, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, r)
 	return secret, err
 }
 
@@ -29,7 +29,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		x := fixtureOf(t, store)
 		signs := func(current, previous webhook.Secret) {
 			t.Helper()
-			at, err := x.Target(t.Context(), x.sub.RowID)
+			at, err := x.Queue.Target(t.Context(), x.sub.RowID)
 			if err != nil || at.Secret.Reveal() != current.Reveal() || at.Previous.Reveal() != previous.Reveal() {
 				t.Errorf("it signs with other secrets; %v", err)
 			}

@@ -106,7 +106,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 1 {
 			t.Errorf("%d are counted, error %v", sub.PendingDeliveries, err)
 		}
-		queue := must[webhook.Queue](t)(x.Survey.Queue(t.Context()))
+		queue := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
 		if queue.Deliveries != 1 || len(queue.Largest) != 1 || queue.Largest[0].OldestDue == 0 {
 			t.Errorf("the queue is %+v", queue)
 		}
@@ -114,7 +114,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		if backlog.Healthy != (webhook.Waiting{Lanes: 1, Deliveries: 1}) || backlog.OldestDue == 0 {
 			t.Errorf("the backlog is %+v", backlog)
 		}
-		if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
+		if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
 			t.Errorf("a replay would create %d, error %v", n, err)
 		}
 		report, err := storage.Backup(t.Context(), storage.BackupOptions{Path: o.Path})
@@ -129,7 +129,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		event := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
 		x.begin(t, x.jobs(t)[0])
 		during := x.all(t)[0].ID
-		if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, during); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, during); err != nil {
 			t.Fatal(err)
 		}
 		if job := x.jobs(t)[0]; job.EventID != event || job.Cause != webhook.ByHand {
@@ -147,14 +147,14 @@ func TestReplayBesideARedelivery(t *testing.T) {
 		job := x.jobs(t)[0]
 		x.end(t, job, x.begin(t, job), false)
 	}
-	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 1 {
+	if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 1 {
 		t.Fatalf("a replay would create %d, error %v", n, err)
 	}
-	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	x.begin(t, x.jobs(t)[0])
-	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
+	if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
 		t.Errorf("a replay would create %d, error %v", n, err)
 	}
 }
@@ -166,7 +166,7 @@ func TestBeginTogether(t *testing.T) {
 	for range 100 {
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 	}
-	jobs := append(x.jobs(t), must[[]webhook.Job](t)(x.PendingJobs(t.Context(), other.RowID, 100, nil))...)
+	jobs := append(x.jobs(t), must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), other.RowID, 100, nil))...)
 	slices.SortFunc(jobs, func(a, b webhook.Job) int { return int(a.Delivery*7%101 - b.Delivery*7%101) }) // any order
 	subscription := map[int64]webhook.Subscription{x.sub.RowID: x.sub, other.RowID: other}
 	refused := map[int]bool{}
@@ -187,7 +187,7 @@ func TestBeginTogether(t *testing.T) {
 	}
 	refused[len(starts)] = true
 	starts = slices.Concat(starts, starts[8:9]) // the same one again
-	for i, id := range must[[]int64](t)(x.Begin(t.Context(), starts)) {
+	for i, id := range must[[]int64](t)(x.Queue.Begin(t.Context(), starts)) {
 		if want := starts[i].Delivery<<8 | 1; refused[i] != (id == 0) || id != 0 && id != want {
 			t.Errorf("start %d: %+v has begun as %d, want %d, or 0: %v", i, starts[i], id, want, refused[i])
 		}
@@ -291,19 +291,19 @@ func TestDropOnTheWire(t *testing.T) {
 	t.Parallel()
 	for name, drop := range map[string]func(t *testing.T, x fixture){
 		"discards the queue": func(t *testing.T, x fixture) {
-			if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
-			must[int64](t)(x.DiscardQueue(t.Context(), x.actor()))
+			must[int64](t)(x.Queue.DiscardQueue(t.Context(), x.actor()))
 		},
 		"deletes the subscription": func(t *testing.T, x fixture) {
-			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
 		},
 		"gives up audit events": func(t *testing.T, x fixture) {
-			must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(false)}))
+			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(false)}))
 		},
 	} {
 		for how, succeeded := range map[string]bool{"and its attempt fails": false, "and its attempt succeeds": true} {
@@ -313,8 +313,8 @@ func TestDropOnTheWire(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 					x := fixtureOf(t, store)
-					must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
-					event := must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}))[0].ID
+					must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
+					event := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}))[0].ID
 					job := x.jobs(t)[0]
 					attempt := x.begin(t, job)
 					drop(t, x)

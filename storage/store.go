@@ -1,12 +1,11 @@
 // Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
-// inside one transaction. A Store also puts the other packages together: directory (who may do what), fanout (who receives what),
-// pending (what waits), history (what was sent) and retention (what is deleted). It does not know HTTP and never sends anything.
+// inside one transaction. A Store has its parts as fields: Queue and Subscriptions for these writes, Directory (who may do what),
+// Survey (what waits) and History (what was sent). It also deletes what is old (retention). It does not know HTTP and never sends anything.
 package storage
 
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -16,7 +15,6 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
-	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -87,43 +85,25 @@ type Store struct {
 	History   *history.History     // what was published, sent and changed
 	ApplyList *applied.List        // what keyhook apply has created
 
-	file    *sqlite.File
-	tx      *tx // used by the writer only
-	policy  webhook.Policy
-	log     *slog.Logger
-	key     seal.Key
-	keyRing *seal.Ring // contains key
-	ids     publicid.Maker
+	Queue         *Queue         // publishes events, and writes their deliveries
+	Subscriptions *Subscriptions // changes subscriptions
 
-	reads   *sqlite.Pool // for requests and deliveries
-	surveys *sqlite.Pool // reads all pending deliveries
-	logs    *scan.Reader // filtered lists, which may read many rows
-	replays *scan.Reader // reads of replays, which may take minutes
-
-	// Used by the writer only; see event_order.go.
-	lastEvent    int64 // row id of the newest event
-	lastDelivery int64 // row id of the newest delivery
-	latestTime   int64 // the latest time of any transaction since the clock was last set back
-	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
-
-	pending       *pending.Count
-	subscriptions subscriptionCount
-	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
-	watcher       atomic.Pointer[webhook.Watcher]
-	observer      Observer
-	keepEvents    time.Duration
-	cleaner       *retention.Cleaner // used by upkeep, and in transactions that erase or close
-	clock         *clock.Watch
-	replayLock    chan struct{}            // a replay that writes puts a token in
-	mayRecover    atomic.Bool              // a subscription may be marked for recovery; see recoverMarked
-	recoveredUpTo int64                    // where the next pass of recoverMarked continues; only that uses it
-	recovering    map[int64]*begunRecovery // by subscription; only recoverMarked uses it
+	file       *sqlite.File
+	log        *slog.Logger
+	key        seal.Key
+	reads      *sqlite.Pool // for requests and deliveries
+	surveys    *sqlite.Pool // reads all pending deliveries
+	logs       *scan.Reader // filtered lists, which may read many rows
+	keepEvents time.Duration
+	cleaner    *retention.Cleaner // used by upkeep, and in transactions that erase or close
+	clock      *clock.Watch
 }
 
 // All has the methods of all parts of a store, for a package that needs many of them.
 type All struct {
 	*Store
+	*Queue
+	*Subscriptions
 	*directory.Directory
 	*pending.Survey
 	*history.History
@@ -131,13 +111,12 @@ type All struct {
 }
 
 // All returns the store with the methods of its parts.
-func (s *Store) All() All { return All{s, s.Directory, s.Survey, s.History, s.ApplyList} }
+func (s *Store) All() All {
+	return All{s, s.Queue, s.Subscriptions, s.Directory, s.Survey, s.History, s.ApplyList}
+}
 
 // Created reports whether Open created the file.
 func (s *Store) Created() bool { return s.file.Created() }
-
-// Watch registers w, which receives the changes of every later commit. Call it once, before Run.
-func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged.
@@ -172,23 +151,13 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
 // Pending returns the number of all pending deliveries.
-func (s *Store) Pending() int64 { return s.pending.Total() }
+func (s *Store) Pending() int64 { return s.Queue.pending.Total() }
 
 // EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.keepEvents }
+func (s *Store) EventRetention() time.Duration { return s.Queue.keepEvents }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
-	return s.get(ctx, &one, "SELECT 1")
-}
-
-// get reads one row into dest. It returns sql.ErrNoRows if there is none.
-func (s *Store) get(ctx context.Context, dest any, text string, args ...any) error {
-	return s.reads.Get(ctx, dest, text, args...)
-}
-
-// list reads all rows into dest, a pointer to a slice.
-func (s *Store) list(ctx context.Context, dest any, text string, args ...any) error {
-	return s.reads.List(ctx, dest, text, args...)
+	return s.reads.Get(ctx, &one, "SELECT 1")
 }

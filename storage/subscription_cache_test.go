@@ -36,7 +36,7 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 				r.Fatal(err)
 			}
 		}
-		subs, err := store.Subscriptions(ctx, org, "", 0, 1000)
+		subs, err := store.SubscriptionList(ctx, org, "", 0, 1000)
 		must(err)
 		wanted := func() *webhook.Types {
 			some := webhook.Types(rapid.SliceOfNDistinct(rapid.SampledFrom(patterns), 0, 3, rapid.ID[string]).Draw(r, "types"))
@@ -45,7 +45,7 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 		yes := rapid.Bool().Draw(r, "yes")
 		if len(subs) == 0 || len(subs) < 4 && yes {
 			url := "https://example.com/"
-			_, _, err := store.CreateSubscription(ctx, by, org, webhook.SubscriptionChange{URL: &url, EventTypes: wanted()})
+			_, _, err := store.Subscriptions.CreateSubscription(ctx, by, org, webhook.SubscriptionChange{URL: &url, EventTypes: wanted()})
 			if webhooks[plan] {
 				must(err)
 			}
@@ -53,13 +53,13 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 			sub := rapid.SampledFrom(subs).Draw(r, "subscription")
 			switch rapid.SampledFrom([]string{"types", "active", "fail", "remove", "plan", "move", "nothing"}).Draw(r, "act") {
 			case "types":
-				_, err = store.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: wanted()})
+				_, err = store.Subscriptions.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: wanted()})
 			case "active":
-				_, err = store.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{IsActive: &yes})
+				_, err = store.Subscriptions.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{IsActive: &yes})
 			case "fail":
 				failAll(ctx, r, store, sub)
 			case "remove":
-				err = store.DeleteSubscription(ctx, by, org, sub.ID)
+				err = store.Subscriptions.DeleteSubscription(ctx, by, org, sub.ID)
 			case "plan":
 				webhooks[plan] = yes
 				_, err = store.Directory.UpdatePlan(ctx, operator, plan, access.PlanChange{Webhooks: &yes})
@@ -70,12 +70,12 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 			must(err)
 		}
 		for _, eventType := range types {
-			subs, err := store.Subscriptions(ctx, org, "", 0, 1000)
+			subs, err := store.SubscriptionList(ctx, org, "", 0, 1000)
 			must(err)
 			subs = slices.DeleteFunc(subs, func(s webhook.Subscription) bool { return !webhooks[plan] || !s.EventTypes.Want(eventType) })
 			want := len(subs)
 			held := len(slices.DeleteFunc(subs, webhook.Subscription.Active))
-			got, err := store.PublishEvents(ctx, org, []webhook.NewEvent{{Type: eventType, Data: []byte("{}")}})
+			got, err := store.Queue.PublishEvents(ctx, org, []webhook.NewEvent{{Type: eventType, Data: []byte("{}")}})
 			must(err)
 			if got[0].Deliveries != want || got[0].Held != held {
 				r.Errorf("%s: %+v, want %d deliveries with %d held", eventType, got[0], want, held)
@@ -93,7 +93,7 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
 	url, no := "https://example.com/", false
 	for range subscriptions {
-		if _, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID,
+		if _, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID,
 			webhook.SubscriptionChange{URL: &url, IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 		if now := must[int64](t)(store.StoredToday(t.Context(), x.org())); now != stored {
 			t.Errorf("%d bytes are counted after a rollback, want %d", now, stored)
 		}
-		if _, err := store.Record(t.Context(), r); err != nil {
+		if _, err := store.Queue.Record(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		if sub, err := store.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.LastSuccessAt == nil {
@@ -162,16 +162,16 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 
 // failAll fails pending deliveries of a subscription until it is disabled or none is left.
 func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.Subscription) {
-	jobs, err := store.PendingJobs(ctx, sub.RowID, 20, nil)
+	jobs, err := store.Queue.PendingJobs(ctx, sub.RowID, 20, nil)
 	if err != nil {
 		r.Fatal(err)
 	}
 	for _, job := range jobs {
-		at, err := store.Target(ctx, sub.RowID)
+		at, err := store.Queue.Target(ctx, sub.RowID)
 		if err != nil {
 			r.Fatal(err)
 		}
-		rows, err := store.Begin(ctx, []webhook.Start{{
+		rows, err := store.Queue.Begin(ctx, []webhook.Start{{
 			Delivery: job.Delivery, Subscription: sub.RowID, Epoch: at.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		}})
 		if err != nil {
@@ -183,7 +183,7 @@ func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.
 		if rows[0] == 0 {
 			return
 		}
-		if _, err := store.Record(ctx, webhook.Result{
+		if _, err := store.Queue.Record(ctx, webhook.Result{
 			Attempt: rows[0], Delivery: job.Delivery, Subscription: sub.RowID, Epoch: at.Epoch, Number: job.Number(),
 			Trigger: job.Trigger(), Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
 		}); err != nil {
@@ -200,18 +200,18 @@ func TestEventsAboutASubscription(t *testing.T) {
 	var both [2]webhook.Subscription
 	for i := range both {
 		var err error
-		if both[i], _, err = x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{URL: &url, EventTypes: &types, AuditEvents: &yes}); err != nil {
+		if both[i], _, err = x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{URL: &url, EventTypes: &types, AuditEvents: &yes}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := range 6 {
 		description := strconv.Itoa(n)
-		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), both[n%2].ID, webhook.SubscriptionChange{Description: &description}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), both[n%2].ID, webhook.SubscriptionChange{Description: &description}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, sub := range both {
-		jobs, err := x.PendingJobs(t.Context(), sub.RowID, 10, nil)
+		jobs, err := x.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
 		if err != nil || len(jobs) != 3 {
 			t.Errorf("subscription %d gets %d events, want 3, error %v", i, len(jobs), err)
 		}

@@ -16,12 +16,12 @@ import (
 // sealHeaders encrypts the new own headers of a subscription. A header without a value keeps the stored one. Faults: Invalid if there
 // is none, or if it cannot be decrypted; Limited if the plan allows no more bytes today; Conflict if the headers of all subscriptions
 // of the organization take too many bytes.
-func (s *Store) sealHeaders(t *tx, organization int64, sub webhook.Subscription, headers []webhook.Header) ([]byte, error) {
-	headers, err := s.keepHeaders(t, sub, headers)
+func (q *Queue) sealHeaders(t *tx, organization int64, sub webhook.Subscription, headers []webhook.Header) ([]byte, error) {
+	headers, err := q.keepHeaders(t, sub, headers)
 	if err != nil || len(headers) == 0 {
 		return nil, err
 	}
-	sealed, err := encryption.SealHeaders(s.keyRing, sub.ID, headers)
+	sealed, err := encryption.SealHeaders(q.keyRing, sub.ID, headers)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) sealHeaders(t *tx, organization int64, sub webhook.Subscription,
 }
 
 // setHeaders replaces the own headers of a subscription. sealed is from sealHeaders.
-func (s *Store) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header, sealed []byte) error {
+func (q *Queue) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header, sealed []byte) error {
 	sub.HeaderNames, sub.Health = webhook.HeaderNames{}, sub.Renew()
 	if len(headers) == 0 {
 		return dropHeaders(t, sub.RowID)
@@ -71,7 +71,7 @@ func requireHeaderBytes(t *tx, organization, subscription int64, bytes int) erro
 }
 
 // keepHeaders returns the headers with the stored values of those that have none.
-func (s *Store) keepHeaders(t *tx, sub webhook.Subscription, headers []webhook.Header) ([]webhook.Header, error) {
+func (q *Queue) keepHeaders(t *tx, sub webhook.Subscription, headers []webhook.Header) ([]webhook.Header, error) {
 	keeps := func(h webhook.Header) bool { return h.Value.IsZero() }
 	if !slices.ContainsFunc(headers, keeps) {
 		return headers, nil
@@ -80,10 +80,10 @@ func (s *Store) keepHeaders(t *tx, sub webhook.Subscription, headers []webhook.H
 	if err := t.Get(&row, "SELECT names AS header_names, sealed AS headers FROM subscription_headers WHERE subscription_id = ?", sub.RowID); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
-	stored, err := row.Open(s.keyRing, sub.ID)
+	stored, err := row.Open(q.keyRing, sub.ID)
 	problem := "This header has no value to keep; send its value."
 	if err != nil {
-		s.log.Error("the request headers of a subscription cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", sub.ID, "error", err)
+		q.log.Error("the request headers of a subscription cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", sub.ID, "error", err)
 		problem = "The value of this header cannot be decrypted; send it again."
 	}
 	headers = slices.Clone(headers)

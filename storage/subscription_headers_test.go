@@ -21,7 +21,7 @@ import (
 // setHeaders replaces the headers of a subscription.
 func setHeaders(t *testing.T, store *storage.Store, p access.Principal, id string, headers ...webhook.Header) webhook.Subscription {
 	t.Helper()
-	return must[webhook.Subscription](t)(store.UpdateSubscription(t.Context(), p.Actor("", ""), p.Organization.RowID, id,
+	return must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(t.Context(), p.Actor("", ""), p.Organization.RowID, id,
 		webhook.SubscriptionChange{Headers: &headers}))
 }
 
@@ -37,7 +37,7 @@ func headerValue(at webhook.Target) string {
 func sent(t *testing.T, store *storage.Store, row int64) []string {
 	t.Helper()
 	lines := []string{}
-	for _, h := range must[webhook.Target](t)(store.Target(t.Context(), row)).Headers {
+	for _, h := range must[webhook.Target](t)(store.Queue.Target(t.Context(), row)).Headers {
 		lines = append(lines, h.Name+": "+h.Value.Reveal())
 	}
 	return lines
@@ -52,7 +52,7 @@ func TestHeaders(t *testing.T) {
 	store := storagetest.Open(t)
 	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	url := "https://example.com/"
-	sub, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{
+	sub, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{
 		URL: &url, Headers: &[]webhook.Header{header("Authorization", "Bearer one"), header("x-tenant", "seven")},
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestHeaders(t *testing.T) {
 	}
 
 	t.Run("without a value keep the stored one, and the others are replaced", func(t *testing.T) {
-		before := must[webhook.Target](t)(store.Target(t.Context(), sub.RowID)).Epoch
+		before := must[webhook.Target](t)(store.Queue.Target(t.Context(), sub.RowID)).Epoch
 		changed := setHeaders(t, store, owner, sub.ID, header("AUTHORIZATION", ""), header("X-New", "new"))
 		requireNames(t, changed, "AUTHORIZATION", "X-New")
 		requireSent(t, "AUTHORIZATION: Bearer one", "X-New: new")
@@ -91,7 +91,7 @@ func TestHeaders(t *testing.T) {
 		}
 	})
 	t.Run("stay if a change does not name them", func(t *testing.T) {
-		changed := must[webhook.Subscription](t)(store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
+		changed := must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
 			webhook.SubscriptionChange{Description: new("x")}))
 		requireNames(t, changed, "AUTHORIZATION", "X-New")
 		requireSent(t, "AUTHORIZATION: Bearer one", "X-New: new")
@@ -102,7 +102,7 @@ func TestHeaders(t *testing.T) {
 			if headers != nil {
 				c.Headers = &headers
 			}
-			_, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID, c)
+			_, err := store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID, c)
 			return err
 		}
 		before := sent(t, store, sub.RowID)
@@ -124,11 +124,11 @@ func TestHeaders(t *testing.T) {
 		}
 	})
 	t.Run("without a value and without a stored one are refused, and nothing changes", func(t *testing.T) {
-		_, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
+		_, err := store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
 			webhook.SubscriptionChange{Headers: &[]webhook.Header{header("X-Other", ""), header("X-New", "newer")}})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "headers.X-Other missing")
 		requireSent(t, "AUTHORIZATION: Bearer one", "X-New: new")
-		_, _, err = store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID,
+		_, _, err = store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID,
 			webhook.SubscriptionChange{URL: &url, Headers: &[]webhook.Header{header("X-Other", "")}})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "headers.X-Other missing")
 	})
@@ -138,7 +138,7 @@ func TestHeaders(t *testing.T) {
 		long := header("X-Long", strings.Repeat("x", 4096))
 		var err error
 		for range 10 {
-			if _, err = store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
+			if _, err = store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, sub.ID,
 				webhook.SubscriptionChange{Headers: &[]webhook.Header{long}}); err != nil {
 				break
 			}
@@ -165,7 +165,7 @@ func TestHeadersAreSealed(t *testing.T) {
 		setHeaders(t, store, operator, sub.ID, header("Authorization", canary))
 	}
 	setHeaders(t, store, operator, other.ID, header("Authorization", "another value"))
-	if err := store.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, gone.ID); err != nil {
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, gone.ID); err != nil {
 		t.Fatal(err)
 	}
 	stop()
@@ -193,7 +193,7 @@ func TestHeadersAreSealed(t *testing.T) {
 		query(t, o.Path, &secret, "SELECT secret FROM subscriptions WHERE id = 1")
 		alter(t, o.Path, "UPDATE subscriptions SET secret = (SELECT sealed FROM subscription_headers WHERE subscription_id = 1) WHERE id = 1")
 		store, stop := storagetest.OpenWith(t, o)
-		at := must[webhook.Target](t)(store.Target(t.Context(), one.RowID))
+		at := must[webhook.Target](t)(store.Queue.Target(t.Context(), one.RowID))
 		stop()
 		if at.Unusable == "" {
 			t.Error("the headers are the secret")
@@ -210,15 +210,15 @@ func TestHeadersAreSealed(t *testing.T) {
 			alter(t, o.Path, statement)
 			store, stop := storagetest.OpenWith(t, o)
 			defer stop()
-			at := must[webhook.Target](t)(store.Target(t.Context(), one.RowID))
+			at := must[webhook.Target](t)(store.Queue.Target(t.Context(), one.RowID))
 			if len(at.Headers) > 0 || !strings.Contains(at.Unusable, "headers") {
 				t.Errorf("%d headers, unusable %q", len(at.Headers), at.Unusable)
 			}
-			_, err := store.UpdateSubscription(t.Context(), operator.Actor("", ""), 1, one.ID,
+			_, err := store.Subscriptions.UpdateSubscription(t.Context(), operator.Actor("", ""), 1, one.ID,
 				webhook.SubscriptionChange{Headers: &[]webhook.Header{header("Authorization", "")}})
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "headers.Authorization missing")
 			setHeaders(t, store, operator, one.ID, header("Authorization", canary))
-			if got := must[webhook.Target](t)(store.Target(t.Context(), one.RowID)); headerValue(got) != canary || got.Unusable != "" {
+			if got := must[webhook.Target](t)(store.Queue.Target(t.Context(), one.RowID)); headerValue(got) != canary || got.Unusable != "" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -235,7 +235,7 @@ func TestHeadersOfAnOrganizationAreBounded(t *testing.T) {
 	}
 	url, made, last := "https://example.com/", 0, ""
 	for range 100 {
-		sub, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large})
+		sub, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large})
 		if err != nil {
 			storagetest.ExpectFault(t, err, fault.Conflict, "limit_reached")
 			break
@@ -246,14 +246,14 @@ func TestHeadersOfAnOrganizationAreBounded(t *testing.T) {
 		t.Errorf("%d subscriptions have the longest headers", made)
 	}
 	setHeaders(t, store, owner, last, large...) // its own do not count twice
-	if err := store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, last); err != nil {
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, last); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
+	if _, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
 		t.Errorf("after one was deleted: %v", err)
 	}
 	other, _ := storagetest.Organization(t, store, "other", "enterprise", access.RoleOwner)
-	if _, _, err := store.CreateSubscription(t.Context(), other.Actor("", ""), other.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
+	if _, _, err := store.Subscriptions.CreateSubscription(t.Context(), other.Actor("", ""), other.Home.RowID, webhook.SubscriptionChange{URL: &url, Headers: &large}); err != nil {
 		t.Errorf("in another organization: %v", err)
 	}
 }

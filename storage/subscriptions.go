@@ -15,14 +15,17 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+// Subscriptions changes subscriptions: their fields, headers and secrets.
+type Subscriptions struct{ queue *Queue }
+
 // subscription is Subscription inside a transaction.
-func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
+func (q *Queue) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := t.Get(&sub, history.SubscriptionByID, id, organization); err != nil {
 		return sub, sqlite.Missing(err, "subscription")
 	}
 	hold, err := t.hold()
-	s.History.Complete(&sub, hold)
+	q.history.Complete(&sub, hold)
 	return sub, err
 }
 
@@ -36,14 +39,14 @@ func subscriptionRow(t *tx, organization int64, id string) (row int64, err error
 //
 // Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
 // Conflict if the plan allows no more subscriptions, or another subscription has the external id; Invalid if a header has no value.
-func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
+func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := c.Secret.OrNew()
 	id := publicid.New(access.SubscriptionID)
-	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
+	sealed := s.queue.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	w := s.workFor(organization).rows(len(*c.EventTypes)).audited(access.SubscriptionCreated)
+	w := s.queue.workFor(organization).rows(len(*c.EventTypes)).audited(access.SubscriptionCreated)
 	created, err := returning(ctx, w, func(t *tx) (sub webhook.Subscription, err error) {
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
@@ -61,24 +64,24 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := t.quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return sub, err
 		}
-		checked, err := s.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
+		checked, err := s.queue.check(t, organization, webhook.Subscription{ID: id, URL: *c.URL}, c)
 		if err != nil {
 			return sub, err
 		}
 		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
 				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events, ordered)
-			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, s.queue.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
-		if sub, err = s.subscription(t, organization, id); err != nil {
+		if sub, err = s.queue.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		s.countSubscription(t, sub.Health, 1)
-		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
+		s.queue.countSubscription(t, sub.Health, 1)
+		if err := s.queue.applyChange(t, by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, s.queue.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 	if err != nil {
 		return created, webhook.Secret{}, err
@@ -96,7 +99,7 @@ type checkedChange struct {
 const maxPendingChanged = 10_000
 
 // check makes all checks of a change, before its first write.
-func (s *Store) check(t *tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (checked checkedChange, err error) {
+func (q *Queue) check(t *tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (checked checkedChange, err error) {
 	checked.SubscriptionChange = c
 	if err := c.CheckHost(sub); err != nil {
 		return checked, err
@@ -116,7 +119,7 @@ func (s *Store) check(t *tx, organization int64, sub webhook.Subscription, c web
 			"To make the subscription ordered, its pending deliveries must be put in order. It has %d, and at most %d can be put in order.", sub.PendingDeliveries, maxPendingChanged)
 	}
 	if c.Headers != nil {
-		checked.sealed, err = s.sealHeaders(t, organization, sub, *c.Headers)
+		checked.sealed, err = q.sealHeaders(t, organization, sub, *c.Headers)
 	}
 	return checked, err
 }
@@ -141,13 +144,13 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 }
 
 // countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
-func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
+func (q *Queue) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
 	var rows []int64
 	if err := t.List(&rows, "SELECT id FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL", organization); err != nil {
 		return 0, 0, err
 	}
 	for _, row := range rows {
-		pending += s.pending.Of(row)
+		pending += q.pending.Of(row)
 	}
 	return int64(len(rows)), pending, nil
 }
@@ -159,15 +162,15 @@ func (s *Store) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see audit.UpdateRefusal; Conflict if
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
 // external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
-func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	w := s.workFor(organization)
+func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
+	w := s.queue.workFor(organization)
 	// A change that may also move thousands of deliveries has no right to go first.
 	if c.IsActive != nil && !*c.IsActive && c.Ordered == nil && c.EventTypes == nil && c.AuditEvents == nil {
 		w = w.first()
 	}
-	w = w.estimated(func(t *tx) (int, error) { return s.costOfChange(t, organization, id, c) })
+	w = w.estimated(func(t *tx) (int, error) { return s.queue.costOfChange(t, organization, id, c) })
 	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
-		sub, err := s.subscription(t, organization, id)
+		sub, err := s.queue.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
@@ -177,26 +180,26 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := authorizeUpdate(t, by, sub, c); err != nil {
 			return sub, err
 		}
-		checked, err := s.check(t, organization, sub, c)
+		checked, err := s.queue.check(t, organization, sub, c)
 		if err != nil {
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.applyChange(t, by, organization, &sub, checked); err != nil {
+		if err := s.queue.applyChange(t, by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
-			if err := s.auditHealth(t, by, organization, sub.RowID, id, sub.Health); err != nil {
+			if err := s.queue.auditHealth(t, by, organization, sub.RowID, id, sub.Health); err != nil {
 				return sub, err
 			}
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, s.queue.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 }
 
 // costOfChange returns about how many rows a change writes or reads: the patterns of its types, and the pending deliveries if it
 // may change them.
-func (s *Store) costOfChange(t *tx, organization int64, id string, c webhook.SubscriptionChange) (int, error) {
+func (q *Queue) costOfChange(t *tx, organization int64, id string, c webhook.SubscriptionChange) (int, error) {
 	cost, err := auditCost(t, organization, access.SubscriptionUpdated)
 	if err != nil {
 		return 0, err
@@ -207,7 +210,7 @@ func (s *Store) costOfChange(t *tx, organization int64, id string, c webhook.Sub
 	if c.EventTypes == nil && c.AuditEvents == nil && c.Ordered == nil {
 		return cost, nil
 	}
-	sub, err := s.subscription(t, organization, id)
+	sub, err := q.subscription(t, organization, id)
 	if err == nil && (losesAuditEvents(sub, c) || becomesOrdered(sub, c)) {
 		cost += int(min(sub.PendingDeliveries, maxPendingChanged))
 	}
@@ -215,9 +218,9 @@ func (s *Store) costOfChange(t *tx, organization int64, id string, c webhook.Sub
 }
 
 // applyChange writes a change to the table and to sub.
-func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+func (q *Queue) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	before := sub.Health
-	if err := s.setFields(t, by, organization, sub, c); err != nil {
+	if err := q.setFields(t, by, organization, sub, c); err != nil {
 		return err
 	}
 	sub.UpdatedAt = t.Now()
@@ -229,7 +232,7 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
-		s.announceChange(t, sub.RowID)
+		q.announceChange(t, sub.RowID)
 	}
 	if sub.Health == before {
 		return nil
@@ -240,13 +243,13 @@ func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *web
 			sub.DisabledAt = new(t.Now()) // a copy, because the time of the transaction changes later
 		}
 	}
-	s.observeHealth(t, before, sub.Health)
+	q.observeHealth(t, before, sub.Health)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
 // setFields sets the fields of sub that a change names. It also writes its headers and the patterns of its types, and drops pending
 // audit events that it no longer receives.
-func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+func (q *Queue) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	loses := losesAuditEvents(*sub, c.SubscriptionChange)
 	if c.ExternalID != nil {
 		sub.ExternalID = nil
@@ -255,7 +258,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 		}
 	}
 	if c.Headers != nil {
-		if err := s.setHeaders(t, organization, sub, *c.Headers, c.sealed); err != nil {
+		if err := q.setHeaders(t, organization, sub, *c.Headers, c.sealed); err != nil {
 			return err
 		}
 	}
@@ -273,10 +276,10 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	}
 	if c.AuditEvents != nil && *c.AuditEvents != sub.AuditEvents {
 		sub.AuditEvents = *c.AuditEvents
-		s.announceChange(t, sub.RowID)
+		q.announceChange(t, sub.RowID)
 	}
 	if loses {
-		if err := s.dropPendingAudit(t, sub); err != nil {
+		if err := q.dropPendingAudit(t, sub); err != nil {
 			return err
 		}
 	}
@@ -292,7 +295,7 @@ func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
-	return s.setOrdered(t, sub, c.Ordered)
+	return q.setOrdered(t, sub, c.Ordered)
 }
 
 // setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
@@ -320,21 +323,21 @@ func dropPatterns(t *tx, subscription int64) error {
 
 // DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
 // Faults: NotFound.
-func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.workFor(organization).first().onFullDisk().audited(access.SubscriptionDeleted).change(ctx, func(t *tx) error {
-		sub, err := s.subscription(t, organization, id)
+func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
+	return s.queue.workFor(organization).first().onFullDisk().audited(access.SubscriptionDeleted).change(ctx, func(t *tx) error {
+		sub, err := s.queue.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
-		if err := s.removeSubscription(t, sub.RowID, sub.Health); err != nil {
+		if err := s.queue.removeSubscription(t, sub.RowID, sub.Health); err != nil {
 			return err
 		}
-		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
+		return s.queue.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
 	})
 }
 
 // removeSubscription deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
-func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) error {
+func (q *Queue) removeSubscription(t *tx, row int64, health webhook.Health) error {
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
 		WHERE id = ?2`, t.Now(), row); err != nil {
@@ -343,9 +346,9 @@ func (s *Store) removeSubscription(t *tx, row int64, health webhook.Health) erro
 	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
 		return err
 	}
-	s.countSubscription(t, health, -1)
-	t.OnCommit(func() { s.pending.Remove(row) })
-	s.announceChange(t, row)
+	q.countSubscription(t, health, -1)
+	t.OnCommit(func() { q.pending.Remove(row) })
+	q.announceChange(t, row)
 	return nil
 }
 

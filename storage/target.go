@@ -11,12 +11,12 @@ import (
 
 // Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
 // decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
-func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
-	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
+func (q *Queue) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	return q.target(func(dest any, text string, args ...any) error { return q.get(ctx, dest, text, args...) }, subscription)
 }
 
 // target is Target with the connection of get.
-func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
+func (q *Queue) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
 	var row struct {
 		webhook.Subscription
 		Organization  int64  `db:"organization_id"`
@@ -33,7 +33,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}
-	row.QueueHeld, row.ProbedEvery = s.Hold() != nil, s.policy.ProbeDisabled
+	row.QueueHeld, row.ProbedEvery = q.Hold() != nil, q.policy.ProbeDisabled
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Ordered: row.Ordered, Gate: row.Gate,
@@ -41,20 +41,20 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	if row.Deleted {
 		return target, nil // it has no secret
 	}
-	text, err := s.keyRing.Open(row.Sealed, row.ID)
+	text, err := q.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {
 		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
-		s.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
+		q.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
 		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))
-	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(s.keyRing, row.ID); err != nil {
+	if target.Headers, err = (encryption.SealedHeaders{Names: row.HeaderNames, Sealed: row.Headers}).Open(q.keyRing, row.ID); err != nil {
 		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
-		s.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
+		q.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
 		return target, nil
 	}
 	if len(row.Previous) > 0 {
-		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
+		if text, err := q.keyRing.Open(row.Previous, row.ID); err == nil {
 			target.Previous = webhook.KnownSecret(string(text))
 		}
 	}

@@ -15,8 +15,8 @@ import (
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
 // bytes of the day do not suffice.
-func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	test, err := returning(ctx, s.workFor(organization), func(t *tx) (test testDelivery, err error) {
+func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
+	test, err := returning(ctx, q.workFor(organization), func(t *tx) (test testDelivery, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return test, err
@@ -24,11 +24,11 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err := requireTestAllowed(t, organization); err != nil {
 			return test, err
 		}
-		if test.job, err = s.insertTest(t, organization, sub, id); err != nil {
+		if test.job, err = q.insertTest(t, organization, sub, id); err != nil {
 			return test, err
 		}
 		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
-		test.target, err = s.target(t.Get, sub)
+		test.target, err = q.target(t.Get, sub)
 		return test, err
 	})
 	return test.target, test.job, test.attempt, err
@@ -55,23 +55,23 @@ func requireTestAllowed(t *tx, organization int64) error {
 }
 
 // insertTest inserts a test event and its delivery.
-func (s *Store) insertTest(t *tx, organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
+func (q *Queue) insertTest(t *tx, organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
 	o, err := t.organizationID(organization)
 	if err != nil {
 		return job, err
 	}
-	row, event, body := s.insertEvent(t, organization, o, webhook.NewEvent{
+	row, event, body := q.insertEvent(t, organization, o, webhook.NewEvent{
 		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
 	}, 0, sql.NullInt64{Valid: true})
-	s.lastDelivery++
+	q.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
+		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, q.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err
 	}
 	t.quotas.Count(t.Tx, organization, quota.PerDelivery)
 	return webhook.Job{
-		Delivery: s.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
+		Delivery: q.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
 		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
 	}, nil
 }

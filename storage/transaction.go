@@ -44,14 +44,14 @@ func newTx(probedEvery time.Duration, log *slog.Logger) *tx {
 }
 
 // inTx turns a function of a tx into a job of the engine.
-func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
-	return func(t *sqlite.Tx) error { return fn(s.with(t)) }
+func (q *Queue) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
+	return func(t *sqlite.Tx) error { return fn(q.with(t)) }
 }
 
 // with returns a transaction with what the writer remembers.
-func (s *Store) with(t *sqlite.Tx) *tx {
-	s.tx.Tx = t
-	return s.tx
+func (q *Queue) with(t *sqlite.Tx) *tx {
+	q.tx.Tx = t
+	return q.tx
 }
 
 // forget forgets everything that the undone writes may have changed.
@@ -95,12 +95,12 @@ func (t *tx) forgetOrganization(row int64) {
 }
 
 // changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
-func (s *Store) changeBeforeRun(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
+func (q *Queue) changeBeforeRun(fn func(*tx) error) error { return q.file.Alone(q.inTx(fn)) }
 
 // change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For requests of customers,
 // use workFor. See sqlite.File.Write.
-func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
-	return work{store: s}.change(ctx, fn)
+func (q *Queue) change(ctx context.Context, fn func(*tx) error) error {
+	return work{queue: q}.change(ctx, fn)
 }
 
 // Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,
@@ -111,13 +111,13 @@ func (s *Store) Transact(ctx context.Context, payer int64, rows int, fn func(con
 
 // work is a job's organization and expected cost.
 type work struct {
-	store *Store
+	queue *Queue
 	sqlite.Work
 }
 
 // workFor is work for an organization.
-func (s *Store) workFor(organization int64) work {
-	return work{store: s, Work: sqlite.Work{Payer: organization}}
+func (q *Queue) workFor(organization int64) work {
+	return work{queue: q, Work: sqlite.Work{Payer: organization}}
 }
 
 // first marks work that withdraws rights. It goes before all other work: until it is done, a caller can do what is no
@@ -148,7 +148,7 @@ func (w work) whole() work {
 // estimated sets a function that returns the cost.
 func (w work) estimated(measure func(*tx) (int, error)) work {
 	w.Measure = func(t *sqlite.Tx) (cost int, err error) {
-		err = w.store.inTx(func(t *tx) error {
+		err = w.queue.inTx(func(t *tx) error {
 			cost, err = measure(t)
 			return err
 		})(t)
@@ -157,12 +157,12 @@ func (w work) estimated(measure func(*tx) (int, error)) work {
 	return w
 }
 
-// change is Store.change for this work.
+// change is Queue.change for this work.
 func (w work) change(ctx context.Context, fn func(*tx) error) error {
-	return w.store.file.Write(ctx, w.Work, w.store.inTx(fn))
+	return w.queue.file.Write(ctx, w.Work, w.queue.inTx(fn))
 }
 
-// changer runs a function in a transaction. A Store runs it as its own work, and a work value for a customer.
+// changer runs a function in a transaction. A Queue runs it as its own work, and a work value for a customer.
 type changer interface {
 	change(ctx context.Context, fn func(*tx) error) error
 }

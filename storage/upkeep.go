@@ -25,12 +25,12 @@ func (s *Store) upkeep(ctx context.Context) {
 	loops.Go(func() { s.keepTime(ctx) })
 	loops.Go(func() {
 		every(ctx, upkeepInterval, func() {
-			s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+			s.try(ctx, s.Queue.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
 		})
 	})
 	loops.Go(func() {
 		every(ctx, upkeepInterval, func() {
-			s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
+			s.try(ctx, s.Queue.recoverMarked, "cannot send again what failed in the outage of a subscription")
 		})
 	})
 	s.keepUses(ctx)
@@ -110,29 +110,29 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 // retentionOptions are what the store does about deletions.
 func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 	return retention.Options{
-		File: s.file, Reads: s.reads, Logs: s.logs, Directory: s.Directory, IDs: s.ids, Logger: s.log,
-		KeepEvents: s.keepEvents, KeepAudit: keepAudit,
+		File: s.file, Reads: s.reads, Logs: s.logs, Directory: s.Directory, IDs: s.Queue.ids, Logger: s.log,
+		KeepEvents: s.Queue.keepEvents, KeepAudit: keepAudit,
 		Hooks: retention.Hooks{
 			TrustedTime: s.clock.TrustedTime,
 			Disordered: func(ctx context.Context, row int64) error {
-				return s.change(ctx, func(t *tx) error { return s.saveDisorder(t, row) })
+				return s.Queue.change(ctx, func(t *tx) error { return s.Queue.saveDisorder(t, row) })
 			},
 			Held: func(t *sqlite.Tx) (bool, error) {
-				hold, err := s.with(t).hold()
+				hold, err := s.Queue.with(t).hold()
 				return hold != nil, err
 			},
-			Expired: func(t *sqlite.Tx, subscription int64) (bool, error) { return s.expire(s.with(t), subscription) },
+			Expired: func(t *sqlite.Tx, subscription int64) (bool, error) { return s.expire(s.Queue.with(t), subscription) },
 			RemoveSubscription: func(t *sqlite.Tx, subscription int64, health webhook.Health) error {
-				return s.removeSubscription(s.with(t), subscription, health)
+				return s.Queue.removeSubscription(s.Queue.with(t), subscription, health)
 			},
-			SubscriptionsChanged: func(t *sqlite.Tx) { s.announceChange(s.with(t)) },
-			BodiesChanged:        func(t *sqlite.Tx, events []int64) { s.announceBodies(s.with(t), events) },
+			SubscriptionsChanged: func(t *sqlite.Tx) { s.Queue.announceChange(s.Queue.with(t)) },
+			BodiesChanged:        func(t *sqlite.Tx, events []int64) { s.Queue.announceBodies(s.Queue.with(t), events) },
 			ForgetResponses: func(t *sqlite.Tx, deliveries []int64) {
 				for _, d := range deliveries {
-					s.with(t).unwantedResponses[d] = struct{}{}
+					s.Queue.with(t).unwantedResponses[d] = struct{}{}
 				}
 			},
-			AwaitsForgotten: func(t *sqlite.Tx) bool { return len(s.with(t).unwantedResponses) > 0 },
+			AwaitsForgotten: func(t *sqlite.Tx) bool { return len(s.Queue.with(t).unwantedResponses) > 0 },
 		},
 	}
 }
@@ -140,12 +140,12 @@ func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
 // expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
 // counted: nobody expects it.
 func (s *Store) expire(t *tx, subscription int64) (expected bool, err error) {
-	t.OnCommit(func() { s.pending.Add(subscription, -1) })
+	t.OnCommit(func() { s.Queue.pending.Add(subscription, -1) })
 	sub, err := t.fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {
 		return false, err
 	}
 	t.countExpired(sub.Organization, subscription)
-	t.OnCommit(func() { s.observer.Expired(1) })
+	t.OnCommit(func() { s.Queue.observer.Expired(1) })
 	return true, nil
 }

@@ -7,12 +7,15 @@ import (
 
 // The watcher is the dispatcher: it gives places to first attempts, and learns of every change after the commit.
 
+// Watch registers w, which receives the changes of every later commit. Call it once, before Run.
+func (q *Queue) Watch(w webhook.Watcher) { q.watcher.Store(&w) }
+
 // place allows the first attempt of a new delivery to begin. The dispatcher has a limited number of places.
 type place struct{ organization, subscription int64 }
 
 // setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
 // transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
-func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
+func (q *Queue) setFirstAttempt(t *tx, j *webhook.Job) error {
 	sub, err := t.fanout.Subscription(t.Tx, j.Subscription)
 	if err != nil {
 		return err
@@ -20,22 +23,22 @@ func (s *Store) setFirstAttempt(t *tx, j *webhook.Job) error {
 	if sub.Ordered {
 		j.Sequence = j.Event
 	}
-	if j.Begun, err = s.takePlace(t, sub, j); j.Begun {
+	if j.Begun, err = q.takePlace(t, sub, j); j.Begun {
 		j.Epoch = sub.Epoch
 	}
 	return err
 }
 
 // takePlace asks the dispatcher for a place for the first attempt of a new delivery.
-func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool, error) {
-	w := s.watcher.Load()
+func (q *Queue) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool, error) {
+	w := q.watcher.Load()
 	if w == nil {
 		return false, nil
 	}
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return false, err
 	}
-	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && s.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && q.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
 	t.UndoIfFailed()
@@ -57,16 +60,16 @@ func (s *Store) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 
 // rolledBack forgets what undone writes have changed in memory, and gives back the places that they took. The first kept places
 // belong to writes that stand.
-func (s *Store) rolledBack(kept int) {
-	for _, p := range s.tx.places[kept:] {
-		(*s.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+func (q *Queue) rolledBack(kept int) {
+	for _, p := range q.tx.places[kept:] {
+		(*q.watcher.Load()).ReturnPlace(p.organization, p.subscription)
 	}
-	s.tx.places = s.tx.places[:kept]
-	s.tx.forget()
+	q.tx.places = q.tx.places[:kept]
+	q.tx.forget()
 }
 
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
-func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
+func (q *Queue) announceDeliveries(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -75,7 +78,7 @@ func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 		t.created = created
 		t.OnCommit(func() {
 			t.created = nil
-			s.announceCreated(created)
+			q.announceCreated(created)
 		})
 	}
 	t.created.add(jobs)
@@ -98,10 +101,10 @@ func (c *createdDeliveries) add(jobs []webhook.Job) {
 	c.jobs = append(c.jobs, jobs)
 }
 
-func (s *Store) announceCreated(created *createdDeliveries) {
-	w := s.watcher.Load()
+func (q *Queue) announceCreated(created *createdDeliveries) {
+	w := q.watcher.Load()
 	for _, jobs := range created.jobs {
-		s.pending.AddAll(jobs)
+		q.pending.AddAll(jobs)
 		if w != nil {
 			(*w).DeliveriesCreated(jobs)
 		}
@@ -110,20 +113,20 @@ func (s *Store) announceCreated(created *createdDeliveries) {
 
 // announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
-func (s *Store) announceChange(t *tx, subscriptions ...int64) {
+func (q *Queue) announceChange(t *tx, subscriptions ...int64) {
 	t.fanout.Invalidate(subscriptions...)
 	t.created = nil // the watcher receives later deliveries after this change
 	t.OnCommit(func() {
-		if w := s.watcher.Load(); w != nil {
+		if w := q.watcher.Load(); w != nil {
 			(*w).SubscriptionsChanged(subscriptions...)
 		}
 	})
 }
 
 // announceBodies tells the dispatcher, after the commit, that these events have other bodies now.
-func (s *Store) announceBodies(t *tx, events []int64) {
+func (q *Queue) announceBodies(t *tx, events []int64) {
 	t.OnCommit(func() {
-		if w := s.watcher.Load(); w != nil {
+		if w := q.watcher.Load(); w != nil {
 			(*w).BodiesChanged(events)
 		}
 	})

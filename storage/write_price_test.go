@@ -97,7 +97,7 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 			for range 400 {
 				storagetest.Subscription(t, c.Store, owner, "https://example.com/", "a")
 			}
-			c.Watch(published{c})
+			c.Queue.Watch(published{c})
 			c.hold()
 			for range costly {
 				c.do(func() error { storagetest.Publish(t, c.Store, owner, "a"); return nil })
@@ -122,7 +122,7 @@ func TestAuditEventsHaveAPrice(t *testing.T) {
 			return err
 		},
 		"a changed subscription": func(c *crowd, by access.Principal, sub webhook.Subscription) error {
-			_, err := c.UpdateSubscription(context.Background(), by.Actor("", ""), by.Organization.RowID, sub.ID, webhook.SubscriptionChange{Description: new("x")})
+			_, err := c.Subscriptions.UpdateSubscription(context.Background(), by.Actor("", ""), by.Organization.RowID, sub.ID, webhook.SubscriptionChange{Description: new("x")})
 			return err
 		},
 	} {
@@ -134,13 +134,13 @@ func TestAuditEventsHaveAPrice(t *testing.T) {
 				var sub webhook.Subscription
 				for range 400 {
 					var err error
-					if sub, _, err = c.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, webhook.SubscriptionChange{
+					if sub, _, err = c.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, webhook.SubscriptionChange{
 						URL: new("https://example.com/"), EventTypes: &webhook.Types{access.KeyCreated, access.SubscriptionUpdated}, AuditEvents: new(true),
 					}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				c.Watch(published{c})
+				c.Queue.Watch(published{c})
 				c.hold()
 				for range 20 {
 					c.do(func() error { return do(c, owner, sub) })

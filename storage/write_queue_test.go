@@ -413,10 +413,10 @@ func TestOnlyAPauseGoesFirst(t *testing.T) {
 					c.ask("flood", owner.Organization.RowID+1, 8, false)
 				}
 				c.do(func() error {
-					_, err := c.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID, tt.change)
+					_, err := c.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID, tt.change)
 					return err
 				})
-				c.Watch(changed{c})
+				c.Queue.Watch(changed{c})
 				if order := c.let(); slices.Index(order, "change") == 0 != tt.first {
 					t.Errorf("the change was number %d", slices.Index(order, "change"))
 				}

@@ -250,7 +250,7 @@ func (x *fixture) disable(t *testing.T, owner access.Principal, subs ...webhook.
 	t.Helper()
 	storagetest.Publish(t, x.store, owner, "order.created")
 	for _, sub := range subs {
-		jobs, err := x.store.PendingJobs(t.Context(), sub.RowID, 1, nil)
+		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
 		if err != nil || len(jobs) == 0 {
 			t.Fatalf("%d jobs, error %v", len(jobs), err)
 		}
@@ -263,15 +263,15 @@ func (x *fixture) disable(t *testing.T, owner access.Principal, subs ...webhook.
 // attempt fails one attempt of a delivery.
 func (x *fixture) attempt(t *testing.T, sub webhook.Subscription, delivery int64, number int) {
 	t.Helper()
-	target, err := x.store.Target(t.Context(), sub.RowID)
+	target, err := x.store.Queue.Target(t.Context(), sub.RowID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := x.store.Begin(t.Context(), []webhook.Start{{Delivery: delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: number, Trigger: webhook.ByEvent}})
+	rows, err := x.store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: number, Trigger: webhook.ByEvent}})
 	if err != nil || rows[0] == 0 {
 		t.Fatalf("rows %v, error %v", rows, err)
 	}
-	_, err = x.store.Record(t.Context(), webhook.Result{
+	_, err = x.store.Queue.Record(t.Context(), webhook.Result{
 		Attempt: rows[0], Delivery: delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: number, Trigger: webhook.ByEvent,
 		Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "no response"}, RetryAt: time.Now().UnixMilli(), ProbeAt: time.Now().UnixMilli(),
 	})
@@ -284,7 +284,7 @@ func (x *fixture) attempt(t *testing.T, sub webhook.Subscription, delivery int64
 func (x *fixture) reactivate(t *testing.T, owner access.Principal, subs ...webhook.Subscription) {
 	t.Helper()
 	for _, sub := range subs {
-		if _, err := x.store.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
+		if _, err := x.store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -236,7 +236,7 @@ func TestADeletedSubscriptionIsNotTold(t *testing.T) {
 		owner, subs := x.subscribe(t, "acme", 2)
 		x.disable(t, owner, subs...)
 		x.one(t, 20*time.Second, subs[0].ID)
-		if err := x.store.DeleteSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, subs[0].ID); err != nil {
+		if err := x.store.Subscriptions.DeleteSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, subs[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		x.none(t, long)

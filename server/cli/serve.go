@@ -105,7 +105,7 @@ func LogNotices(log *slog.Logger, store *storage.Store, database string) {
 			log.Warn("other users may read the database or its key; "+mend, "files", strings.Join(found, ", "))
 		}
 	}
-	if hold := store.Hold(); hold != nil {
+	if hold := store.Queue.Hold(); hold != nil {
 		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
 	}

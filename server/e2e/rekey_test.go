@@ -45,7 +45,7 @@ func TestKilledRekey(t *testing.T) {
 		}
 		store, stop := storagetest.OpenWith(t, o)
 		for row, secret := range secrets {
-			if at, err := store.Target(t.Context(), row); err != nil || at.Secret.Reveal() != secret {
+			if at, err := store.Queue.Target(t.Context(), row); err != nil || at.Secret.Reveal() != secret {
 				t.Fatalf("subscription %d: %q, error %v", row, at.Unusable, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // queueStore is the part of the store that the queue endpoints use.
 type queueStore interface {
 	// Queue returns the pending deliveries and the hold.
-	Queue(ctx context.Context) (webhook.Queue, error)
+	QueueSummary(ctx context.Context) (webhook.Queue, error)
 	// HoldQueue stops all sending.
 	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
 	// ReleaseQueue ends the hold and returns how many deliveries are pending.
@@ -63,7 +63,7 @@ func newQueueBody(q webhook.Queue) queueBody {
 
 // Read responds with the largest parts of the queue, and with the hold.
 func (h Queue) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newQueueBody)(h.store.Queue(x.Request.Context()))
+	return exchange.Reply(x, newQueueBody)(h.store.QueueSummary(x.Request.Context()))
 }
 
 // Hold stops all sending and responds with the queue, as every change of the queue does.
@@ -94,7 +94,7 @@ func (h Queue) Release(x *exchange.Exchange) error {
 		return err
 	}
 	body := func(q webhook.Queue) releasedBody { return releasedBody{newQueueBody(q), released} }
-	return exchange.Reply(x, body)(h.store.Queue(x.Request.Context()))
+	return exchange.Reply(x, body)(h.store.QueueSummary(x.Request.Context()))
 }
 
 type discardedBody struct {
@@ -111,5 +111,5 @@ func (h Queue) Discard(x *exchange.Exchange) error {
 		return err
 	}
 	body := func(q webhook.Queue) discardedBody { return discardedBody{newQueueBody(q), dropped} }
-	return exchange.Reply(x, body)(h.store.Queue(ctx))
+	return exchange.Reply(x, body)(h.store.QueueSummary(ctx))
 }

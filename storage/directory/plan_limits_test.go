@@ -29,7 +29,7 @@ func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Prin
 }
 
 func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscription, error) {
-	sub, _, err := x.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
+	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
 		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
 	return sub, err
 }
@@ -91,9 +91,9 @@ func TestPlanLimits(t *testing.T) {
 		first := must[webhook.Subscription](t)(x.subscribe(t, owner))
 		org := owner.Organization.RowID
 		for _, active := range []bool{false, true} {
-			must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, org, first.ID, webhook.SubscriptionChange{IsActive: &active}))
+			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.by, org, first.ID, webhook.SubscriptionChange{IsActive: &active}))
 		}
-		if err := x.DeleteSubscription(t.Context(), x.by, org, first.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.by, org, first.ID); err != nil {
 			t.Fatal(err)
 		}
 		must[webhook.Subscription](t)(x.subscribe(t, owner))

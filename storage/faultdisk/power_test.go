@@ -42,7 +42,7 @@ func TestPowerCut(t *testing.T) {
 			for range 3 {
 				publishers.Go(func() {
 					for ctx.Err() == nil {
-						published, err := store.PublishEvents(context.WithoutCancel(ctx), owner.Organization.RowID,
+						published, err := store.Queue.PublishEvents(context.WithoutCancel(ctx), owner.Organization.RowID,
 							[]webhook.NewEvent{{Type: "a", Data: []byte(`{"n":1}`)}})
 						if err != nil {
 							t.Errorf("publish: %v", err)

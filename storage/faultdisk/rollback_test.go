@@ -35,11 +35,11 @@ func TestACommitThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := func(active *bool) error {
-			_, err := x.UpdateSubscription(t.Context(), by, org, subs.Subscriptions[0].ID, webhook.SubscriptionChange{IsActive: active})
+			_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, org, subs.Subscriptions[0].ID, webhook.SubscriptionChange{IsActive: active})
 			return err
 		}
 		deliveries := func() int { // that do not wait
-			published, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{{Type: "a", Data: []byte("{}")}})
+			published, err := x.Queue.PublishEvents(t.Context(), org, []webhook.NewEvent{{Type: "a", Data: []byte("{}")}})
 			if err != nil {
 				t.Fatal(err)
 			}

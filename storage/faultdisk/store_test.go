@@ -80,7 +80,7 @@ func openWith(t *testing.T, o storage.Options) *fixture {
 // publish publishes an event of the given size and remembers it if it is acknowledged.
 func (x *fixture) publish(t *testing.T, size int) error {
 	t.Helper()
-	published, err := x.PublishEvents(t.Context(), x.owner.Organization.RowID,
+	published, err := x.Queue.PublishEvents(t.Context(), x.owner.Organization.RowID,
 		[]webhook.NewEvent{{Type: "a", Data: []byte(`"` + strings.Repeat("x", size) + `"`)}})
 	if err == nil {
 		x.acked = append(x.acked, published[0].ID)

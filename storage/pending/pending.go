@@ -76,8 +76,8 @@ func firstDueInOrder(subscription string) string {
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + delivery.Pending + ` AND d.sequence = 0))`
 }
 
-// Queue describes the pending deliveries and the hold. It costs as much as Lanes.
-func (s *Survey) Queue(ctx context.Context) (webhook.Queue, error) {
+// QueueSummary describes the pending deliveries and the hold. It costs as much as Lanes.
+func (s *Survey) QueueSummary(ctx context.Context) (webhook.Queue, error) {
 	counts := s.count.All()
 	q := webhook.Queue{Hold: s.hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
 	for _, n := range counts {

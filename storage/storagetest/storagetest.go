@@ -165,7 +165,7 @@ func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ..
 func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url string, types ...string) (webhook.Subscription, webhook.Secret) {
 	tb.Helper()
 	wanted := webhook.Types(types)
-	sub, secret, err := store.CreateSubscription(tb.Context(), p.Actor("127.0.0.1", "test"), p.Organization.RowID,
+	sub, secret, err := store.Subscriptions.CreateSubscription(tb.Context(), p.Actor("127.0.0.1", "test"), p.Organization.RowID,
 		webhook.SubscriptionChange{URL: &url, EventTypes: &wanted})
 	if err != nil {
 		tb.Fatalf("create subscription: %v", err)
@@ -176,7 +176,7 @@ func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url s
 // Publish publishes an event of the principal's organization.
 func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType string) webhook.Published {
 	tb.Helper()
-	published, err := store.PublishEvents(tb.Context(), p.Organization.RowID, []webhook.NewEvent{{Type: eventType, Data: []byte(`{"n":1}`)}})
+	published, err := store.Queue.PublishEvents(tb.Context(), p.Organization.RowID, []webhook.NewEvent{{Type: eventType, Data: []byte(`{"n":1}`)}})
 	if err != nil {
 		tb.Fatalf("publish: %v", err)
 	}
