@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"server/oidc":                  {"server/form"},
 	"server/socket":                {},
 	"server/config":                {"dispatch", "dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
-	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                         // main calls its hooks
+	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                                     // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
