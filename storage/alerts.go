@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -40,7 +41,7 @@ const toldPerWrite = 500
 // parts may be stored.
 func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	for part := range slices.Chunk(told, toldPerWrite) {
-		err := s.Queue.change(ctx, func(t *tx) error {
+		err := s.change(ctx, sqlite.Work{}, func(t *tx) error {
 			for _, sub := range part {
 				if _, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", sub.DisabledAt, sub.Subscription); err != nil {
 					return err
@@ -73,5 +74,5 @@ func (s *Store) SaveAlertState(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("encode state of alerts: %w", err)
 	}
-	return s.Queue.change(ctx, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
+	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
 }

@@ -22,7 +22,7 @@ type auditTarget struct {
 
 // audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for
 // the whole instance, see Actor.LogOrganization. details must not contain a secret.
-func (q *Queue) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
+func (t *tx) audit(by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
@@ -33,9 +33,9 @@ func (q *Queue) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return err
 	}
-	if q, err := t.quotas.Of(t.Tx, organization); err != nil {
+	if has, err := t.quotas.Of(t.Tx, organization); err != nil {
 		return err
-	} else if q.Closed {
+	} else if has.Closed {
 		by, details = audit.OfClosed(by, eventType, details)
 	}
 	if details == nil {
@@ -67,7 +67,7 @@ func (q *Queue) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
-	_, err = q.publish(t, organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
+	_, err = t.publish(organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
 	return err
 }
 
@@ -78,12 +78,11 @@ func auditCost(t *tx, organization int64, eventType string) (int, error) {
 	return sqlite.UsualCost + len(receivers), err
 }
 
-// audited adds the deliveries of an audit event to the cost of a write.
-func (w work) audited(eventType string) work {
-	other := w.Cost
-	return w.estimated(func(t *tx) (int, error) {
-		cost, err := auditCost(t, w.Payer, eventType)
-		return other + cost, err
+// audited measures a write of some rows with an audit event of this type.
+func (w writer) audited(organization int64, rows int, eventType string) func(*sqlite.Tx) (int, error) {
+	return w.measure(func(t *tx) (int, error) {
+		cost, err := auditCost(t, organization, eventType)
+		return rows + cost, err
 	})
 }
 

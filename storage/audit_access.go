@@ -51,8 +51,8 @@ func losesAuditEvents(sub webhook.Subscription, c webhook.SubscriptionChange) bo
 }
 
 // dropPendingAudit drops the pending deliveries of audit events to a subscription.
-func (q *Queue) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
-	n, err := q.dropDeliveries(t, sub.RowID, `
+func (t *tx) dropPendingAudit(sub *webhook.Subscription) error {
+	n, err := t.dropDeliveries(sub.RowID, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND e.type IN (SELECT value FROM json_each(:types))
 		UNION ALL
@@ -63,6 +63,6 @@ func (q *Queue) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
-	q.announceChange(t, sub.RowID)
+	t.announceChange(sub.RowID)
 	return nil
 }

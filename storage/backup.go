@@ -47,8 +47,8 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	if r.Warning != "" {
 		s.log.Warn("backup made with a warning", "file", r.File, "warning", r.Warning)
 	}
-	return r, s.Queue.change(ctx, func(t *tx) error {
-		return s.Queue.audit(t, by, 0, access.BackupCreated, auditTarget{Type: "backup", ID: filepath.Base(r.File)},
+	return r, s.change(ctx, sqlite.Work{}, func(t *tx) error {
+		return t.audit(by, 0, access.BackupCreated, auditTarget{Type: "backup", ID: filepath.Base(r.File)},
 			map[string]any{"bytes": r.Bytes, "sha256": r.SHA256, "encryption_key_id": r.KeyID})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -18,7 +19,7 @@ import (
 const clockName = "clock"
 
 // loadClock reads the saved state and compares it with the clock now.
-func (s *Store) loadClock(t *tx) error {
+func loadClock(t *tx, observed *clock.Watch) error {
 	text, err := instanceValue(t, clockName)
 	if err != nil {
 		return err
@@ -29,7 +30,7 @@ func (s *Store) loadClock(t *tx) error {
 			return fmt.Errorf("read clock: %w", err)
 		}
 	}
-	s.clock.Start(saved)
+	observed.Start(saved)
 	return nil
 }
 
@@ -48,7 +49,7 @@ func (s *Store) updateClock(ctx context.Context) error {
 // saveClock saves the state of the clock.
 func (s *Store) saveClock(ctx context.Context) error {
 	state := s.clock.StateToSave()
-	return s.Queue.change(ctx, func(t *tx) error { return writeClock(t, state) })
+	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return writeClock(t, state) })
 }
 
 func writeClock(t *tx, state clock.State) error {
@@ -62,7 +63,7 @@ func writeClock(t *tx, state clock.State) error {
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
 // trusted.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
-	return s.Queue.change(ctx, func(t *tx) error {
+	return s.change(ctx, sqlite.Work{}, func(t *tx) error {
 		state := s.Clock()
 		if state.Trusted() {
 			return nil
@@ -71,7 +72,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 			return err
 		}
 		t.OnCommit(s.clock.Accept)
-		return s.Queue.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
+		return t.audit(by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})

@@ -20,8 +20,8 @@ import (
 //
 // Faults: NotFound; Unavailable if the context ends first.
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
-	o, err := returning(ctx, q.workFor(organization), func(t *tx) (o discarded, err error) {
-		o.last = q.lastDelivery
+	o, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (o discarded, err error) {
+		o.last = t.lastDelivery
 		o.row, err = subscriptionRow(t, organization, id)
 		return o, err
 	})
@@ -97,8 +97,8 @@ func (q *Queue) discardWaiting(ctx context.Context, organization, subscription i
 			}
 		}
 	}
-	return returning(ctx, q.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
-		return q.dropDeliveries(t, subscription, `
+	return returning(ctx, q.writer, sqlite.Work{Payer: organization, Cost: len(waiting)}, func(t *tx) (int64, error) {
+		return t.dropDeliveries(subscription, `
 			SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value
 			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
 	})
@@ -109,8 +109,8 @@ func (q *Queue) discardWaiting(ctx context.Context, organization, subscription i
 func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	dropped, err := returning(ctx, q.workFor(organization), func(t *tx) (int64, error) {
-		n, err := q.dropDeliveries(t, d.row, `
+	dropped, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (int64, error) {
+		n, err := t.dropDeliveries(d.row, `
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
 			WHERE d.subscription_id = ? AND `+delivery.SendingOn+` AND d.id <= ? AND e.created_at < ?`, d.row, d.last, d.before)
 		if err != nil {
@@ -119,12 +119,12 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
-		q.announceChange(t, d.row)
+		t.announceChange(d.row)
 		details := map[string]any{"deliveries": d.dropped + n, "complete": d.err == nil}
 		if d.before != math.MaxInt64 {
 			details["before"] = string(webhook.AppendTime(nil, d.before))
 		}
-		return d.dropped + n, q.audit(t, by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
+		return d.dropped + n, t.audit(by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
 	})
 	return dropped, errors.Join(d.err, err)
 }
@@ -134,8 +134,8 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 // never waits long.
 func (q *Queue) dropOrphans(ctx context.Context) error {
 	for _, row := range q.pending.Orphaned(orphansPerPass) {
-		if err := q.workFor(0).rows(dropBatch).change(ctx, func(t *tx) error {
-			_, err := q.dropPending(t, row, math.MaxInt64)
+		if err := q.change(ctx, sqlite.Work{Cost: dropBatch}, func(t *tx) error {
+			_, err := t.dropPending(row, math.MaxInt64)
 			return err
 		}); err != nil {
 			return err
@@ -146,8 +146,8 @@ func (q *Queue) dropOrphans(ctx context.Context) error {
 
 // dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
 // attempt is in progress, its record stays, and nothing follows it.
-func (q *Queue) dropPending(t *tx, subscription, last int64) (int64, error) {
-	return q.dropDeliveries(t, subscription, `
+func (t *tx) dropPending(subscription, last int64) (int64, error) {
+	return t.dropDeliveries(subscription, `
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = :subscription AND d.state = `+delivery.Pending+` AND d.id <= :last
 		UNION ALL
@@ -158,12 +158,12 @@ func (q *Queue) dropPending(t *tx, subscription, last int64) (int64, error) {
 
 // dropDeliveries drops the pending deliveries of a subscription that a SELECT returns, and returns how many. If an attempt of one is
 // in progress, nothing follows it. So the writer forgets what it remembers of deliveries in progress.
-func (q *Queue) dropDeliveries(t *tx, subscription int64, selected string, args ...any) (int64, error) {
+func (t *tx) dropDeliveries(subscription int64, selected string, args ...any) (int64, error) {
 	clear(t.sending)
 	n, err := t.Affected(`
 		UPDATE deliveries SET state = CASE state WHEN `+delivery.Sending+` THEN `+delivery.SendingLast+` ELSE `+delivery.Dropped+` END
 		WHERE id IN (`+selected+`)`, args...)
-	t.OnCommit(func() { q.pending.Add(subscription, -n) })
+	t.OnCommit(func() { t.pending.Add(subscription, -n) })
 	return n, err
 }
 

@@ -13,10 +13,18 @@ import (
 // and was set back. Retention relies on that order, because it reads only the lowest numbers. So does a replay, which
 // searches the numbers for a time.
 //
-// So the store remembers up to which row the order is broken.
+// So the writer remembers up to which row the order is broken.
+
+// eventOrder is the end of the tables, and their order.
+type eventOrder struct {
+	lastEvent    int64 // row id of the newest event
+	lastDelivery int64 // row id of the newest delivery
+	latestTime   int64 // the latest time of any transaction since the clock was last set back
+	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
+}
 
 // loadOrder finds the number of the newest event, and the row up to which events are out of order.
-func (q *Queue) loadOrder(t *tx) error {
+func (t *tx) loadOrder() error {
 	var newest scan.Row
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -27,31 +35,31 @@ func (q *Queue) loadOrder(t *tx) error {
 	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
-	q.lastEvent, q.latestTime = max(newest.ID, birth), newest.At
+	t.lastEvent, t.latestTime = max(newest.ID, birth), newest.At
 	value, err := instanceValue(t, scan.DisorderName)
-	q.disorder = scan.DecodeDisorder(value)
+	t.disorder = scan.DecodeDisorder(value)
 	return err
 }
 
 // checkOrder runs at the start of each transaction. It notices if the clock was set back since the last one.
-func (q *Queue) checkOrder(t *tx) error {
+func (t *tx) checkOrder() error {
 	now := t.Now()
-	if q.latestTime-now <= clock.Tolerance.Milliseconds() {
-		t.OnCommit(func() { q.latestTime = max(q.latestTime, now) })
+	if t.latestTime-now <= clock.Tolerance.Milliseconds() {
+		t.OnCommit(func() { t.latestTime = max(t.latestTime, now) })
 		return nil
 	}
-	t.OnCommit(func() { q.latestTime = now })
-	return q.saveDisorder(t, q.lastEvent)
+	t.OnCommit(func() { t.latestTime = now })
+	return t.saveDisorder(t.lastEvent)
 }
 
 // saveDisorder stores that the events up to this row are not in the order of time.
-func (q *Queue) saveDisorder(t *tx, row int64) error {
-	if row <= q.disorder {
+func (t *tx) saveDisorder(row int64) error {
+	if row <= t.disorder {
 		return nil
 	}
 	if err := setInstanceValue(t, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
 		return err
 	}
-	t.OnCommit(func() { q.disorder = row })
+	t.OnCommit(func() { t.disorder = row })
 	return nil
 }

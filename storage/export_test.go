@@ -30,19 +30,17 @@ func (t *tx) Run(text string, args ...any) error {
 
 // Write runs a write of the store itself.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error {
-	return s.Queue.change(ctx, run)
+	return s.change(ctx, sqlite.Work{}, run)
 }
 
 // WriteWhole runs a write of an organization that cannot be undone alone, so its failure rolls back all writes of its batch.
 func (s *Store) WriteWhole(ctx context.Context, organization int64, run func(*Tx) error) error {
-	return s.Queue.workFor(organization).whole().change(ctx, run)
+	return s.change(ctx, sqlite.Work{Payer: organization, Whole: true}, run)
 }
 
 // WriteFor runs a write of an organization with an expected number of rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
-	w := s.Queue.workFor(organization).rows(rows)
-	w.Urgent = urgent
-	return w.change(ctx, run)
+	return s.change(ctx, sqlite.Work{Payer: organization, Cost: rows, Urgent: urgent}, run)
 }
 
 // WriteHealth writes a subscription's health.
@@ -52,20 +50,20 @@ func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 
 // RecordIn records the result of an attempt in a transaction.
 func (s *Store) RecordIn(t *Tx, r webhook.Result) error {
-	_, err := s.Queue.record(t, []webhook.Result{r})
+	_, err := t.record([]webhook.Result{r})
 	return err
 }
 
 // PublishIn publishes an event in a transaction.
 func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
-	_, err := s.Queue.publish(t, organization, "org_x", webhook.NewEvent{Type: eventType, Data: []byte("{}")}, 0)
+	_, err := t.publish(organization, "org_x", webhook.NewEvent{Type: eventType, Data: []byte("{}")}, 0)
 	return err
 }
 
 // TakePlaceIn takes a place for the first attempt of a delivery in a transaction, and writes no row.
 func (s *Store) TakePlaceIn(t *Tx, organization, subscription int64) error {
 	j := webhook.Job{Organization: organization, Subscription: subscription}
-	return s.Queue.setFirstAttempt(t, &j)
+	return t.setFirstAttempt(&j)
 }
 
 // CountBytesIn counts bytes of an organization in a transaction, and writes no row.
@@ -73,7 +71,7 @@ func (t *tx) CountBytesIn(organization int64, bytes int) { t.quotas.Count(t.Tx, 
 
 // Together runs functions in one transaction. Run must not have been called.
 func (s *Store) Together(fns ...func(*Tx) error) error {
-	return s.Queue.changeBeforeRun(func(t *tx) error {
+	return s.changeBeforeRun(func(t *tx) error {
 		for _, fn := range fns {
 			if err := fn(t); err != nil {
 				return err
@@ -86,8 +84,7 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 // DeleteEvents deletes the events from before a time, as retention does, and returns how many transactions looked for some. Every
 // transaction that deletes a pending delivery fails with refusal, if that is not nil.
 func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (transactions int, err error) {
-	o := s.retentionOptions(0)
-	o.KeepEvents = time.Hour
+	o := Options{KeepEvents: time.Hour, Logger: s.log}.retention(s.writer, s.pools, s.Directory, s.clock)
 	o.TrustedTime = func() (int64, bool) { return before + o.KeepEvents.Milliseconds(), true }
 	held, expired := o.Held, o.Expired
 	o.Held = func(t *sqlite.Tx) (bool, error) {
@@ -108,7 +105,7 @@ func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (
 
 // Wants returns how many subscriptions the cache has by event type.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
-	err = s.Queue.change(ctx, func(t *tx) error {
+	err = s.change(ctx, sqlite.Work{}, func(t *tx) error {
 		rows = t.fanout.Size()
 		return nil
 	})
@@ -171,7 +168,7 @@ func parameters(text string) (args []any) {
 }
 
 // HoldIn holds the queue in a transaction.
-func (s *Store) HoldIn(t *Tx, reason string) error { return s.Queue.holdQueue(t, reason) }
+func (s *Store) HoldIn(t *Tx, reason string) error { return t.holdQueue(reason) }
 
 // Holds reports whether the transaction sees a hold.
 func (t *tx) Holds() (bool, error) {
@@ -203,8 +200,8 @@ func (s *Store) AgeDoubt(agreed time.Duration) {
 
 // MoveEvents changes the times of the events and audit events in a range of rows, like a wrong clock.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
-	return s.Queue.change(ctx, func(t *tx) error {
-		t.OnCommit(func() { s.Queue.latestTime += by.Milliseconds() })
+	return s.change(ctx, sqlite.Work{}, func(t *tx) error {
+		t.OnCommit(func() { t.latestTime += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
@@ -297,7 +294,7 @@ func (s *Store) Pend(subscription, n int64) { s.Queue.pending.Add(subscription, 
 
 // StoredToday returns the bytes that an organization has stored today.
 func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
-	return returning(ctx, s.Queue, func(t *tx) (int64, error) { return t.StoredToday(organization) })
+	return returning(ctx, s.writer, sqlite.Work{}, func(t *tx) (int64, error) { return t.StoredToday(organization) })
 }
 
 // StoredToday is Store.StoredToday in a transaction.
@@ -316,7 +313,7 @@ func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err
 
 // PublishEventIn publishes any event in a transaction.
 func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
-	_, err := s.Queue.publish(t, organization, "org_x", e, 0)
+	_, err := t.publish(organization, "org_x", e, 0)
 	return err
 }
 
@@ -328,7 +325,7 @@ func (t *tx) ReadOrganizationID(row int64) (string, error) {
 
 // OrganizationID returns the public id of an organization as the writer knows it.
 func (s *Store) OrganizationID(ctx context.Context, row int64) (string, error) {
-	return returning(ctx, s.Queue, func(t *tx) (string, error) { return t.organizationID(row) })
+	return returning(ctx, s.writer, sqlite.Work{}, func(t *tx) (string, error) { return t.organizationID(row) })
 }
 
 // ForgetQuotas forgets the counts of stored bytes, as a change of a plan does.
@@ -338,4 +335,4 @@ func (t *tx) ForgetQuotas() { t.quotas.Forget() }
 func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }
 
 // ForgetShared makes the next shared read a new one.
-func (s *Store) ForgetShared() { s.Survey = s.newSurvey() }
+func (s *Store) ForgetShared() { s.Survey = newSurvey(s.tx.shared, s.pools) }

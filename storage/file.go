@@ -83,17 +83,18 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
 			"set storage.path to the file whose key is to change")
 	}
-	s, err := newStore(o.Options)
+	o.Options, err = o.complete()
 	if err != nil {
 		return result, err
 	}
 	change := encryption.Change{Key: o.EncryptionKey, Old: o.OldKey, New: o.NewKey}
 	o.findKeys = change.Find
-	if err := s.openFile(ctx, o.Options); err != nil {
+	file, key, err := o.openFile(ctx, newTx(o.Options))
+	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return change.Apply(ctx, s.file, s.key)
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return change.Apply(ctx, file, key)
 }
 
 // engine returns the options of the engine, without hooks.

@@ -12,14 +12,14 @@ import (
 )
 
 // stepHealth updates the subscription's health after an attempt and returns the new health.
-func (q *Queue) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
+func (t *tx) stepHealth(sub *fanout.Subscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
 	}
 	if r.Succeeded {
 		next = sub.Succeed(r.Epoch)
 	} else {
-		next = sub.Fail(r.Epoch, r.Failure.String(), t.Now(), r.ProbeAt, q.policy)
+		next = sub.Fail(r.Epoch, r.Failure.String(), t.Now(), r.ProbeAt, t.policy)
 	}
 	if next == sub.Health {
 		return next, nil
@@ -28,15 +28,15 @@ func (q *Queue) stepHealth(t *tx, sub *fanout.Subscription, r webhook.Result) (n
 		return next, err
 	}
 	if sub.Status == webhook.Disabled && next.Status == webhook.Healthy {
-		if err := q.markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
+		if err := t.markForRecovery(r.Subscription, sub.FailingSince); err != nil {
 			return next, err
 		}
 	}
-	q.observeHealth(t, sub.Health, next)
+	t.observeHealth(sub.Health, next)
 	if next.Status == sub.Status {
 		return next, nil
 	}
-	return next, q.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
+	return next, t.auditHealth(access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
 // attemptTimePrecision is how old the stored time of a subscription's last success may be while it has many.
@@ -67,7 +67,7 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 }
 
 // auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
-func (q *Queue) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
+func (t *tx) auditHealth(by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	target := auditTarget{"subscription", id, row}
 	var address string
 	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
@@ -75,7 +75,7 @@ func (q *Queue) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	}
 	details := map[string]any{"url_host": webhook.URLHost(address)}
 	if h.Status == webhook.Healthy {
-		return q.audit(t, by, organization, access.SubscriptionRecovered, target, details)
+		return t.audit(by, organization, access.SubscriptionRecovered, target, details)
 	}
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {
@@ -85,15 +85,15 @@ func (q *Queue) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.FailingSince != 0 {
 		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
 	}
-	return q.audit(t, by, organization, eventType, target, details)
+	return t.audit(by, organization, eventType, target, details)
 }
 
 // observeHealth counts a subscription under its new health, and reports a changed status to the observer after the commit.
-func (q *Queue) observeHealth(t *tx, from, to webhook.Health) {
-	q.countSubscription(t, from, -1)
-	q.countSubscription(t, to, 1)
+func (t *tx) observeHealth(from, to webhook.Health) {
+	t.countSubscription(from, -1)
+	t.countSubscription(to, 1)
 	if from.Status != to.Status {
-		t.OnCommit(func() { q.observer.HealthChanged(to.Status) })
+		t.OnCommit(func() { t.observer.HealthChanged(to.Status) })
 	}
 }
 
@@ -114,18 +114,20 @@ func (c *subscriptionCount) load(t *tx) error {
 	return nil
 }
 
+func (c *subscriptionCount) get() webhook.SubscriptionCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts
+}
+
 // countSubscription counts a subscription n times after the commit.
-func (q *Queue) countSubscription(t *tx, h webhook.Health, n int64) {
+func (t *tx) countSubscription(h webhook.Health, n int64) {
 	t.OnCommit(func() {
-		q.subscriptions.mu.Lock()
-		defer q.subscriptions.mu.Unlock()
-		q.subscriptions.counts.Add(h, n)
+		t.subscriptions.mu.Lock()
+		defer t.subscriptions.mu.Unlock()
+		t.subscriptions.counts.Add(h, n)
 	})
 }
 
 // SubscriptionCounts returns the numbers of subscriptions by status, of all organizations.
-func (q *Queue) SubscriptionCounts() webhook.SubscriptionCounts {
-	q.subscriptions.mu.Lock()
-	defer q.subscriptions.mu.Unlock()
-	return q.subscriptions.counts
-}
+func (q *Queue) SubscriptionCounts() webhook.SubscriptionCounts { return q.subscriptions.get() }

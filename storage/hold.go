@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -26,7 +27,7 @@ type storedHold struct {
 }
 
 // Hold returns the current hold, or nil.
-func (q *Queue) Hold() *webhook.Hold { return q.queueHold.Load() }
+func (q *Queue) Hold() *webhook.Hold { return q.committedHold.Load() }
 
 // hold returns the hold as this transaction sees it, or nil.
 func (t *tx) hold() (*webhook.Hold, error) {
@@ -50,20 +51,20 @@ func (t *tx) hold() (*webhook.Hold, error) {
 }
 
 // loadHold reads the hold at the start.
-func (q *Queue) loadHold(t *tx) error {
+func (t *tx) loadHold() error {
 	hold, err := t.hold()
-	q.queueHold.Store(hold)
+	t.committedHold.Store(hold)
 	return err
 }
 
 // loadLastDelivery finds the number of the newest delivery. If it was deleted, a hold may still know its number, which
 // must not be used again.
-func (q *Queue) loadLastDelivery(t *tx) error {
-	if err := t.Get(&q.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+func (t *tx) loadLastDelivery() error {
+	if err := t.Get(&t.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
 		return fmt.Errorf("find newest delivery: %w", err)
 	}
-	if hold := q.queueHold.Load(); hold != nil {
-		q.lastDelivery = max(q.lastDelivery, hold.Last)
+	if hold := t.committedHold.Load(); hold != nil {
+		t.lastDelivery = max(t.lastDelivery, hold.Last)
 	}
 	return nil
 }
@@ -71,32 +72,32 @@ func (q *Queue) loadLastDelivery(t *tx) error {
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
 // ReleaseQueue or DiscardQueue. An existing hold takes the reason, if there is one, and stays as it is otherwise.
 func (q *Queue) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return q.workFor(by.Organization).first().onFullDisk().change(ctx, func(t *tx) error {
+	return q.change(ctx, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *tx) error {
 		hold, err := t.hold()
 		switch {
 		case err != nil:
 			return err
 		case hold == nil:
-			err = q.holdQueue(t, reason)
+			err = t.holdQueue(reason)
 		case reason == "" || reason == hold.Reason:
 			return nil
 		default:
-			err = q.writeHold(t, webhook.Hold{Since: hold.Since, Reason: reason, Last: hold.Last})
+			err = t.writeHold(webhook.Hold{Since: hold.Since, Reason: reason, Last: hold.Last})
 		}
 		if err != nil {
 			return err
 		}
-		return q.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
+		return t.audit(by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
 // holdQueue begins a new hold.
-func (q *Queue) holdQueue(t *tx, reason string) error {
-	return q.writeHold(t, webhook.Hold{Since: t.Now(), Reason: reason, Last: q.lastDelivery})
+func (t *tx) holdQueue(reason string) error {
+	return t.writeHold(webhook.Hold{Since: t.Now(), Reason: reason, Last: t.lastDelivery})
 }
 
 // writeHold stores a hold.
-func (q *Queue) writeHold(t *tx, hold webhook.Hold) error {
+func (t *tx) writeHold(hold webhook.Hold) error {
 	text, err := json.Marshal(storedHold(hold))
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
@@ -104,42 +105,42 @@ func (q *Queue) writeHold(t *tx, hold webhook.Hold) error {
 	if err := setInstanceValue(t, holdName, text); err != nil {
 		return err
 	}
-	q.announceHold(t, &hold)
+	t.announceHold(&hold)
 	return nil
 }
 
 // announceHold publishes a new hold after the commit. It sets the value for readers first. So a watcher that hears
 // of the change never reads the old value.
-func (q *Queue) announceHold(t *tx, hold *webhook.Hold) {
+func (t *tx) announceHold(hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
-		q.releasedAt.Store(at)
-		q.queueHold.Store(hold)
+		t.releasedAt.Store(at)
+		t.committedHold.Store(hold)
 	})
 	t.holdIsRead = false
-	q.announceChange(t)
+	t.announceChange()
 }
 
 // ReleaseQueue ends the hold and returns how many deliveries can be sent now. Without a hold it does nothing.
 func (q *Queue) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error) {
-	return returning(ctx, q, func(t *tx) (int64, error) {
+	return returning(ctx, q.writer, sqlite.Work{}, func(t *tx) (int64, error) {
 		hold, err := t.hold()
 		if err != nil || hold == nil {
 			return 0, err
 		}
 		waiting := q.pending.Total()
-		return waiting, q.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": waiting})
+		return waiting, t.releaseQueue(by, access.QueueReleased, hold, map[string]any{"pending": waiting})
 	})
 }
 
 // releaseQueue removes the hold and writes the audit event.
-func (q *Queue) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
+func (t *tx) releaseQueue(by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
 	if _, err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
-	q.announceHold(t, nil)
+	t.announceHold(nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
-	return q.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
+	return t.audit(by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
 
 // DiscardQueue drops all deliveries that were pending when the queue was held, and keeps their events. Then it releases
@@ -159,11 +160,11 @@ func (q *Queue) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 			}
 		}
 	}
-	return dropped, q.change(ctx, func(t *tx) error {
+	return dropped, q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		if err := requireHold(t, *expected); err != nil {
 			return err
 		}
-		return q.releaseQueue(t, by, access.QueueDiscarded, expected, map[string]any{"dropped": dropped})
+		return t.releaseQueue(by, access.QueueDiscarded, expected, map[string]any{"dropped": dropped})
 	})
 }
 
@@ -181,10 +182,10 @@ func requireHold(t *tx, expected webhook.Hold) error {
 
 // discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
 func (q *Queue) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
-	return returning(ctx, q.workFor(0).rows(dropBatch), func(t *tx) (int64, error) {
+	return returning(ctx, q.writer, sqlite.Work{Cost: dropBatch}, func(t *tx) (int64, error) {
 		if err := requireHold(t, expected); err != nil {
 			return 0, err
 		}
-		return q.dropPending(t, subscription, expected.Last)
+		return t.dropPending(subscription, expected.Last)
 	})
 }

@@ -32,26 +32,30 @@ import (
 //
 // Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged,
 // ErrKey, ErrKeyMissing, or an error of package disk. It does not change a file that it refuses.
-func Open(ctx context.Context, o Options) (_ *Store, err error) {
-	s, err := newStore(o)
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.openFile(ctx, o); err != nil {
+	t := newTx(o)
+	file, key, err := o.openFile(ctx, t)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.load(ctx, o); err != nil {
-		return nil, fmt.Errorf("open %s: %w", s.file.Path(), errors.Join(sqlite.Advise(err), s.Close()))
+	s, err := o.assemble(ctx, writer{file, t}, key)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", file.Path(), errors.Join(sqlite.Advise(err), file.Close()))
 	}
 	return s, nil
 }
 
-func newStore(o Options) (*Store, error) {
+// complete checks the options and sets the defaults.
+func (o Options) complete() (Options, error) {
 	if o.Policy == (webhook.Policy{}) {
 		o.Policy = webhook.DefaultPolicy()
 	}
 	if o.Policy.MaxAttempts > maxAttempts {
-		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, maxAttempts)
+		return o, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, maxAttempts)
 	}
 	if o.Observer == nil {
 		o.Observer = noObserver{}
@@ -59,46 +63,37 @@ func newStore(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	q := &Queue{
-		tx: newTx(o.Policy.ProbeDisabled, o.Logger), pending: pending.NewCount(), policy: o.Policy, keepEvents: o.KeepEvents,
-		observer: o.Observer, log: o.Logger, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
-	}
-	q.mayRecover.Store(true)
-	return &Store{Queue: q, Subscriptions: &Subscriptions{q}, log: o.Logger, keepEvents: o.KeepEvents, clock: clock.NewWatch(o.Logger)}, nil
+	return o, nil
 }
 
-// openFile opens the database and finds its encryption key.
-func (s *Store) openFile(ctx context.Context, o Options) (err error) {
+// openFile opens the database, whose transactions t sees, and finds its encryption key.
+func (o Options) openFile(ctx context.Context, t *tx) (_ *sqlite.File, key seal.Key, err error) {
 	var keys encryption.Keys
 	e := o.engine()
-	e.Logger = s.log
+	e.Logger = o.Logger
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
 		keys, err = o.keys(ctx, start)
 		return err
 	}
-	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		key, err := keys.Recognize(ctx, path, db)
-		if err == nil {
-			s.key, s.Queue.keyRing = key, seal.NewRing(key)
-		}
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) (err error) {
+		key, err = keys.Recognize(ctx, path, db)
 		return err
 	}
-	e.Create = s.Queue.inTx(func(t *tx) error {
+	e.Create = t.job(func(t *tx) error {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.Queue.keyRing = keys.First(), seal.NewRing(keys.First())
-		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
+		key = keys.First()
+		return errors.Join(seedInstance(t, key), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return keys.Keep() }
-	e.Begin, e.Flush = s.Queue.inTx(s.Queue.checkOrder), s.Queue.inTx((*tx).flush)
-	e.RolledBack = func() { s.Queue.rolledBack(0) }
-	e.Undone = func() { s.Queue.rolledBack(s.Queue.tx.keptPlaces) }
-	e.Committed, e.Probe, e.DrainReads = s.Queue.observer.Committed, writeProbe, s.drainReads
-	s.file, err = sqlite.Open(ctx, e)
-	s.Queue.file = s.file
-	return err
+	e.Begin, e.Flush = t.job((*tx).checkOrder), t.job((*tx).flush)
+	e.RolledBack = func() { t.rolledBack(0) }
+	e.Undone = func() { t.rolledBack(t.keptPlaces) }
+	e.Committed, e.Probe = o.Observer.Committed, writeProbe
+	file, err := sqlite.Open(ctx, e)
+	return file, key, err
 }
 
 // keys finds the keys that may fit the database, or creates the key of a new one.
@@ -114,90 +109,110 @@ func (o Options) source() encryption.Source {
 	return encryption.Source{Path: o.Path, Key: o.EncryptionKey}
 }
 
-// load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
-// before it.
-func (s *Store) load(ctx context.Context, o Options) error {
-	q := s.Queue
-	if err := s.file.Read(q.inTx(s.loadSalt)); err != nil {
+// assemble ends the attempts of the last owner, reads what the writer remembers, and makes the parts of the store.
+func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, error) {
+	observed := clock.NewWatch(o.Logger)
+	if err := o.load(w, observed); err != nil {
+		return nil, err
+	}
+	pools, err := openPools(ctx, w.file)
+	if err != nil {
+		return nil, err
+	}
+	t := w.tx
+	survey := newSurvey(t.shared, pools)
+	past := history.New(history.Options{
+		Reads: pools.reads, Logs: pools.logs, IDs: t.ids, Policy: t.policy, Pending: t.pending,
+		Hold: t.committedHold.Load, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
+	})
+	queue := &Queue{
+		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays,
+		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
+	}
+	list := applied.New(applied.Options{File: w.file, Reads: pools.reads, Forgotten: func(now *sqlite.Tx, by access.Actor, kind, key string) error {
+		return t.with(now).audit(by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
+	}})
+	people := directory.New(w.file, pools.reads, pools.logs, directoryHooks(t))
+	s := &Store{
+		Directory: people, Survey: survey, History: past, ApplyList: list, Queue: queue, Subscriptions: &Subscriptions{queue},
+		writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, clock: observed,
+		cleaner: retention.New(o.retention(w, pools, people, observed)),
+	}
+	if err := people.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
+		return nil, fmt.Errorf("create the first operator's token: %w", err)
+	}
+	return s, nil
+}
+
+// load ends the attempts of the last owner, and reads what the writer remembers. Each step needs the ones before it.
+func (o Options) load(w writer, observed *clock.Watch) error {
+	t := w.tx
+	if err := w.file.Read(t.job((*tx).loadSalt)); err != nil {
 		return err
 	}
-	if err := q.changeBeforeRun(q.interruptAttempts); err != nil {
+	if err := w.changeBeforeRun((*tx).interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{func(t *tx) error { return q.pending.Load(t.Tx) }, q.subscriptions.load, q.loadHold, q.loadLastDelivery, q.loadOrder}
+	steps := []func(*tx) error{
+		func(t *tx) error { return t.pending.Load(t.Tx) }, t.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
+	}
 	if !o.isCopy {
-		steps = append(steps, s.loadClock)
+		steps = append(steps, func(t *tx) error { return loadClock(t, observed) })
 	}
 	for _, step := range steps {
-		if err := s.file.Read(q.inTx(step)); err != nil {
+		if err := w.file.Read(t.job(step)); err != nil {
 			return err
 		}
-	}
-	if err := s.openPools(ctx); err != nil {
-		return err
-	}
-	s.Survey = s.newSurvey()
-	s.History = history.New(history.Options{
-		Reads: s.reads, Logs: s.logs, IDs: q.ids, Policy: q.policy, Pending: q.pending,
-		Hold: q.Hold, KeepEvents: q.keepEvents, TrustedTime: s.clock.TrustedTime,
-	})
-	q.reads, q.history = s.reads, s.History
-	s.ApplyList = applied.New(applied.Options{File: s.file, Reads: s.reads, Forgotten: func(t *sqlite.Tx, by access.Actor, kind, key string) error {
-		return q.audit(q.with(t), by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
-	}})
-	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
-	s.cleaner = retention.New(s.retentionOptions(o.KeepAudit))
-	if err := s.Directory.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
-		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil
 }
 
 // newSurvey returns the survey of what is pending.
-func (s *Store) newSurvey() *pending.Survey {
+func newSurvey(of *shared, from pools) *pending.Survey {
 	return pending.New(pending.Options{
-		Count: s.Queue.pending, Reads: s.reads, All: s.surveys, Logs: s.logs, Hold: s.Queue.Hold, ReleasedAt: s.Queue.releasedAt.Load, Statuses: s.Queue.SubscriptionCounts,
+		Count: of.pending, Reads: from.reads, All: from.surveys, Logs: from.logs, Hold: of.committedHold.Load, ReleasedAt: of.releasedAt.Load,
+		Statuses: of.subscriptions.get,
 	})
 }
 
 // directoryHooks are what a change of the directory does to the other tables.
-func (s *Store) directoryHooks() directory.Hooks {
+func directoryHooks(t *tx) directory.Hooks {
 	return directory.Hooks{
-		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
-			return s.Queue.audit(s.Queue.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+		Audit: func(now *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
+			return t.with(now).audit(by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
 		},
-		AuditCost: func(t *sqlite.Tx, organization int64, eventType string) (int, error) {
-			return auditCost(s.Queue.with(t), organization, eventType)
+		AuditCost: func(now *sqlite.Tx, organization int64, eventType string) (int, error) {
+			return auditCost(t.with(now), organization, eventType)
 		},
-		RequireStorage: func(t *sqlite.Tx, organization int64, bytes int) error {
-			if err := s.Queue.with(t).quotas.Require(t, organization, quota.PerChange+bytes); err != nil {
+		RequireStorage: func(now *sqlite.Tx, organization int64, bytes int) error {
+			if err := t.quotas.Require(now, organization, quota.PerChange+bytes); err != nil {
 				return err
 			}
-			s.Queue.with(t).quotas.Count(t, organization, bytes)
+			t.quotas.Count(now, organization, bytes)
 			return nil
 		},
-		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
-			s.Queue.with(t).quotas.Forget()
+		PlanChanged: func(now *sqlite.Tx, webhooks bool) {
+			t.quotas.Forget()
 			if webhooks {
-				s.Queue.announceChange(s.Queue.with(t))
+				t.with(now).announceChange()
 			}
 		},
 	}
 }
 
 // seedInstance writes what the store itself starts with.
-func (s *Store) seedInstance(t *tx) error {
+func seedInstance(t *tx, key seal.Key) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, encryption.Canary(s.Queue.keyRing)); err != nil {
+		salt, encryption.Canary(seal.NewRing(key))); err != nil {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: t.Now()})
 }
 
-func (s *Store) loadSalt(t *tx) (err error) {
-	s.Queue.ids.Salt, err = instanceValue(t, "salt")
+func (t *tx) loadSalt() (err error) {
+	t.ids.Salt, err = instanceValue(t, "salt")
 	return err
 }
 
@@ -217,30 +232,36 @@ const (
 	surveyLimit   = 20 * time.Second
 )
 
-// openPools opens the read connections.
-func (s *Store) openPools(ctx context.Context) (err error) {
+// pools are the read connections.
+type pools struct {
+	reads   *sqlite.Pool // for requests and deliveries
+	surveys *sqlite.Pool // reads all pending deliveries
+	logs    *scan.Reader // filtered lists, which may read many rows
+	replays *scan.Reader // reads of replays, which may take minutes
+}
+
+func openPools(ctx context.Context, file *sqlite.File) (p pools, err error) {
 	var logs, replays *sqlite.Pool
 	for _, of := range []struct {
 		pool        **sqlite.Pool
 		connections int
 		limit       time.Duration
-	}{{&s.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&s.surveys, surveyReaders, surveyLimit}} {
-		if *of.pool, err = s.file.Pool(ctx, of.connections, of.limit); err != nil {
-			return err
+	}{{&p.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&p.surveys, surveyReaders, surveyLimit}} {
+		if *of.pool, err = file.Pool(ctx, of.connections, of.limit); err != nil {
+			return p, err
 		}
 	}
-	s.logs = scan.NewReader(logs, logReaders, logWait)
-	s.Queue.replays = scan.NewReader(replays, replayReaders, 0)
-	return nil
+	p.logs, p.replays = scan.NewReader(logs, logReaders, logWait), scan.NewReader(replays, replayReaders, 0)
+	return p, nil
 }
 
-// drainReads waits for the end of all log reads. New ones wait until resume is called.
-func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
-	resumeLogs, drained := s.logs.Drain(ctx)
+// drain waits for the end of all log reads. New ones wait until resume is called.
+func (p pools) drain(ctx context.Context) (resume func(), drained bool) {
+	resumeLogs, drained := p.logs.Drain(ctx)
 	if !drained {
 		return resumeLogs, false
 	}
-	resumeReplays, drained := s.Queue.replays.Drain(ctx)
+	resumeReplays, drained := p.replays.Drain(ctx)
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 

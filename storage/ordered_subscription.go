@@ -54,12 +54,12 @@ const selectOrderedJobs = `
 // setOrdered sets whether the subscription is ordered; nil changes nothing. The deliveries that wait get their numbers in the
 // order. The new epoch makes the dispatcher release the attempts that it has begun and not sent. Requests in progress go on, and
 // the order begins when they have ended.
-func (q *Queue) setOrdered(t *tx, sub *webhook.Subscription, ordered *bool) error {
+func (t *tx) setOrdered(sub *webhook.Subscription, ordered *bool) error {
 	if ordered == nil || *ordered == sub.Ordered {
 		return nil
 	}
 	sub.Ordered, sub.Health = *ordered, sub.Renew()
-	q.announceChange(t, sub.RowID)
+	t.announceChange(sub.RowID)
 	if !sub.Ordered {
 		return nil
 	}

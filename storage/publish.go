@@ -18,16 +18,16 @@ import (
 // cannot be counted, although the new events were stored.
 func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	w := q.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
+	work := sqlite.Work{Payer: organization, Cost: sqlite.UsualCost + len(events), Whole: true, Measure: q.measure(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
-	})
-	err := w.whole().change(ctx, func(t *tx) error {
+	})}
+	err := q.change(ctx, work, func(t *tx) error {
 		o, err := t.organizationID(organization)
 		if err != nil {
 			return err
 		}
 		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
-		if err := q.fillRepeated(t, organization, events, published); err != nil {
+		if err := t.fillRepeated(organization, events, published); err != nil {
 			return err
 		}
 		if err := checkPublishLimits(t, organization, events, published); err != nil {
@@ -37,7 +37,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 			if published[i].Repeated {
 				continue
 			}
-			if published[i], err = q.publish(t, organization, o, e, 0); err != nil {
+			if published[i], err = t.publish(organization, o, e, 0); err != nil {
 				return err
 			}
 		}
@@ -53,7 +53,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 // publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
 // events about health, see fanout.Cache.HealthNewsReceivers.
-func (q *Queue) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
+func (t *tx) publish(organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
 	subscriptions, err := t.fanout.Receivers(t.Tx, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
@@ -67,21 +67,21 @@ func (q *Queue) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	row, id, body := q.insertEvent(t, organization, organizationID, e, about, held)
+	row, id, body := t.insertEvent(organization, organizationID, e, about, held)
 	jobs := make([]webhook.Job, len(subscriptions))
 	for i, to := range subscriptions {
-		q.lastDelivery++
+		t.lastDelivery++
 		jobs[i] = webhook.Job{
-			Delivery: q.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
+			Delivery: t.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
 			Body: body, DueAt: t.Now(),
 		}
-		if err := q.setFirstAttempt(t, &jobs[i]); err != nil {
+		if err := t.setFirstAttempt(&jobs[i]); err != nil {
 			return webhook.Published{}, err
 		}
 	}
 	t.delayDeliveries(jobs)
 	t.quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
-	q.announceDeliveries(t, jobs)
+	t.announceDeliveries(jobs)
 	return webhook.Published{
 		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), held.Valid),
 	}, nil
@@ -111,10 +111,10 @@ func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64
 
 // insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
 // id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
-func (q *Queue) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64) (row int64, id string, body []byte) {
-	q.lastEvent++
-	row = q.lastEvent
-	id = q.ids.ID(access.EventID, row, t.Now())
+func (t *tx) insertEvent(organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64) (row int64, id string, body []byte) {
+	t.lastEvent++
+	row = t.lastEvent
+	id = t.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
 	t.delayEvent(organization, e, row, about, held, body)
 	t.quotas.Count(t.Tx, organization, quota.Size(e, 0))

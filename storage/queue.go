@@ -3,17 +3,14 @@ package storage
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/history"
-	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -24,31 +21,16 @@ import (
 // Queue publishes events, and owns everything that writes their deliveries: attempts, results, redeliveries, replays, recoveries,
 // discards and the hold.
 type Queue struct {
-	file    *sqlite.File
-	tx      *tx // used by the writer only
-	policy  webhook.Policy
-	log     *slog.Logger
-	keyRing *seal.Ring
-	ids     publicid.Maker
-	history *history.History
-	reads   *sqlite.Pool // for requests and deliveries
-	replays *scan.Reader // reads of replays, which may take minutes
+	*shared
+	writer
+	keyRing    *seal.Ring
+	ids        publicid.Maker
+	history    *history.History
+	reads      *sqlite.Pool // for requests and deliveries
+	replays    *scan.Reader // reads of replays, which may take minutes
+	keepEvents time.Duration
 
-	// Used by the writer only; see event_order.go.
-	lastEvent    int64 // row id of the newest event
-	lastDelivery int64 // row id of the newest delivery
-	latestTime   int64 // the latest time of any transaction since the clock was last set back
-	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
-
-	pending       *pending.Count
-	subscriptions subscriptionCount
-	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
-	watcher       atomic.Pointer[webhook.Watcher]
-	observer      Observer
-	keepEvents    time.Duration
 	replayLock    chan struct{}            // a replay that writes puts a token in
-	mayRecover    atomic.Bool              // a subscription may be marked for recovery; see recoverMarked
 	recoveredUpTo int64                    // where the next pass of recoverMarked continues; only that uses it
 	recovering    map[int64]*begunRecovery // by subscription; only recoverMarked uses it
 }
@@ -78,7 +60,7 @@ func (q *Queue) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // the one that the caller knows, or the delivery does not wait for this attempt.
 func (q *Queue) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := q.workFor(0).rows(len(starts)).whole().change(ctx, func(t *tx) error {
+	err := q.change(ctx, sqlite.Work{Cost: len(starts), Whole: true}, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
@@ -163,7 +145,7 @@ var beginStatement = sqlite.Statements(func(n int) string {
 // UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
 // they were dropped meanwhile.
 func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
-	err := q.change(ctx, func(t *tx) error {
+	err := q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		for _, id := range attempts {
 			delete(t.sending, id>>8)
 			t.OnCommit(func() { delete(t.unwantedResponses, id>>8) })
@@ -186,7 +168,7 @@ func (q *Queue) UndoBegin(ctx context.Context, attempts []int64) error {
 //
 // Their deliveries are due again, even after the last attempt: an accepted event is sent until the receiver has responded.
 // A delivery that is interrupted again and again is given up, because it may be what stops the process.
-func (q *Queue) interruptAttempts(t *tx) error {
+func (t *tx) interruptAttempts() error {
 	interrupted, err := t.Affected(`
 		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
 		SELECT ` + delivery.AttemptRow + `, d.subscription_id, ` + delivery.AttemptCause + `, ` + delivery.OutcomeInterrupted + `, '', 0,
@@ -199,11 +181,11 @@ func (q *Queue) interruptAttempts(t *tx) error {
 		UPDATE deliveries INDEXED BY deliveries_sending SET
 			state = CASE WHEN state = `+delivery.SendingLast+` THEN `+delivery.EndOfLast+` WHEN attempts + 1 >= ?1 THEN `+delivery.Exhausted+` ELSE `+delivery.Pending+` END,
 			attempts = attempts + 1, due_at = ?2
-		WHERE state >= `+delivery.Sending, q.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
+		WHERE state >= `+delivery.Sending, t.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
 		return err
 	}
-	t.OnCommit(func() { q.observer.Interrupted(int(interrupted)) })
-	q.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
+	t.OnCommit(func() { t.observer.Interrupted(int(interrupted)) })
+	t.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 // the subscriptions, the counts of the minute, and an audit event for each change of a status. It returns the new states in the
 // order of the results.
 func (q *Queue) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
-	settled, err := returning(ctx, q.workFor(0).rows(2*len(results)).whole(), func(t *tx) ([]webhook.Settled, error) {
-		return q.record(t, results)
+	settled, err := returning(ctx, q.writer, sqlite.Work{Cost: 2 * len(results), Whole: true}, func(t *tx) ([]webhook.Settled, error) {
+		return t.record(results)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record attempts: %w", err)
@@ -25,14 +25,14 @@ func (q *Queue) Record(ctx context.Context, results ...webhook.Result) ([]webhoo
 }
 
 // record is Record in a transaction.
-func (q *Queue) record(t *tx, results []webhook.Result) ([]webhook.Settled, error) {
+func (t *tx) record(results []webhook.Result) ([]webhook.Settled, error) {
 	sending, err := deliveriesInProgress(t, results)
 	if err != nil {
 		return nil, err
 	}
 	settled := make([]webhook.Settled, len(results))
 	for i, r := range results {
-		if settled[i], err = q.settle(t, r, sending[i]); err != nil {
+		if settled[i], err = t.settle(r, sending[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -121,36 +121,36 @@ var selectSending = sqlite.Statements(func(n int) string {
 })
 
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
-func (q *Queue) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
+func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
 	if r.Trigger != webhook.ByTest {
 		sub, err := t.fanout.Subscription(t.Tx, r.Subscription)
 		if err != nil {
 			return settled, err
 		}
 		before := sub.Status
-		if settled.Health, err = q.stepHealth(t, sub, r); err != nil {
+		if settled.Health, err = t.stepHealth(sub, r); err != nil {
 			return settled, err
 		}
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
 	}
-	if settled.State, settled.DueAt = q.nextState(r, d); settled.State == webhook.Exhausted {
+	if settled.State, settled.DueAt = t.nextState(r, d); settled.State == webhook.Exhausted {
 		settled.DueAt = t.Now()
 	}
 	if !d.Last && settled.State != webhook.Pending {
-		t.OnCommit(func() { q.pending.Add(r.Subscription, -1) })
+		t.OnCommit(func() { t.pending.Add(r.Subscription, -1) })
 	}
 	return settled, nil
 }
 
 // nextState returns the next state of the delivery and its due time.
-func (q *Queue) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliveryState, int64) {
+func (t *tx) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliveryState, int64) {
 	switch {
 	case r.Succeeded:
 		return webhook.Delivered, 0
 	case d.Last && d.Cause != webhook.ByTest:
 		return webhook.Dropped, 0
-	case d.Last || r.Number >= q.policy.MaxAttempts:
+	case d.Last || r.Number >= t.policy.MaxAttempts:
 		return webhook.Exhausted, 0
 	}
 	return webhook.Pending, r.RetryAt

@@ -12,6 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -36,7 +37,7 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 		if err := requireActivation(*sub, request); err != nil || sub.Status == webhook.Healthy {
 			return err
 		}
-		return q.applyChange(t, by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
+		return t.applyChange(by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
 	})
 }
 
@@ -77,7 +78,7 @@ func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string
 
 // prepareRecovery finds the subscription and the time since which it recovers.
 func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	sub, err := returning(ctx, q.workFor(organization), func(t *tx) (webhook.Subscription, error) {
+	sub, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
 		sub, err := q.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -169,7 +170,7 @@ func (q *Queue) finishRecovery(
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	return q.workFor(organization).change(ctx, func(t *tx) error {
+	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		sub, err := q.subscription(t, organization, p.id)
 		if err != nil {
 			return err
@@ -177,7 +178,7 @@ func (q *Queue) finishRecovery(
 		if err := activate(t, &sub); err != nil {
 			return err
 		}
-		return q.audit(t, by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
+		return t.audit(by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
 			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
 		})
 	})
@@ -185,9 +186,9 @@ func (q *Queue) finishRecovery(
 
 // markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
 // outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
-func (q *Queue) markForRecovery(t *tx, subscription, since int64) error {
+func (t *tx) markForRecovery(subscription, since int64) error {
 	_, err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
-	t.OnCommit(func() { q.mayRecover.Store(true) })
+	t.OnCommit(func() { t.mayRecover.Store(true) })
 	return err
 }
 
@@ -287,7 +288,7 @@ func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error
 			})
 	}
 	delete(q.recovering, m.RowID)
-	return q.change(ctx, func(t *tx) error {
+	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
 		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
 		return err
 	})

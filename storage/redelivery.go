@@ -21,12 +21,12 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return q.workFor(organization).change(ctx, func(t *tx) error {
+	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
 		sub, err := q.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
-		job, err := q.jobOfAttempt(t, sub.RowID, row, at)
+		job, err := t.jobOfAttempt(sub.RowID, row, at)
 		if err != nil {
 			return err
 		}
@@ -46,15 +46,15 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
-		if err := q.insertRedelivery(t, job, sub.Ordered); err != nil {
+		if err := t.insertRedelivery(job, sub.Ordered); err != nil {
 			return err
 		}
-		return q.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
+		return t.audit(by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
 	})
 }
 
 // jobOfAttempt returns a job with the event of an attempt. Faults: NotFound.
-func (q *Queue) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhook.Job, err error) {
+func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err error) {
 	if err := t.Get(&job, `
 		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d JOIN events e ON e.id = d.event_id
@@ -63,21 +63,21 @@ func (q *Queue) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhoo
 			OR d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
 		return job, sqlite.Missing(err, "attempt")
 	}
-	job.EventID = q.ids.ID(access.EventID, job.Event, job.EventAt)
+	job.EventID = t.ids.ID(access.EventID, job.Event, job.EventAt)
 	return job, nil
 }
 
 // insertRedelivery inserts a pending delivery for a job. For an ordered subscription, it is outside the order: somebody wants this
 // event now, and its failures must not stop the others.
-func (q *Queue) insertRedelivery(t *tx, job webhook.Job, ordered bool) error {
-	q.lastDelivery++
-	job.Delivery = q.lastDelivery
+func (t *tx) insertRedelivery(job webhook.Job, ordered bool) error {
+	t.lastDelivery++
+	job.Delivery = t.lastDelivery
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
 		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
 		return err
 	}
 	t.quotas.Count(t.Tx, job.Organization, quota.PerDelivery)
-	q.announceDeliveries(t, []webhook.Job{job})
+	t.announceDeliveries([]webhook.Job{job})
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // and its name and external id are removed. Its data is removed soon after; see access.Closure. The operation is idempotent. Faults:
 // NotFound; Conflict for the actor's own organization, and if no active operator would be left.
 func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, s.Queue.workFor(by.Organization).first().onFullDisk(), func(t *tx) (access.Closure, error) {
+	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *tx) (access.Closure, error) {
 		row, c, err := s.prepareClosure(t, by, id)
 		if err != nil || c.ClosedAt != nil {
 			return c, err
@@ -22,9 +22,9 @@ func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id strin
 		}
 		c.ClosedAt = new(t.Now())
 		t.quotas.Forget()
-		s.Queue.announceChange(t)
+		t.announceChange()
 		s.cleaner.CleanAfter(t.Tx)
-		return c, s.Queue.audit(t, by, row, access.OrganizationClosed, auditTarget{Type: "organization", ID: c.ID}, map[string]any{
+		return c, t.audit(by, row, access.OrganizationClosed, auditTarget{Type: "organization", ID: c.ID}, map[string]any{
 			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,
 			"pending_deliveries": c.PendingDeliveries,
 		})
@@ -33,7 +33,7 @@ func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id strin
 
 // CountClosure says what CloseOrganization would end. Faults: as CloseOrganization.
 func (s *Store) CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, s.Queue.workFor(by.Organization), func(t *tx) (access.Closure, error) {
+	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization}, func(t *tx) (access.Closure, error) {
 		_, c, err := s.prepareClosure(t, by, id)
 		return c, err
 	})
@@ -43,7 +43,7 @@ func (s *Store) CountClosure(ctx context.Context, by access.Actor, id string) (a
 func (s *Store) prepareClosure(t *tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
 	row, c, err = directory.PrepareClosure(t.Tx, by, id)
 	if err == nil && c.ClosedAt == nil {
-		c.Subscriptions, c.PendingDeliveries, err = s.Queue.countSubscriptionsOf(t, row)
+		c.Subscriptions, c.PendingDeliveries, err = t.countSubscriptionsOf(row)
 	}
 	return row, c, err
 }
@@ -52,7 +52,7 @@ func (s *Store) prepareClosure(t *tx, by access.Actor, id string) (row int64, c 
 // Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
 // the actor's own organization.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
-	return s.Queue.workFor(by.Organization).change(ctx, func(t *tx) error {
+	return s.change(ctx, sqlite.Work{Payer: by.Organization}, func(t *tx) error {
 		o, err := directory.PrepareDeletion(t.Tx, by, id)
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 			return err
 		}
 		t.forgetOrganization(o.RowID)
-		return s.Queue.audit(t, by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: o.ID}, nil)
+		return t.audit(by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: o.ID}, nil)
 	})
 }
 
@@ -80,7 +80,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 // access.Erasure. The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the
 // last active operator.
 func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
-	return returning(ctx, s.Queue.workFor(by.Organization).first().onFullDisk(), func(t *tx) (access.Erasure, error) {
+	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *tx) (access.Erasure, error) {
 		u, e, err := directory.PrepareErasure(t.Tx, id)
 		if err != nil || u.ErasedAt != nil {
 			return e, err
@@ -92,7 +92,7 @@ func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (acce
 		if err := s.cleaner.UserErased(t.Tx, u); err != nil {
 			return e, err
 		}
-		return e, s.Queue.audit(t, by, 0, access.UserErased, auditTarget{Type: "user", ID: u.ID}, map[string]any{
+		return e, t.audit(by, 0, access.UserErased, auditTarget{Type: "user", ID: u.ID}, map[string]any{
 			"api_keys": e.APIKeys, "access_tokens": e.AccessTokens, "memberships": e.Memberships,
 		})
 	})

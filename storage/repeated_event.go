@@ -39,7 +39,7 @@ func (q *Queue) countRepeated(ctx context.Context, organization int64, published
 }
 
 // fillRepeated sets the results of events whose idempotency key is already stored, without the number of deliveries.
-func (q *Queue) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var problems []fault.Field
 	for i, e := range events {
 		published[i] = webhook.Published{}
@@ -73,7 +73,7 @@ func (q *Queue) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: q.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
+			ID: t.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
 			Notice: webhook.NoticeOf(0, first.Held != nil), // until countRepeated counts the deliveries
 		}
 		if first.Held != nil {

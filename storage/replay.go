@@ -96,11 +96,11 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 		now, disorder int64
 		rows          scan.Range
 	}
-	o, err := returning(ctx, q.workFor(organization), func(t *tx) (o opened, err error) {
+	o, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (o opened, err error) {
 		if o.sub, err = q.subscription(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.Last, o.disorder = t.Now(), q.lastEvent, q.disorder
+		o.now, o.rows.Last, o.disorder = t.Now(), t.lastEvent, t.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
@@ -264,7 +264,7 @@ func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhoo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	made, err := returning(ctx, q.workFor(p.organization).rows(replayEvents), func(t *tx) (webhook.Replayed, error) {
+	made, err := returning(ctx, q.writer, sqlite.Work{Payer: p.organization, Cost: replayEvents}, func(t *tx) (webhook.Replayed, error) {
 		return q.insertReplay(t, p, c)
 	})
 	if err != nil {
@@ -301,13 +301,13 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
 		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
-		q.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
+		t.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
 		return made, err
 	}
-	q.lastDelivery += n
+	t.lastDelivery += n
 	t.quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
 	t.OnCommit(func() { q.pending.Add(p.subscription, n) })
-	q.announceChange(t, p.subscription)
+	t.announceChange(p.subscription)
 	return checked.Replayed, nil
 }
 
@@ -319,8 +319,8 @@ func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery,
 	if until == 0 {
 		until = p.now
 	}
-	return q.workFor(p.organization).change(ctx, func(t *tx) error {
-		return q.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
+	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
+		return t.audit(by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -18,7 +19,8 @@ import (
 func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := r.Secret.OrNew()
 	sealed := s.queue.keyRing.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s.queue.workFor(organization).audited(access.SecretRotated), func(t *tx) (sub webhook.Subscription, err error) {
+	work := sqlite.Work{Payer: organization, Measure: s.queue.audited(organization, 0, access.SecretRotated)}
+	rotated, err := returning(ctx, s.queue.writer, work, func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -39,7 +41,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {
 			return sub, err
 		}
-		s.queue.announceChange(t, row)
+		t.announceChange(row)
 		if sub, err = s.queue.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
@@ -47,7 +49,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		if !r.Secret.IsZero() {
 			details["secret_imported"] = true
 		}
-		return sub, s.queue.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
+		return sub, t.audit(by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
 	})
 	if err != nil {
 		return rotated, webhook.Secret{}, err

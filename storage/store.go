@@ -16,8 +16,6 @@ import (
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/retention"
-	"github.com/keyhook/keyhook/storage/scan"
-	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -88,12 +86,9 @@ type Store struct {
 	Queue         *Queue         // publishes events, and writes their deliveries
 	Subscriptions *Subscriptions // changes subscriptions
 
-	file       *sqlite.File
+	writer
+	pools
 	log        *slog.Logger
-	key        seal.Key
-	reads      *sqlite.Pool // for requests and deliveries
-	surveys    *sqlite.Pool // reads all pending deliveries
-	logs       *scan.Reader // filtered lists, which may read many rows
 	keepEvents time.Duration
 	cleaner    *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock      *clock.Watch
@@ -120,7 +115,7 @@ func (s *Store) Created() bool { return s.file.Created() }
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged.
-func (s *Store) Run(ctx context.Context) error { return s.file.Run(ctx, s.upkeep) }
+func (s *Store) Run(ctx context.Context) error { return s.file.Run(ctx, s.upkeep, s.drain) }
 
 // Close closes the file and releases the lock. Call it only after Run has returned, or if Run was never called.
 func (s *Store) Close() error { return s.file.Close() }
@@ -154,7 +149,7 @@ func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 func (s *Store) Pending() int64 { return s.Queue.pending.Total() }
 
 // EventRetention returns how long events are kept; 0 means forever.
-func (s *Store) EventRetention() time.Duration { return s.Queue.keepEvents }
+func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

@@ -32,7 +32,7 @@ func (q *Queue) sealHeaders(t *tx, organization int64, sub webhook.Subscription,
 }
 
 // setHeaders replaces the own headers of a subscription. sealed is from sealHeaders.
-func (q *Queue) setHeaders(t *tx, organization int64, sub *webhook.Subscription, headers []webhook.Header, sealed []byte) error {
+func (t *tx) setHeaders(organization int64, sub *webhook.Subscription, headers []webhook.Header, sealed []byte) error {
 	sub.HeaderNames, sub.Health = webhook.HeaderNames{}, sub.Renew()
 	if len(headers) == 0 {
 		return dropHeaders(t, sub.RowID)

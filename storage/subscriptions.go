@@ -46,8 +46,9 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	w := s.queue.workFor(organization).rows(len(*c.EventTypes)).audited(access.SubscriptionCreated)
-	created, err := returning(ctx, w, func(t *tx) (sub webhook.Subscription, err error) {
+	rows := len(*c.EventTypes)
+	work := sqlite.Work{Payer: organization, Cost: rows, Measure: s.queue.audited(organization, rows, access.SubscriptionCreated)}
+	created, err := returning(ctx, s.queue.writer, work, func(t *tx) (sub webhook.Subscription, err error) {
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
@@ -71,17 +72,17 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
 				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events, ordered)
-			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, s.queue.lastEvent+1, t.Now()); err != nil {
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0, 0)`, id, organization, sealed, t.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.queue.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		s.queue.countSubscription(t, sub.Health, 1)
-		if err := s.queue.applyChange(t, by, organization, &sub, checked); err != nil {
+		t.countSubscription(sub.Health, 1)
+		if err := t.applyChange(by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
-		return sub, s.queue.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, t.audit(by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 	if err != nil {
 		return created, webhook.Secret{}, err
@@ -144,13 +145,13 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 }
 
 // countSubscriptionsOf returns how many subscriptions an organization has, and how many deliveries are pending for them.
-func (q *Queue) countSubscriptionsOf(t *tx, organization int64) (subscriptions, pending int64, err error) {
+func (t *tx) countSubscriptionsOf(organization int64) (subscriptions, pending int64, err error) {
 	var rows []int64
 	if err := t.List(&rows, "SELECT id FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL", organization); err != nil {
 		return 0, 0, err
 	}
 	for _, row := range rows {
-		pending += q.pending.Of(row)
+		pending += t.pending.Of(row)
 	}
 	return int64(len(rows)), pending, nil
 }
@@ -163,13 +164,13 @@ func (q *Queue) countSubscriptionsOf(t *tx, organization int64) (subscriptions, 
 // too many deliveries are pending to search them for audit events or to put them in order, or another subscription has the
 // external id; those of webhook.SubscriptionChange.CheckHost and setHeaders.
 func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	w := s.queue.workFor(organization)
-	// A change that may also move thousands of deliveries has no right to go first.
-	if c.IsActive != nil && !*c.IsActive && c.Ordered == nil && c.EventTypes == nil && c.AuditEvents == nil {
-		w = w.first()
+	work := sqlite.Work{
+		Payer: organization,
+		// A change that may also move thousands of deliveries has no right to go first.
+		Urgent:  c.IsActive != nil && !*c.IsActive && c.Ordered == nil && c.EventTypes == nil && c.AuditEvents == nil,
+		Measure: s.queue.measure(func(t *tx) (int, error) { return s.queue.costOfChange(t, organization, id, c) }),
 	}
-	w = w.estimated(func(t *tx) (int, error) { return s.queue.costOfChange(t, organization, id, c) })
-	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
+	return returning(ctx, s.queue.writer, work, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.queue.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -185,15 +186,15 @@ func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor,
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.queue.applyChange(t, by, organization, &sub, checked); err != nil {
+		if err := t.applyChange(by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
-			if err := s.queue.auditHealth(t, by, organization, sub.RowID, id, sub.Health); err != nil {
+			if err := t.auditHealth(by, organization, sub.RowID, id, sub.Health); err != nil {
 				return sub, err
 			}
 		}
-		return sub, s.queue.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, t.audit(by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
 	})
 }
 
@@ -218,9 +219,9 @@ func (q *Queue) costOfChange(t *tx, organization int64, id string, c webhook.Sub
 }
 
 // applyChange writes a change to the table and to sub.
-func (q *Queue) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+func (t *tx) applyChange(by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	before := sub.Health
-	if err := q.setFields(t, by, organization, sub, c); err != nil {
+	if err := t.setFields(by, organization, sub, c); err != nil {
 		return err
 	}
 	sub.UpdatedAt = t.Now()
@@ -232,7 +233,7 @@ func (q *Queue) applyChange(t *tx, by access.Actor, organization int64, sub *web
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
-		q.announceChange(t, sub.RowID)
+		t.announceChange(sub.RowID)
 	}
 	if sub.Health == before {
 		return nil
@@ -243,13 +244,13 @@ func (q *Queue) applyChange(t *tx, by access.Actor, organization int64, sub *web
 			sub.DisabledAt = new(t.Now()) // a copy, because the time of the transaction changes later
 		}
 	}
-	q.observeHealth(t, before, sub.Health)
+	t.observeHealth(before, sub.Health)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
 // setFields sets the fields of sub that a change names. It also writes its headers and the patterns of its types, and drops pending
 // audit events that it no longer receives.
-func (q *Queue) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
+func (t *tx) setFields(by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	loses := losesAuditEvents(*sub, c.SubscriptionChange)
 	if c.ExternalID != nil {
 		sub.ExternalID = nil
@@ -258,7 +259,7 @@ func (q *Queue) setFields(t *tx, by access.Actor, organization int64, sub *webho
 		}
 	}
 	if c.Headers != nil {
-		if err := q.setHeaders(t, organization, sub, *c.Headers, c.sealed); err != nil {
+		if err := t.setHeaders(organization, sub, *c.Headers, c.sealed); err != nil {
 			return err
 		}
 	}
@@ -276,10 +277,10 @@ func (q *Queue) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	}
 	if c.AuditEvents != nil && *c.AuditEvents != sub.AuditEvents {
 		sub.AuditEvents = *c.AuditEvents
-		q.announceChange(t, sub.RowID)
+		t.announceChange(sub.RowID)
 	}
 	if loses {
-		if err := q.dropPendingAudit(t, sub); err != nil {
+		if err := t.dropPendingAudit(sub); err != nil {
 			return err
 		}
 	}
@@ -295,7 +296,7 @@ func (q *Queue) setFields(t *tx, by access.Actor, organization int64, sub *webho
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
-	return q.setOrdered(t, sub, c.Ordered)
+	return t.setOrdered(sub, c.Ordered)
 }
 
 // setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
@@ -324,20 +325,21 @@ func dropPatterns(t *tx, subscription int64) error {
 // DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
 // Faults: NotFound.
 func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.queue.workFor(organization).first().onFullDisk().audited(access.SubscriptionDeleted).change(ctx, func(t *tx) error {
+	work := sqlite.Work{Payer: organization, Urgent: true, Reserve: true, Measure: s.queue.audited(organization, 0, access.SubscriptionDeleted)}
+	return s.queue.change(ctx, work, func(t *tx) error {
 		sub, err := s.queue.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
-		if err := s.queue.removeSubscription(t, sub.RowID, sub.Health); err != nil {
+		if err := t.removeSubscription(sub.RowID, sub.Health); err != nil {
 			return err
 		}
-		return s.queue.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
+		return t.audit(by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
 	})
 }
 
 // removeSubscription deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
-func (q *Queue) removeSubscription(t *tx, row int64, health webhook.Health) error {
+func (t *tx) removeSubscription(row int64, health webhook.Health) error {
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
 		WHERE id = ?2`, t.Now(), row); err != nil {
@@ -346,9 +348,9 @@ func (q *Queue) removeSubscription(t *tx, row int64, health webhook.Health) erro
 	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
 		return err
 	}
-	q.countSubscription(t, health, -1)
-	t.OnCommit(func() { q.pending.Remove(row) })
-	q.announceChange(t, row)
+	t.countSubscription(health, -1)
+	t.OnCommit(func() { t.pending.Remove(row) })
+	t.announceChange(row)
 	return nil
 }
 

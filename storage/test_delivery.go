@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -16,7 +17,7 @@ import (
 // Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
 // bytes of the day do not suffice.
 func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	test, err := returning(ctx, q.workFor(organization), func(t *tx) (test testDelivery, err error) {
+	test, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (test testDelivery, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return test, err
@@ -24,7 +25,7 @@ func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err := requireTestAllowed(t, organization); err != nil {
 			return test, err
 		}
-		if test.job, err = q.insertTest(t, organization, sub, id); err != nil {
+		if test.job, err = t.insertTest(organization, sub, id); err != nil {
 			return test, err
 		}
 		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
@@ -55,23 +56,23 @@ func requireTestAllowed(t *tx, organization int64) error {
 }
 
 // insertTest inserts a test event and its delivery.
-func (q *Queue) insertTest(t *tx, organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
+func (t *tx) insertTest(organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
 	o, err := t.organizationID(organization)
 	if err != nil {
 		return job, err
 	}
-	row, event, body := q.insertEvent(t, organization, o, webhook.NewEvent{
+	row, event, body := t.insertEvent(organization, o, webhook.NewEvent{
 		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
 	}, 0, sql.NullInt64{Valid: true})
-	q.lastDelivery++
+	t.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, q.lastDelivery, row, subscription, t.Now()); err != nil {
+		VALUES (?, ?, ?, `+delivery.SendingLast+`, `+delivery.CauseTest+`, 0, ?)`, t.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err
 	}
 	t.quotas.Count(t.Tx, organization, quota.PerDelivery)
 	return webhook.Job{
-		Delivery: q.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
+		Delivery: t.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
 		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
 	}, nil
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"sync/atomic"
 
 	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -17,7 +19,10 @@ import (
 // tx is a transaction of the writer, with what the writer remembers from one transaction to the next.
 type tx struct {
 	*sqlite.Tx
+	*shared
+	eventOrder
 
+	ids               publicid.Maker
 	organizations     map[int64]string // public ids by row id; neither ever changes
 	fanout            *fanout.Cache
 	queueHold         *webhook.Hold // as in the file, if holdIsRead
@@ -32,26 +37,44 @@ type tx struct {
 	created           *createdDeliveries        // to announce together after the commit; nil if there are none
 }
 
-func newTx(probedEvery time.Duration, log *slog.Logger) *tx {
-	return &tx{
+// shared is what the writer changes after a commit, and what never changes. Everybody may read it.
+type shared struct {
+	policy   webhook.Policy
+	observer Observer
+	log      *slog.Logger
+
+	pending       *pending.Count
+	subscriptions subscriptionCount
+	committedHold atomic.Pointer[webhook.Hold]
+	releasedAt    atomic.Int64 // in milliseconds; 0 if the queue was not held since the start
+	watcher       atomic.Pointer[webhook.Watcher]
+	mayRecover    atomic.Bool // a subscription may be marked for recovery; see recoverMarked
+}
+
+// newTx returns the memory of a writer that has read nothing yet.
+func newTx(o Options) *tx {
+	t := &tx{
+		shared:            &shared{policy: o.Policy, observer: o.Observer, log: o.Logger, pending: pending.NewCount()},
 		organizations:     map[int64]string{},
-		fanout:            fanout.New(probedEvery, log),
+		fanout:            fanout.New(o.Policy.ProbeDisabled, o.Logger),
 		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
 		quotas:            quota.New(),
 		sending:           map[int64]sendingDelivery{},
 		unwantedResponses: map[int64]struct{}{},
 	}
+	t.mayRecover.Store(true)
+	return t
 }
 
-// inTx turns a function of a tx into a job of the engine.
-func (q *Queue) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
-	return func(t *sqlite.Tx) error { return fn(q.with(t)) }
+// with returns the memory of the writer with the transaction that runs now.
+func (t *tx) with(now *sqlite.Tx) *tx {
+	t.Tx = now
+	return t
 }
 
-// with returns a transaction with what the writer remembers.
-func (q *Queue) with(t *sqlite.Tx) *tx {
-	q.tx.Tx = t
-	return q.tx
+// job turns a function of a tx into one of the engine.
+func (t *tx) job(fn func(*tx) error) func(*sqlite.Tx) error {
+	return func(now *sqlite.Tx) error { return fn(t.with(now)) }
 }
 
 // forget forgets everything that the undone writes may have changed.
@@ -94,82 +117,34 @@ func (t *tx) forgetOrganization(row int64) {
 	t.quotas.Remove(row)
 }
 
-// changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
-func (q *Queue) changeBeforeRun(fn func(*tx) error) error { return q.file.Alone(q.inTx(fn)) }
+// writer runs functions in transactions.
+type writer struct {
+	file *sqlite.File
+	tx   *tx // used by the goroutine of the writer only
+}
 
-// change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For requests of customers,
-// use workFor. See sqlite.File.Write.
-func (q *Queue) change(ctx context.Context, fn func(*tx) error) error {
-	return work{queue: q}.change(ctx, fn)
+// change runs fn in a transaction. The zero Work is work of Keyhook itself: deliveries, upkeep, retention. See sqlite.File.Write.
+func (w writer) change(ctx context.Context, work sqlite.Work, fn func(*tx) error) error {
+	return w.file.Write(ctx, work, w.tx.job(fn))
+}
+
+// changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
+func (w writer) changeBeforeRun(fn func(*tx) error) error { return w.file.Alone(w.tx.job(fn)) }
+
+// measure makes a sqlite.Work.Measure of a function of a tx.
+func (w writer) measure(fn func(*tx) (int, error)) func(*sqlite.Tx) (int, error) {
+	return func(now *sqlite.Tx) (int, error) { return fn(w.tx.with(now)) }
+}
+
+// returning is change for a function that makes something; see sqlite.Returning.
+func returning[T any](ctx context.Context, w writer, work sqlite.Work, fn func(*tx) (T, error)) (T, error) {
+	return sqlite.Returning(func(fn func(*tx) error) error { return w.change(ctx, work, fn) }, fn)
 }
 
 // Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,
 // nothing was written. payer is the row id of the organization that pays for about that many rows; see sqlite.File.Transact.
 func (s *Store) Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error {
 	return s.file.Transact(ctx, sqlite.Work{Payer: payer, Cost: rows}, fn)
-}
-
-// work is a job's organization and expected cost.
-type work struct {
-	queue *Queue
-	sqlite.Work
-}
-
-// workFor is work for an organization.
-func (q *Queue) workFor(organization int64) work {
-	return work{queue: q, Work: sqlite.Work{Payer: organization}}
-}
-
-// first marks work that withdraws rights. It goes before all other work: until it is done, a caller can do what is no
-// longer allowed.
-func (w work) first() work {
-	w.Urgent = true
-	return w
-}
-
-// onFullDisk says that the work may use the reserve of a full disk.
-func (w work) onFullDisk() work {
-	w.Reserve = true
-	return w
-}
-
-// rows sets the expected number of rows.
-func (w work) rows(n int) work {
-	w.Cost = n
-	return w
-}
-
-// whole says that only a failure of the file makes the work fail after its first change; see sqlite.Work.
-func (w work) whole() work {
-	w.Whole = true
-	return w
-}
-
-// estimated sets a function that returns the cost.
-func (w work) estimated(measure func(*tx) (int, error)) work {
-	w.Measure = func(t *sqlite.Tx) (cost int, err error) {
-		err = w.queue.inTx(func(t *tx) error {
-			cost, err = measure(t)
-			return err
-		})(t)
-		return cost, err
-	}
-	return w
-}
-
-// change is Queue.change for this work.
-func (w work) change(ctx context.Context, fn func(*tx) error) error {
-	return w.queue.file.Write(ctx, w.Work, w.queue.inTx(fn))
-}
-
-// changer runs a function in a transaction. A Queue runs it as its own work, and a work value for a customer.
-type changer interface {
-	change(ctx context.Context, fn func(*tx) error) error
-}
-
-// returning is change for a function that makes something; see sqlite.Returning.
-func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
-	return sqlite.Returning(func(fn func(*tx) error) error { return c.change(ctx, fn) }, fn)
 }
 
 // instanceValue returns the value of a row of table instance, or nil if there is none.

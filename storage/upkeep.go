@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -107,45 +109,46 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 	}
 }
 
-// retentionOptions are what the store does about deletions.
-func (s *Store) retentionOptions(keepAudit time.Duration) retention.Options {
+// retention are the options of deletions.
+func (o Options) retention(w writer, from pools, people *directory.Directory, observed *clock.Watch) retention.Options {
+	t := w.tx
 	return retention.Options{
-		File: s.file, Reads: s.reads, Logs: s.logs, Directory: s.Directory, IDs: s.Queue.ids, Logger: s.log,
-		KeepEvents: s.Queue.keepEvents, KeepAudit: keepAudit,
+		File: w.file, Reads: from.reads, Logs: from.logs, Directory: people, IDs: t.ids, Logger: o.Logger,
+		KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit,
 		Hooks: retention.Hooks{
-			TrustedTime: s.clock.TrustedTime,
+			TrustedTime: observed.TrustedTime,
 			Disordered: func(ctx context.Context, row int64) error {
-				return s.Queue.change(ctx, func(t *tx) error { return s.Queue.saveDisorder(t, row) })
+				return w.change(ctx, sqlite.Work{}, func(t *tx) error { return t.saveDisorder(row) })
 			},
-			Held: func(t *sqlite.Tx) (bool, error) {
-				hold, err := s.Queue.with(t).hold()
+			Held: func(now *sqlite.Tx) (bool, error) {
+				hold, err := t.with(now).hold()
 				return hold != nil, err
 			},
-			Expired: func(t *sqlite.Tx, subscription int64) (bool, error) { return s.expire(s.Queue.with(t), subscription) },
-			RemoveSubscription: func(t *sqlite.Tx, subscription int64, health webhook.Health) error {
-				return s.Queue.removeSubscription(s.Queue.with(t), subscription, health)
+			Expired: func(now *sqlite.Tx, subscription int64) (bool, error) { return t.with(now).expire(subscription) },
+			RemoveSubscription: func(now *sqlite.Tx, subscription int64, health webhook.Health) error {
+				return t.with(now).removeSubscription(subscription, health)
 			},
-			SubscriptionsChanged: func(t *sqlite.Tx) { s.Queue.announceChange(s.Queue.with(t)) },
-			BodiesChanged:        func(t *sqlite.Tx, events []int64) { s.Queue.announceBodies(s.Queue.with(t), events) },
-			ForgetResponses: func(t *sqlite.Tx, deliveries []int64) {
+			SubscriptionsChanged: func(now *sqlite.Tx) { t.with(now).announceChange() },
+			BodiesChanged:        func(now *sqlite.Tx, events []int64) { t.with(now).announceBodies(events) },
+			ForgetResponses: func(_ *sqlite.Tx, deliveries []int64) {
 				for _, d := range deliveries {
-					s.Queue.with(t).unwantedResponses[d] = struct{}{}
+					t.unwantedResponses[d] = struct{}{}
 				}
 			},
-			AwaitsForgotten: func(t *sqlite.Tx) bool { return len(s.Queue.with(t).unwantedResponses) > 0 },
+			AwaitsForgotten: func(*sqlite.Tx) bool { return len(t.unwantedResponses) > 0 },
 		},
 	}
 }
 
 // expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
 // counted: nobody expects it.
-func (s *Store) expire(t *tx, subscription int64) (expected bool, err error) {
-	t.OnCommit(func() { s.Queue.pending.Add(subscription, -1) })
+func (t *tx) expire(subscription int64) (expected bool, err error) {
+	t.OnCommit(func() { t.pending.Add(subscription, -1) })
 	sub, err := t.fanout.Subscription(t.Tx, subscription)
 	if err != nil || sub.Deleted {
 		return false, err
 	}
 	t.countExpired(sub.Organization, subscription)
-	t.OnCommit(func() { s.Queue.observer.Expired(1) })
+	t.OnCommit(func() { t.observer.Expired(1) })
 	return true, nil
 }

@@ -15,7 +15,7 @@ type place struct{ organization, subscription int64 }
 
 // setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
 // transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
-func (q *Queue) setFirstAttempt(t *tx, j *webhook.Job) error {
+func (t *tx) setFirstAttempt(j *webhook.Job) error {
 	sub, err := t.fanout.Subscription(t.Tx, j.Subscription)
 	if err != nil {
 		return err
@@ -23,22 +23,22 @@ func (q *Queue) setFirstAttempt(t *tx, j *webhook.Job) error {
 	if sub.Ordered {
 		j.Sequence = j.Event
 	}
-	if j.Begun, err = q.takePlace(t, sub, j); j.Begun {
+	if j.Begun, err = t.takePlace(sub, j); j.Begun {
 		j.Epoch = sub.Epoch
 	}
 	return err
 }
 
 // takePlace asks the dispatcher for a place for the first attempt of a new delivery.
-func (q *Queue) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool, error) {
-	w := q.watcher.Load()
+func (t *tx) takePlace(sub *fanout.Subscription, j *webhook.Job) (bool, error) {
+	w := t.watcher.Load()
 	if w == nil {
 		return false, nil
 	}
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return false, err
 	}
-	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && q.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && t.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
 		return false, nil
 	}
 	t.UndoIfFailed()
@@ -60,16 +60,16 @@ func (q *Queue) takePlace(t *tx, sub *fanout.Subscription, j *webhook.Job) (bool
 
 // rolledBack forgets what undone writes have changed in memory, and gives back the places that they took. The first kept places
 // belong to writes that stand.
-func (q *Queue) rolledBack(kept int) {
-	for _, p := range q.tx.places[kept:] {
-		(*q.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+func (t *tx) rolledBack(kept int) {
+	for _, p := range t.places[kept:] {
+		(*t.watcher.Load()).ReturnPlace(p.organization, p.subscription)
 	}
-	q.tx.places = q.tx.places[:kept]
-	q.tx.forget()
+	t.places = t.places[:kept]
+	t.forget()
 }
 
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
-func (q *Queue) announceDeliveries(t *tx, jobs []webhook.Job) {
+func (t *tx) announceDeliveries(jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (q *Queue) announceDeliveries(t *tx, jobs []webhook.Job) {
 		t.created = created
 		t.OnCommit(func() {
 			t.created = nil
-			q.announceCreated(created)
+			t.announceCreated(created)
 		})
 	}
 	t.created.add(jobs)
@@ -101,10 +101,10 @@ func (c *createdDeliveries) add(jobs []webhook.Job) {
 	c.jobs = append(c.jobs, jobs)
 }
 
-func (q *Queue) announceCreated(created *createdDeliveries) {
-	w := q.watcher.Load()
+func (t *tx) announceCreated(created *createdDeliveries) {
+	w := t.watcher.Load()
 	for _, jobs := range created.jobs {
-		q.pending.AddAll(jobs)
+		t.pending.AddAll(jobs)
 		if w != nil {
 			(*w).DeliveriesCreated(jobs)
 		}
@@ -113,20 +113,20 @@ func (q *Queue) announceCreated(created *createdDeliveries) {
 
 // announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
-func (q *Queue) announceChange(t *tx, subscriptions ...int64) {
+func (t *tx) announceChange(subscriptions ...int64) {
 	t.fanout.Invalidate(subscriptions...)
 	t.created = nil // the watcher receives later deliveries after this change
 	t.OnCommit(func() {
-		if w := q.watcher.Load(); w != nil {
+		if w := t.watcher.Load(); w != nil {
 			(*w).SubscriptionsChanged(subscriptions...)
 		}
 	})
 }
 
 // announceBodies tells the dispatcher, after the commit, that these events have other bodies now.
-func (q *Queue) announceBodies(t *tx, events []int64) {
+func (t *tx) announceBodies(events []int64) {
 	t.OnCommit(func() {
-		if w := q.watcher.Load(); w != nil {
+		if w := t.watcher.Load(); w != nil {
 			(*w).BodiesChanged(events)
 		}
 	})

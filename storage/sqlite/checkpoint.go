@@ -64,7 +64,7 @@ type checkpointed struct {
 // checkpoint copies the write-ahead log into the file, as far as readers permit. If the log is long, it restarts the
 // log. The first checkpoint is PASSIVE, which waits for nobody. It is our own, because SQLite hides errors of a
 // checkpoint that a commit makes.
-func (f *File) checkpoint(ctx context.Context) error {
+func (f *File) checkpoint(ctx context.Context, drain Drain) error {
 	commits := f.commits.Load()
 	if commits == f.checkpointer.done && !f.logLong.Load() {
 		return nil
@@ -79,7 +79,7 @@ func (f *File) checkpoint(ctx context.Context) error {
 		return nil
 	}
 	f.restartAt = time.Now().Add(restartPause)
-	return f.restartLog(ctx)
+	return f.restartLog(ctx, drain)
 }
 
 func (f *File) runCheckpoint(ctx context.Context, kind string) (result checkpointed, err error) {
@@ -92,10 +92,10 @@ func (f *File) runCheckpoint(ctx context.Context, kind string) (result checkpoin
 // restartLog makes the next commit write to the beginning of the write-ahead log. For that, no read may use the log: long reads
 // are kept waiting, and the writer pauses between two commits. RESTART beside a writer would wait for it, and one that
 // waits for a long reader would delay every commit meanwhile; this one gives up after restartWait and is tried again later.
-func (f *File) restartLog(ctx context.Context) error {
+func (f *File) restartLog(ctx context.Context, drain Drain) error {
 	draining, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
-	resume, drained := f.o.DrainReads(draining)
+	resume, drained := drain(draining)
 	defer resume()
 	if !drained {
 		return nil

@@ -86,7 +86,7 @@ func (f *File) renameLog() {
 
 // watch checks the file once a second until ctx ends. It checks the names of the files, makes checkpoints, and tests
 // whether a problem is over.
-func (f *File) watch(ctx context.Context) {
+func (f *File) watch(ctx context.Context, drain Drain) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	low := false
@@ -99,7 +99,7 @@ func (f *File) watch(ctx context.Context) {
 		if f.lost() {
 			return
 		}
-		err := f.checkpoint(ctx)
+		err := f.checkpoint(ctx, drain)
 		if ctx.Err() != nil {
 			return
 		}

@@ -55,9 +55,6 @@ type Hooks struct {
 
 	// Probe writes size bytes that differ from the bytes of the last call.
 	Probe func(t *Tx, size int) error
-	// DrainReads waits for the end of long reads. New ones wait until resume is called. drained is false if running
-	// reads do not end in time.
-	DrainReads func(ctx context.Context) (resume func(), drained bool)
 	// Reached receives the progress of an upgrade; it may be nil.
 	Reached func(point string)
 }
@@ -119,10 +116,14 @@ func (f *File) SchemaVersion() int64 { return f.o.version() }
 // Commits returns the number of transactions since the start.
 func (f *File) Commits() int64 { return f.commits.Load() }
 
+// Drain waits for the end of long reads. New ones wait until resume is called. drained is false if running reads do not end in
+// time.
+type Drain func(ctx context.Context) (resume func(), drained bool)
+
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged. beside runs meanwhile and returns after its
-// context has ended. Its writes until then are still done.
-func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
+// context has ended. Its writes until then are still done. drain stops the long reads of all pools.
+func (f *File) Run(ctx context.Context, beside func(context.Context), drain Drain) error {
 	ctx, halt := context.WithCancel(ctx)
 	defer halt()
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -138,7 +139,7 @@ func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
 		defer stop()
 		beside(ctx)
 	})
-	wg.Go(func() { f.watch(ctx) })
+	wg.Go(func() { f.watch(ctx, drain) })
 	wg.Go(func() {
 		if err := f.checkLater(ctx); err != nil && ctx.Err() == nil {
 			f.o.Logger.Error("the check of the database did not finish", "error", err)

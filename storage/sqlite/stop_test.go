@@ -23,7 +23,7 @@ func TestWritesAtTheStop(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running, asking sync.WaitGroup
 		running.Go(func() {
-			if err := file.Run(ctx, func(ctx context.Context) { <-ctx.Done() }); err != nil {
+			if err := file.Run(ctx, func(ctx context.Context) { <-ctx.Done() }, noReads); err != nil {
 				t.Error(err)
 			}
 		})

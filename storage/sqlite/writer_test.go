@@ -35,9 +35,8 @@ func noHooks() sqlite.Hooks {
 		Create:    nothing, Begin: nothing, Flush: nothing,
 		Made:       func() error { return nil },
 		RolledBack: func() {}, Undone: func() {},
-		Committed:  func(int, time.Duration) {},
-		Probe:      func(*sqlite.Tx, int) error { return nil },
-		DrainReads: func(context.Context) (func(), bool) { return func() {}, true },
+		Committed: func(int, time.Duration) {},
+		Probe:     func(*sqlite.Tx, int) error { return nil },
 	}
 }
 
@@ -65,7 +64,7 @@ func start(t *testing.T, o sqlite.Options) (file *sqlite.File, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { _ = file.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) })
+	running.Go(func() { _ = file.Run(ctx, func(ctx context.Context) { <-ctx.Done() }, noReads) })
 	stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
@@ -134,3 +133,6 @@ func TestAWriteDoesNotPayForTheDelayedRowsOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// noReads is the drain of a file that nobody reads for long.
+func noReads(context.Context) (resume func(), drained bool) { return func() {}, true }
