@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -186,13 +187,33 @@ func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType 
 // Exec changes the file of an open store behind its back, in another connection: to make writes fail, or to change times.
 func Exec(tb testing.TB, store *storage.Store, statement string, args ...any) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+store.Path()+"?_pragma=busy_timeout(10000)")
+	Alter(tb, store.Path(), statement, args...)
+}
+
+// Alter runs a statement on a file, like an operator with another tool.
+func Alter(tb testing.TB, path, statement string, args ...any) {
+	tb.Helper()
+	withFile(tb, path, func(db *sql.DB) error {
+		_, err := db.Exec(statement, args...)
+		return err
+	})
+}
+
+// Query reads one value from a file, like an operator with another tool.
+func Query(tb testing.TB, path string, value any, statement string) {
+	tb.Helper()
+	withFile(tb, path, func(db *sql.DB) error { return db.QueryRow(statement).Scan(value) })
+}
+
+func withFile(tb testing.TB, path string, run func(*sql.DB) error) {
+	tb.Helper()
+	uri := url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: "_pragma=busy_timeout(10000)"}
+	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, err = db.Exec(statement, args...)
-	if err := errors.Join(err, db.Close()); err != nil {
-		tb.Fatalf("%s: %v", statement, err)
+	if err := errors.Join(run(db), db.Close()); err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package storage_test
+package retention_test
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 
 // leaver is a store with an organization of which one member leaves.
 type leaver struct {
-	platform
+	storagetest.Platform
 	o    storage.Options
 	stop func()
 
@@ -41,27 +41,27 @@ func newLeaver(t *testing.T) *leaver {
 	t.Helper()
 	x := &leaver{o: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	x.open(t)
-	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+	org := storagetest.Must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "growth"}))
 	owner, _ := storagetest.Member(t, x.Store, org, "owner", access.RoleOwner)
 	x.sub, _ = storagetest.Subscription(t, x.Store, owner, "https://example.com/")
 	second, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/second")
 	third, _ := storagetest.Subscription(t, x.Store, owner, "https://example.com/third")
 
-	user := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{
+	user := storagetest.Must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{
 		Email: "ada.byron@example.com", Name: "Ada Byron", ExternalID: new("idp|ada-1815"), IsActive: true,
 	}))
-	must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, user.ID, access.RoleOwner))
+	storagetest.Must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, org.ID, user.ID, access.RoleOwner))
 	x.token = access.Mint(access.TokenPrefix)
-	must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
+	storagetest.Must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, user.ID, org.ID, x.token, "laptop of Ada Byron", nil))
 	x.sign(t)
 	x.pause(t, second)
-	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, user.ID, access.UserChange{
+	storagetest.Must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, user.ID, access.UserChange{
 		Email: new("ada.lovelace@example.com"), Name: new("Ada Lovelace"), ExternalID: new("idp|ada-1835"),
 	}))
 	x.sign(t)
 	x.pause(t, third)
 	session := access.MintSession()
-	must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.who, x.actor(), session))
+	storagetest.Must[access.Session](t)(x.Directory.CreateSession(t.Context(), x.who, x.actor(), session))
 	_, x.key = storagetest.Key(t, x.Store, x.who, access.EventsRead)
 	x.echo(t)
 	return x
@@ -69,14 +69,13 @@ func newLeaver(t *testing.T) *leaver {
 
 func (x *leaver) open(t *testing.T) {
 	t.Helper()
-	x.Store, x.stop = storagetest.OpenWith(t, x.o)
-	x.operator = storagetest.Operator(t, x.Store)
-	x.by = x.operator.Actor("192.0.2.1", "req")
+	store, stop := storagetest.OpenWith(t, x.o)
+	x.Platform, x.stop = storagetest.PlatformOf(t, store), stop
 }
 
 func (x *leaver) sign(t *testing.T) {
 	t.Helper()
-	x.who = must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), x.token.Digest()))
+	x.who = storagetest.Must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), x.token.Digest()))
 }
 
 func (x *leaver) actor() access.Actor { return x.who.Actor("192.0.2.77", "req") }
@@ -84,24 +83,24 @@ func (x *leaver) actor() access.Actor { return x.who.Actor("192.0.2.77", "req") 
 // pause deactivates a subscription in the name of the member.
 func (x *leaver) pause(t *testing.T, sub webhook.Subscription) {
 	t.Helper()
-	must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.who.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+	storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.who.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 }
 
 // echo makes an attempt of the first pending delivery about the member, whose receiver answers with what it got.
 func (x *leaver) echo(t *testing.T) {
 	t.Helper()
-	must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), x.begin(t)))
+	storagetest.Must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), x.begin(t)))
 }
 
 // begin begins such an attempt, and returns its result.
 func (x *leaver) begin(t *testing.T) webhook.Result {
 	t.Helper()
-	epoch := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID)).Epoch
-	for _, job := range must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+	epoch := storagetest.Must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID)).Epoch
+	for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
 		if !bytes.Contains(job.Body, []byte("Ada Byron")) {
 			continue
 		}
-		ids := must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
+		ids := storagetest.Must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
 		return webhook.Result{
 			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
 			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
@@ -114,9 +113,9 @@ func (x *leaver) begin(t *testing.T) webhook.Result {
 // beginErasure begins the erasure of the member. It waits until only an attempt in progress delays the erasure.
 func (x *leaver) beginErasure(t *testing.T) {
 	t.Helper()
-	must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+	storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID))
 	time.Sleep(1500 * time.Millisecond)
-	if must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete {
+	if storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID)).Complete {
 		t.Error("the erasure is complete while an attempt with the old body is in progress")
 	}
 }
@@ -125,7 +124,7 @@ func (x *leaver) beginErasure(t *testing.T) {
 func (x *leaver) erase(t *testing.T) {
 	t.Helper()
 	eventually(t, func() bool {
-		return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)).Complete
+		return storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID)).Complete
 	})
 }
 
@@ -162,17 +161,17 @@ func TestEraseUser(t *testing.T) {
 	t.Run("no file has a trace of an erased user", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		before := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		before := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
 		if found := tracesIn(t, before.File, traces); len(found) != len(traces) {
 			t.Fatalf("the test is wrong: only these traces were in the file: %q", found)
 		}
 		x.erase(t)
-		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
+		after := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: filepath.Join(t.TempDir(), "later.db")}))
 		if found := tracesIn(t, after.File, traces); len(found) > 0 {
 			t.Errorf("a later backup: %q", found)
 		}
 		x.stop()
-		alter(t, x.o.Path, "VACUUM")
+		storagetest.Alter(t, x.o.Path, "VACUUM")
 		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
 			t.Errorf("the database: %q", found)
 		}
@@ -184,7 +183,7 @@ func TestEraseUser(t *testing.T) {
 		x.erase(t)
 		x.stop()
 		// As if the process had ended before it cleaned the history. The ids are still there, so it is found again.
-		alter(t, x.o.Path, `
+		storagetest.Alter(t, x.o.Path, `
 			UPDATE users SET cleaned_at = NULL WHERE erased_at IS NOT NULL;
 			UPDATE audit_events SET actor_name = 'Ada Lovelace' WHERE actor_name = 'erased user';
 			UPDATE access_tokens SET revoked_at = NULL, name = 'laptop of Ada Byron' WHERE name = '';
@@ -192,7 +191,7 @@ func TestEraseUser(t *testing.T) {
 		x.open(t)
 		x.erase(t)
 		x.stop()
-		alter(t, x.o.Path, "VACUUM")
+		storagetest.Alter(t, x.o.Path, "VACUUM")
 		if found := tracesIn(t, x.o.Path, traces); len(found) > 0 {
 			t.Errorf("the database: %q", found)
 		}
@@ -202,7 +201,7 @@ func TestEraseUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		decode := func() (bodies []map[string]any) {
-			for _, job := range must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
+			for _, job := range storagetest.Must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), x.sub.RowID, 100, nil)) {
 				var body map[string]any
 				if err := json.Unmarshal(job.Body, &body); err != nil {
 					t.Fatal(err)
@@ -235,15 +234,15 @@ func TestEraseUser(t *testing.T) {
 	t.Run("the log keeps the id, and the erasure has one line", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		first := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID))
+		first := storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID))
 		if first.APIKeys != 1 || first.AccessTokens != 1 || first.Memberships != 1 || first.ErasedAt == nil {
 			t.Errorf("the erasure ends %+v", first)
 		}
 		x.erase(t)
-		if again := must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
+		if again := storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, x.who.User.ID)); *again.ErasedAt != *first.ErasedAt || again.APIKeys != 0 {
 			t.Errorf("the second erasure is %+v", again)
 		}
-		own := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
+		own := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.who.Organization.RowID, access.AuditFilter{Limit: 100, Actors: []string{x.who.User.ID}}))
 		for _, e := range own.Events {
 			if e.Name != access.ErasedUserName || e.IP != "" {
 				t.Errorf("%s is by %q from %q", e.Type, e.Name, e.IP)
@@ -252,7 +251,7 @@ func TestEraseUser(t *testing.T) {
 		if len(own.Events) < 4 {
 			t.Errorf("the log has %d lines of the user", len(own.Events))
 		}
-		lines := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
+		lines := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Operator.Home.RowID, access.AuditFilter{Limit: 100, Type: access.UserErased}))
 		if len(lines.Events) != 1 || lines.Events[0].TargetID != x.who.User.ID || lines.Events[0].Details != `{"access_tokens":1,"api_keys":1,"memberships":1}` {
 			t.Errorf("the log of the operator has %+v", lines.Events)
 		}
@@ -270,9 +269,9 @@ func TestEraseUserDuringAnAttempt(t *testing.T) {
 		if _, err := x.Queue.Record(t.Context(), result, result); err == nil {
 			t.Error("one attempt was recorded twice")
 		}
-		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
+		storagetest.Must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), result)) // the dispatcher repeats a Record that failed
 		x.erase(t)
-		after := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
+		after := storagetest.Must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path()}))
 		if found := tracesIn(t, after.File, traces); len(found) > 0 {
 			t.Errorf("a later backup: %q", found)
 		}
@@ -287,10 +286,10 @@ func TestEraseUserDuringAnAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.erase(t)
-		ids := must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
+		ids := storagetest.Must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: undone.Delivery, Subscription: undone.Subscription, Epoch: undone.Epoch, Number: 1}}))
 		undone.Attempt, undone.ResponseBody = ids[0], "an answer to the new body"
-		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), undone))
-		page := must[webhook.AttemptPage](t)(x.History.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
+		storagetest.Must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), undone))
+		page := storagetest.Must[webhook.AttemptPage](t)(x.History.AttemptPage(t.Context(), x.who.Organization.RowID, x.sub.ID, webhook.AttemptFilter{Limit: 1}))
 		if page.Attempts[0].ResponseBody != undone.ResponseBody {
 			t.Errorf("the answer is %q", page.Attempts[0].ResponseBody)
 		}
@@ -304,7 +303,7 @@ func TestErasedUser(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
 		ctx, id, org := t.Context(), x.who.User.ID, x.who.Organization
-		must[access.Erasure](t)(x.EraseUser(ctx, x.by, id))
+		storagetest.Must[access.Erasure](t)(x.EraseUser(ctx, x.By, id))
 		if _, err := x.Directory.PrincipalByToken(ctx, x.token.Digest()); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("the token: %v", err)
 		}
@@ -315,33 +314,33 @@ func TestErasedUser(t *testing.T) {
 			_, err := x.Directory.PrincipalByIdentity(ctx, i, "")
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
 		}
-		_, err := x.Directory.CreateToken(ctx, x.by, id, org.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, err := x.Directory.CreateToken(ctx, x.By, id, org.ID, access.Mint(access.TokenPrefix), "", nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
-		_, err = x.Directory.SetMember(ctx, x.by, org.ID, id, access.RoleMember)
+		_, err = x.Directory.SetMember(ctx, x.By, org.ID, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
-		_, err = x.Directory.UpdateUser(ctx, x.by, id, access.UserChange{IsActive: new(true)})
+		_, err = x.Directory.UpdateUser(ctx, x.By, id, access.UserChange{IsActive: new(true)})
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_erased")
 		// A request that was checked before the erasure still runs.
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
-		if sub := must[webhook.Subscription](t)(x.History.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
+		if sub := storagetest.Must[webhook.Subscription](t)(x.History.Subscription(ctx, org.RowID, x.sub.ID)); sub.LastError != "deactivated by erased user" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
-		log := must[access.AuditPage](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
+		storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, x.actor(), org.RowID, x.sub.ID, webhook.SubscriptionChange{IsActive: new(true)}))
+		log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(ctx, org.RowID, access.AuditFilter{Limit: 1}))
 		if e := log.Events[0]; e.Actor.ID != id || e.Name != access.ErasedUserName || e.IP != "" {
 			t.Errorf("the log has a later line of the user: %+v", e)
 		}
-		key := must[access.CredentialState](t)(x.Directory.KeyState(ctx, x.key.Digest()))
+		key := storagetest.Must[access.CredentialState](t)(x.Directory.KeyState(ctx, x.key.Digest()))
 		if key.Principal.Key.RevokedAt == nil {
 			t.Error("the key is not revoked")
 		}
-		members := must[[]access.Member](t)(x.Directory.Members(ctx, org.ID, 0, 10))
-		tokens := must[[]access.AccessToken](t)(x.Directory.Tokens(ctx, id, 0, 10))
+		members := storagetest.Must[[]access.Member](t)(x.Directory.Members(ctx, org.ID, 0, 10))
+		tokens := storagetest.Must[[]access.AccessToken](t)(x.Directory.Tokens(ctx, id, 0, 10))
 		if len(members) != 1 || len(tokens) != 1 || tokens[0].RevokedAt == nil || tokens[0].Name != "" {
 			t.Errorf("there are %d members, and the tokens %+v", len(members), tokens)
 		}
-		again := must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Email: "ada.lovelace@example.com", Name: "Ada", ExternalID: new("idp|ada-1835"), IsActive: true}))
+		again := storagetest.Must[access.User](t)(x.Directory.CreateUser(ctx, x.By, access.User{Email: "ada.lovelace@example.com", Name: "Ada", ExternalID: new("idp|ada-1835"), IsActive: true}))
 		if again.ID == id {
 			t.Error("the new user is the erased one")
 		}
@@ -350,15 +349,15 @@ func TestErasedUser(t *testing.T) {
 	t.Run("a namesake in another organization keeps the name", func(t *testing.T) {
 		t.Parallel()
 		x := newLeaver(t)
-		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Other", Plan: "growth"}))
+		other := storagetest.Must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Other", Plan: "growth"}))
 		namesake, _ := storagetest.Member(t, x.Store, other, "Ada Lovelace", access.RoleOwner)
 		sub, _ := storagetest.Subscription(t, x.Store, namesake, "https://example.com/")
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
+		storagetest.Must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), namesake.Actor("192.0.2.5", ""), other.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)}))
 		x.erase(t)
-		if sub := must[webhook.Subscription](t)(x.History.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
+		if sub := storagetest.Must[webhook.Subscription](t)(x.History.Subscription(t.Context(), other.RowID, sub.ID)); sub.LastError != "deactivated by Ada Lovelace" {
 			t.Errorf("the subscription says %q", sub.LastError)
 		}
-		log := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
+		log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), other.RowID, access.AuditFilter{Limit: 1, Actors: []string{namesake.User.ID}}))
 		if len(log.Events) != 1 || log.Events[0].Name != "Ada Lovelace" || log.Events[0].IP != "192.0.2.5" {
 			t.Errorf("the log has %+v", log.Events)
 		}
@@ -366,13 +365,13 @@ func TestErasedUser(t *testing.T) {
 
 	t.Run("nobody erases the last operator or the built-in user", func(t *testing.T) {
 		t.Parallel()
-		x := newPlatform(t)
-		_, err := x.EraseUser(t.Context(), x.by, x.operator.User.ID)
+		x := storagetest.NewPlatform(t)
+		_, err := x.EraseUser(t.Context(), x.By, x.Operator.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "last_operator")
-		system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
-		_, err = x.EraseUser(t.Context(), x.by, system.User.ID)
+		system := storagetest.Must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
+		_, err = x.EraseUser(t.Context(), x.By, system.User.ID)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		_, err = x.EraseUser(t.Context(), x.by, "nobody")
+		_, err = x.EraseUser(t.Context(), x.By, "nobody")
 		if fault.KindOf(err) != fault.NotFound {
 			t.Error(err)
 		}
@@ -409,7 +408,7 @@ func TestPersonalData(t *testing.T) {
 		"events.type":                   closed, "events.body": "an audit event: " + both + "; another: " + free, "events.idempotency_key": closed, "events.request_digest": closed,
 		"attempts.response_body": both, "attempts.error": closed,
 	}
-	x := newPlatform(t)
+	x := storagetest.NewPlatform(t)
 	db, err := sql.Open("sqlite", "file:"+x.Path())
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package storage_test
+package retention_test
 
 import (
 	"path/filepath"
@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // BenchmarkRetention measures how long a publisher waits, at the median and at worst, while retention deletes 100,000
@@ -34,11 +35,11 @@ func BenchmarkRetention(b *testing.B) {
 			storagetest.Publish(b, store, owner, "user.created")
 			waits = append(waits, time.Since(asked))
 			if len(waits)%100 == 0 {
-				last, err := store.Events(b.Context(), owner.Organization.RowID, 100_000, 1)
+				last, err := store.History.EventPage(b.Context(), owner.Organization.RowID, webhook.EventFilter{Before: 100_000, Limit: 1})
 				if err != nil {
 					b.Fatal(err)
 				}
-				if len(last) == 0 || last[0].Type != "grown" {
+				if len(last.Events) == 0 || last.Events[0].Type != "grown" {
 					break
 				}
 			}

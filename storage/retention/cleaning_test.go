@@ -1,4 +1,4 @@
-package storage_test
+package retention_test
 
 import (
 	"fmt"
@@ -10,20 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 // cleaned opens a store for a test of what is removed in the background, and returns its log. It must be called in a bubble.
-func cleaned(t *testing.T, path string) (platform, *logText) {
+func cleaned(t *testing.T, path string) (storagetest.Platform, *logText) {
 	t.Helper()
 	o, log := storagetest.Options(t, path), &logText{}
 	o.Logger, o.KeepEvents, o.KeepAudit = slog.New(slog.NewTextHandler(log, nil)), time.Hour, time.Hour
 	store, _ := storagetest.OpenWith(t, o)
-	operator := storagetest.Operator(t, store)
-	return platform{store, operator, operator.Actor("192.0.2.1", "req")}, log
+	return storagetest.PlatformOf(t, store), log
 }
 
 // logText is a log that goes on while a test reads it.
@@ -52,15 +50,15 @@ func TestAClosureThatFailsDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, log := cleaned(t, path)
 		close := func(name string) access.Closure {
-			org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth"}))
-			must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, org.ID))
+			org := storagetest.Must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: name, Plan: "growth"}))
+			storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, org.ID))
 			return access.Closure{ID: org.ID}
 		}
 		complete := func(id string) bool {
-			return must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, id)).Complete
+			return storagetest.Must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, id)).Complete
 		}
-		last := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "first", Plan: "growth"}))
-		refusals{x.Store}.refuse(t, "UPDATE OF cleaned_at ON organizations", fmt.Sprintf("NEW.id > %d AND NEW.id <= %d", last.RowID, last.RowID+manyFail))
+		last := storagetest.Must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "first", Plan: "growth"}))
+		allow := storagetest.Refuse(t, x.Store, "UPDATE OF cleaned_at ON organizations", fmt.Sprintf("NEW.id > %d AND NEW.id <= %d", last.RowID, last.RowID+manyFail))
 		var failing string
 		for i := range manyFail {
 			failing = close(fmt.Sprint("failing-", i)).ID
@@ -73,7 +71,7 @@ func TestAClosureThatFailsDoesNotStopTheOthers(t *testing.T) {
 		if !strings.Contains(log.String(), "cannot remove the data of a closed organization") || !strings.Contains(log.String(), failing) {
 			t.Error("the failure is not in the log")
 		}
-		refusals{x.Store}.allow(t)
+		allow()
 		time.Sleep(15 * time.Second)
 		if !complete(failing) {
 			t.Error("it was not tried again")
@@ -87,15 +85,15 @@ func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, log := cleaned(t, path)
 		complete := func(id string) bool {
-			return must[access.Erasure](t)(x.EraseUser(t.Context(), x.by, id)).Complete
+			return storagetest.Must[access.Erasure](t)(x.EraseUser(t.Context(), x.By, id)).Complete
 		}
 		var users []string
 		for i := range manyFail + 1 {
-			user := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Name: fmt.Sprint("user-", i), IsActive: true}))
+			user := storagetest.Must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Name: fmt.Sprint("user-", i), IsActive: true}))
 			users = append(users, user.ID)
 		}
 		failing, works := users[:manyFail], users[manyFail]
-		refusals{x.Store}.refuse(t, "UPDATE OF details ON audit_events", fmt.Sprintf("instr(NEW.target_id, 'usr_') AND NEW.target_id <> '%s'", works))
+		allow := storagetest.Refuse(t, x.Store, "UPDATE OF details ON audit_events", fmt.Sprintf("instr(NEW.target_id, 'usr_') AND NEW.target_id <> '%s'", works))
 		for _, id := range users {
 			complete(id)
 		}
@@ -106,7 +104,7 @@ func TestAnErasureThatFailsDoesNotStopTheOthers(t *testing.T) {
 		if !strings.Contains(log.String(), "cannot remove the data of an erased user") || !strings.Contains(log.String(), failing[7]) {
 			t.Error("the failure is not in the log")
 		}
-		refusals{x.Store}.allow(t)
+		allow()
 		time.Sleep(15 * time.Second)
 		if !complete(failing[manyFail-1]) {
 			t.Error("it was not tried again")
@@ -119,22 +117,20 @@ func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		p, log := cleaned(t, path)
-		x := fixtureOf(t, p.Store)
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		x := storagetest.CustomerOf(t, p.Store)
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 			t.Fatal(err)
 		}
-		x.publish(t, 1, "bad")
-		first := x.publish(t, 300, "a")
-		refusals{x.Store}.refuse(t, "DELETE ON events", "OLD.type = 'bad'")
+		x.Publish(t, 1, "bad")
+		first := x.Publish(t, 300, "a")
+		allow := storagetest.Refuse(t, x.Store, "DELETE ON events", "OLD.type = 'bad'")
 		time.Sleep(time.Hour + 30*time.Second)
 		left := func(query string) (n int) {
 			t.Helper()
-			if err := x.Write(t.Context(), func(tx *storage.Tx) error { return tx.Get(&n, query) }); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Query(t, path, &n, query)
 			return n
 		}
-		if _, _, err := x.History.Event(t.Context(), x.org(), first[299]); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := x.History.Event(t.Context(), x.Org(), first[299]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("the last event: %v", err)
 		}
 		if n := left("SELECT count(*) FROM audit_events"); n != 0 {
@@ -143,7 +139,7 @@ func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
 		if left("SELECT count(*) FROM events WHERE type = 'bad'") != 1 || !strings.Contains(log.String(), "cannot delete rows that are older") {
 			t.Error("the failure is not in the log")
 		}
-		refusals{x.Store}.allow(t)
+		allow()
 		time.Sleep(30 * time.Second)
 		if n := left("SELECT count(*) FROM events"); n != 0 {
 			t.Errorf("%d old events are left", n)
