@@ -271,7 +271,7 @@ func (t *tx) setFields(by access.Actor, organization int64, sub *webhook.Subscri
 	}
 	if c.EventTypes != nil {
 		sub.EventTypes = c.EventTypes.Unique()
-		if err := setPatterns(t, *sub); err != nil {
+		if err := setPatterns(t, organization, *sub); err != nil {
 			return err
 		}
 	}
@@ -301,15 +301,14 @@ func (t *tx) setFields(by access.Actor, organization int64, sub *webhook.Subscri
 
 // setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
 // another type covers.
-func setPatterns(t *tx, sub webhook.Subscription) error {
+func setPatterns(t *tx, organization int64, sub webhook.Subscription) error {
 	if err := dropPatterns(t, sub.RowID); err != nil {
 		return err
 	}
-	patterns := sub.EventTypes.Patterns()
-	for _, p := range patterns {
-		if _, err := t.Exec(`
-			INSERT INTO subscription_patterns (organization_id, pattern, subscription_id)
-			SELECT organization_id, ?, id FROM subscriptions WHERE id = ?`, p, sub.RowID); err != nil {
+	t.fanout.SetTypes(organization, sub.RowID, &sub.EventTypes)
+	for _, p := range sub.EventTypes.Patterns() {
+		if _, err := t.Exec("INSERT INTO subscription_patterns (organization_id, pattern, subscription_id) VALUES (?, ?, ?)",
+			organization, p, sub.RowID); err != nil {
 			return err
 		}
 	}
@@ -317,7 +316,6 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.fanout.InvalidateTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
@@ -331,7 +329,7 @@ func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor,
 		if err != nil {
 			return err
 		}
-		if err := t.removeSubscription(sub.RowID, sub.Health); err != nil {
+		if err := t.removeSubscription(organization, sub.RowID, sub.Health); err != nil {
 			return err
 		}
 		return t.audit(by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
@@ -339,7 +337,7 @@ func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor,
 }
 
 // removeSubscription deletes a subscription with its secrets and headers. The URL stays, because the log of its attempts shows it.
-func (t *tx) removeSubscription(row int64, health webhook.Health) error {
+func (t *tx) removeSubscription(organization, row int64, health webhook.Health) error {
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, external_id = NULL, epoch = epoch + 1, secret = x'', previous_secret = NULL, previous_until = 0
 		WHERE id = ?2`, t.Now(), row); err != nil {
@@ -348,6 +346,7 @@ func (t *tx) removeSubscription(row int64, health webhook.Health) error {
 	if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
 		return err
 	}
+	t.fanout.SetTypes(organization, row, nil)
 	t.countSubscription(health, -1)
 	t.OnCommit(func() { t.pending.Remove(row) })
 	t.announceChange(row)

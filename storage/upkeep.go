@@ -125,8 +125,8 @@ func (o Options) retention(w writer, from pools, people *directory.Directory, ob
 				return hold != nil, err
 			},
 			Expired: func(now *sqlite.Tx, subscription int64) (bool, error) { return t.with(now).expire(subscription) },
-			RemoveSubscription: func(now *sqlite.Tx, subscription int64, health webhook.Health) error {
-				return t.with(now).removeSubscription(subscription, health)
+			RemoveSubscription: func(now *sqlite.Tx, organization, subscription int64, health webhook.Health) error {
+				return t.with(now).removeSubscription(organization, subscription, health)
 			},
 			SubscriptionsChanged: func(now *sqlite.Tx) { t.with(now).announceChange() },
 			BodiesChanged:        func(now *sqlite.Tx, events []int64) { t.with(now).announceBodies(events) },

@@ -23,7 +23,7 @@ func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([
 	if err := d.list(ctx, &permissions, selectPermissions+" WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit); err != nil {
 		return nil, err
 	}
-	builtIn := []access.Role{}
+	builtIn := []string{}
 	err := d.list(ctx, &builtIn, selectBuiltInRoles)
 	addBuiltInRoles(permissions, builtIn)
 	return permissions, err
@@ -35,26 +35,23 @@ func (d *Directory) Permission(ctx context.Context, key string) (access.Permissi
 	if err := d.get(ctx, &found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
 		return found[0], sqlite.Missing(err, "permission")
 	}
-	builtIn := []access.Role{}
+	builtIn := []string{}
 	err := d.list(ctx, &builtIn, selectBuiltInRoles)
 	addBuiltInRoles(found, builtIn)
 	return found[0], err
 }
 
-const selectBuiltInRoles = "SELECT " + roleColumns + " FROM roles r WHERE r.built_in = 1 ORDER BY r.id"
+const selectBuiltInRoles = "SELECT name FROM roles WHERE built_in = 1 ORDER BY id"
 
 // addBuiltInRoles adds to each permission the built-in roles that grant it, before the other roles.
-func addBuiltInRoles(permissions []access.Permission, builtIn []access.Role) {
-	for i := range builtIn {
-		builtIn[i].Permissions = principal.Effective(builtIn[i])
-	}
+func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
 	for i := range permissions {
 		p := &permissions[i]
 		slices.Sort(p.Roles)
 		granting := access.RoleNames{}
-		for _, r := range builtIn {
-			if r.Permissions.Has(p.Key) {
-				granting = append(granting, r.Name)
+		for _, role := range builtIn {
+			if principal.BuiltInGrants(role, *p) {
+				granting = append(granting, role)
 			}
 		}
 		p.Roles = append(granting, p.Roles...)
@@ -160,7 +157,7 @@ func permission(t *sqlite.Tx, key string) (access.Permission, error) {
 	if err := t.Get(&found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
 		return found[0], sqlite.Missing(err, "permission")
 	}
-	builtIn := []access.Role{}
+	builtIn := []string{}
 	err := t.List(&builtIn, selectBuiltInRoles)
 	addBuiltInRoles(found, builtIn)
 	return found[0], err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 // invalidates everything.
 type Cache struct {
 	subscriptions map[int64]*Subscription
-	matching      map[eventTypeKey][]int64
-	matches       int // rows in matching, plus one for each type
+	matching      map[int64]map[string][]int64 // by organization and event type
+	matches       int                          // rows in matching, plus listCost for each list
 	healthNews    healthNewsLimit
 	probedEvery   time.Duration
 	log           *slog.Logger
@@ -30,13 +31,15 @@ type Cache struct {
 
 // New returns an empty cache. probedEvery is Policy.ProbeDisabled.
 func New(probedEvery time.Duration, log *slog.Logger) *Cache {
-	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[eventTypeKey][]int64{}, probedEvery: probedEvery, log: log}
+	return &Cache{subscriptions: map[int64]*Subscription{}, matching: map[int64]map[string][]int64{}, probedEvery: probedEvery, log: log}
 }
 
 // The limits of the cache: some megabytes, for any number of types and subscriptions.
 const (
 	maxCached        = 10_000
 	maxCachedMatches = 200_000
+	listCost         = 20  // of a list of subscriptions, in rows
+	maxUpdated       = 100 // lists that a change of one subscription updates
 )
 
 // Subscription has the columns of a subscription that fan-out and the attempts need.
@@ -51,12 +54,6 @@ type Subscription struct {
 	// The times of the last success and failure that the caller has stored since the subscription was read; 0 if none.
 	SuccessAt int64 `db:"-"`
 	FailureAt int64 `db:"-"`
-}
-
-// eventTypeKey is an event type of one organization.
-type eventTypeKey struct {
-	organization int64
-	eventType    string
 }
 
 // Invalidate removes these subscriptions from the cache. Without arguments it removes everything.
@@ -76,10 +73,31 @@ func (c *Cache) InvalidateTypes() {
 	c.matches = 0
 }
 
+// SetTypes says which types a subscription has now; nil if none, because it is deleted. The lists stay in memory: otherwise each of many
+// changes would read all subscriptions of the organization again, for its own audit event.
+func (c *Cache) SetTypes(organization, row int64, types *webhook.Types) {
+	lists := c.matching[organization]
+	if len(lists) > maxUpdated {
+		c.InvalidateTypes()
+		return
+	}
+	for eventType, rows := range lists {
+		before := len(rows)
+		rows = slices.DeleteFunc(rows, func(other int64) bool { return other == row })
+		if types != nil && types.Want(eventType) {
+			rows = append(rows, row)
+		}
+		lists[eventType] = rows
+		c.matches += len(rows) - before
+	}
+}
+
 // Size returns how many subscriptions the lists by event type have together.
 func (c *Cache) Size() (rows int) {
-	for _, subscriptions := range c.matching {
-		rows += len(subscriptions)
+	for _, lists := range c.matching {
+		for _, subscriptions := range lists {
+			rows += len(subscriptions)
+		}
 	}
 	return rows
 }
@@ -109,10 +127,9 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 }
 
 // Matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
-// subscription do not overlap, so each subscription is in the list once.
+// subscription do not overlap, so each subscription is in the list once. The list is valid until the next change.
 func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]int64, error) {
-	w := eventTypeKey{organization, eventType}
-	if rows, ok := c.matching[w]; ok {
+	if rows, ok := c.matching[organization][eventType]; ok {
 		return rows, nil
 	}
 	patterns := webhook.TypePatterns(eventType)
@@ -128,11 +145,14 @@ func (c *Cache) Matching(t *sqlite.Tx, organization int64, eventType string) ([]
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
-	if len(c.matching) >= maxCached || c.matches+len(rows) >= maxCachedMatches {
+	if c.matches+listCost+len(rows) > maxCachedMatches {
 		c.InvalidateTypes()
 	}
-	c.matching[w] = rows
-	c.matches += 1 + len(rows)
+	if c.matching[organization] == nil {
+		c.matching[organization] = map[string][]int64{}
+	}
+	c.matching[organization][eventType] = rows
+	c.matches += listCost + len(rows)
 	return rows, nil
 }
 

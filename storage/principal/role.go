@@ -19,6 +19,12 @@ func Effective(r access.Role) access.Scope {
 	return granted
 }
 
+// BuiltInGrants reports whether the built-in role of that name grants a permission: Effective of ListedPermissions has it.
+func BuiltInGrants(role string, p access.Permission) bool {
+	granted, _ := access.BuiltInRole(role, access.NewScope(p.Key))
+	return granted.Has(p.Key) && (!p.Internal || role == access.RoleOperator)
+}
+
 // ActingRoleColumns selects the role r of a principal; its columns are empty if there is no role.
 const ActingRoleColumns = `
 	coalesce(r.name, '') AS "role.name", coalesce(r.built_in, 0) AS "role.built_in", ` + ListedPermissions + ` AS "role.permissions"`

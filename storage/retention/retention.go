@@ -38,8 +38,8 @@ type Hooks struct {
 	Held func(t *sqlite.Tx) (bool, error)
 	// Expired is called when a pending delivery of a subscription is deleted. expected is false if the subscription is deleted, too.
 	Expired func(t *sqlite.Tx, subscription int64) (expected bool, err error)
-	// RemoveSubscription deletes a subscription with that health.
-	RemoveSubscription func(t *sqlite.Tx, subscription int64, health webhook.Health) error
+	// RemoveSubscription deletes a subscription of an organization, with that health.
+	RemoveSubscription func(t *sqlite.Tx, organization, subscription int64, health webhook.Health) error
 	// SubscriptionsChanged is called after a change of any subscriptions.
 	SubscriptionsChanged func(t *sqlite.Tx)
 	// BodiesChanged is called after the bodies of events were replaced. No attempt may begin with an old body after the commit.
