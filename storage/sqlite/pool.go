@@ -17,8 +17,8 @@ var ErrLateRead = errors.New("a read took longer than its limit")
 // Pool is a set of read-only connections with their prepared statements.
 type Pool struct {
 	db       *sqlx.DB
+	file     *File
 	limit    time.Duration // of one read
-	note     func(error)   // receives failed reads
 	prepared sync.Map      // statement text → *sqlx.Stmt
 }
 
@@ -29,7 +29,7 @@ func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{db: db, limit: limit, note: func(err error) { f.failures.note(byReading, err) }}
+	p := &Pool{db: db, file: f, limit: limit}
 	f.pools = append(f.pools, p)
 	return p, nil
 }
@@ -61,16 +61,16 @@ func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 // Get reads one row into dest. It returns sql.ErrNoRows if there is none. Faults: Unavailable if the read exceeds the
 // limit, or the file cannot be read.
 func (p *Pool) Get(ctx context.Context, dest any, text string, args ...any) error {
-	if t := joined(ctx); t != nil {
-		return Unavailable(t.Get(dest, text, args...))
+	if j := p.file.joined(ctx); j != nil {
+		return j.Get(dest, text, args...)
 	}
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.GetContext(ctx, dest, args...) })
 }
 
 // List reads all rows into dest, a pointer to a slice.
 func (p *Pool) List(ctx context.Context, dest any, text string, args ...any) error {
-	if t := joined(ctx); t != nil {
-		return Unavailable(t.List(dest, text, args...))
+	if j := p.file.joined(ctx); j != nil {
+		return j.List(dest, text, args...)
 	}
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.SelectContext(ctx, dest, args...) })
 }
@@ -89,7 +89,7 @@ func (p *Pool) read(ctx context.Context, text string, run func(context.Context, 
 			"This took too long to look up; narrow the period, or try again later.").Because(err)
 	}
 	if err != nil {
-		p.note(err)
+		p.file.failures.note(byReading, err)
 	}
 	return Unavailable(err)
 }

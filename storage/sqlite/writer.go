@@ -75,26 +75,10 @@ func newQueuedWrite(w Work, run func(*Tx) error) *queuedWrite {
 // run. If fn has begun, Write finishes it: an interrupted statement would roll back the writes of other callers. Faults:
 // Unavailable if the disk or the file fails, or after Run has ended.
 func (f *File) Write(ctx context.Context, w Work, fn func(*Tx) error) error {
-	if t := joined(ctx); t != nil {
-		return Unavailable(fn(t))
+	if j := f.joined(ctx); j != nil {
+		return j.write(fn)
 	}
 	return Unavailable(f.enqueue(ctx, w, fn))
-}
-
-// Transact is Write for several writes and reads: those that fn makes with the context that it gets belong to its transaction. They
-// run at once, as a part of w, so only the Payer and the Cost of w count. If fn returns an error, nothing was written. fn must make
-// all calls with that context, or it waits for itself, and must not keep the context.
-func (f *File) Transact(ctx context.Context, w Work, fn func(context.Context) error) error {
-	return f.Write(ctx, w, func(t *Tx) error { return fn(context.WithValue(ctx, joinedKey{}, t)) })
-}
-
-// joinedKey is the key of the transaction in the context of Transact.
-type joinedKey struct{}
-
-// joined returns the transaction of Transact that a context belongs to; nil outside of one.
-func joined(ctx context.Context) *Tx {
-	t, _ := ctx.Value(joinedKey{}).(*Tx)
-	return t
 }
 
 func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
