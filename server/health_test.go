@@ -210,12 +210,13 @@ func TestReadyWithDeliveries(t *testing.T) {
 			t.Errorf("a warning though nothing waits: %+v, %v", got, wrong)
 		}
 
-		// Behind a rate limit, attempts do not begin with their deliveries.
+		// Behind a rate limit, attempts do not begin with their deliveries, once the scheduler has read the change.
 		if _, err := f.store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
 			SetRateLimit: true, RateLimitPerSecond: new(int64(100)),
 		}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		d.stuck.Store(true)
 		storagetest.Publish(t, f.store, owner, "user.created")
 		time.Sleep(59 * time.Second)
