@@ -71,9 +71,7 @@ func TestQueryPlansOfRetention(t *testing.T) {
 				time.Sleep(time.Hour + time.Minute)
 			}
 		}
-		// The oldest rows are read from the beginning of their tables, a few hundred at a time.
-		noneGrows(t, store, map[string]string{
-			"FROM audit_events ORDER BY id LIMIT": "SCAN audit_events", "FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e",
-		})
+		// The rows of one read, a few hundred at a time, are scanned.
+		noneGrows(t, store, map[string]string{"FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e"})
 	})
 }

@@ -2,7 +2,9 @@ package history
 
 import (
 	"context"
+	"database/sql"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -21,9 +23,9 @@ const (
 		a.next_attempt_at`
 
 	attemptJoins = `
-		JOIN deliveries d ON d.id = a.delivery_id
-		JOIN events e ON e.id = d.event_id
-		JOIN subscriptions s ON s.id = a.subscription_id`
+		CROSS JOIN deliveries d ON d.id = a.delivery_id
+		CROSS JOIN events e ON e.id = d.event_id
+		CROSS JOIN subscriptions s ON s.id = a.subscription_id` // SQLite reads the attempts first, whatever the filters are
 )
 
 // Attempts in progress, with the same columns. Only their deliveries are in the file. A statement that reads both kinds
@@ -34,8 +36,8 @@ const (
 		'' AS response_body, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
 
 	sendingJoins = `
-		JOIN events e ON e.id = d.event_id
-		JOIN subscriptions s ON s.id = d.subscription_id`
+		CROSS JOIN events e ON e.id = d.event_id
+		CROSS JOIN subscriptions s ON s.id = d.subscription_id`
 )
 
 // AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
@@ -82,59 +84,72 @@ const maxDeliveryLookups = 100
 
 // attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
-	logs         *scan.Reader
-	attempts     *[]webhook.Attempt
-	source       string // the index of ended attempts to read; empty to read attempts in progress only
-	where        string // its condition; ?1 is the subscription
-	subscription int64
-	since        int64
-	outcome      int // -1 means any
-	eventType    string
-	event        int64 // 0 means any
-	limit        int
-	filtered     bool // a filter leaves out some rows of the index
+	logs     *scan.Reader
+	attempts *[]webhook.Attempt
+	source   string   // the index of ended attempts to read; empty to read attempts in progress only
+	where    string   // its condition
+	ended    []string // filters of ended attempts
+	both     []string // filters of ended attempts and of those in progress
+	args     []any    // the named parameters of where and of the filters
+	since    int64
+	limit    int
+	sending  bool // reads the attempts in progress, too
+	filtered bool // a filter leaves out some rows of the index
 }
 
 // attemptQuery chooses the index for a filter. An event has its deliveries, and failures have an index.
 // Other filters read the log of the subscription. ok is false if the filter can match nothing.
 func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
-		logs: h.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
-		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
-		filtered: f.EventType != "",
+		logs: h.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = :subscription",
+		args: []any{sql.Named("subscription", subscription)}, since: f.Since, limit: f.Limit, sending: true,
+	}
+	if f.EventType != "" {
+		q.filter(&q.both, "e.type = :type", sql.Named("type", f.EventType))
 	}
 	if f.Outcome != nil {
-		q.outcome, q.filtered = int(*f.Outcome), true
+		q.sending = *f.Outcome == webhook.Sending
+		q.filter(&q.ended, "a.outcome = :outcome", sql.Named("outcome", *f.Outcome))
 	}
 	switch {
 	case f.EventID != "":
-		if q.event, _, ok = h.ids.Row(access.EventID, f.EventID); !ok {
+		event, _, ok := h.ids.Row(access.EventID, f.EventID)
+		if !ok {
 			return q, false, nil
 		}
+		q.filter(&q.both, "d.event_id = :event", sql.Named("event", event))
 		var deliveries int
 		if err := h.logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
-			q.event, subscription, maxDeliveryLookups+1); err != nil {
+			event, subscription, maxDeliveryLookups+1); err != nil {
 			return q, false, err
 		}
-		q.filtered = deliveries > maxDeliveryLookups
-		if !q.filtered {
-			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
+		if deliveries <= maxDeliveryLookups {
+			q.source = "deliveries own CROSS JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255"
+			q.where, q.filtered = "own.event_id = :event AND own.subscription_id = :subscription", false
 		}
-	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
+	case f.Outcome == nil:
+	case *f.Outcome == webhook.Sending: // only as many rows as attempts are running
 		q.source, q.filtered = "", false
-	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
-		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+delivery.OutcomeFailed+", "+delivery.OutcomeInterrupted+")"
+	case *f.Outcome == webhook.Failed || *f.Outcome == webhook.Interrupted:
+		q.source = "attempts a INDEXED BY attempts_in_trouble"
+		q.where += " AND a.outcome IN (" + delivery.OutcomeFailed + ", " + delivery.OutcomeInterrupted + ")"
 	}
 	return q, true, nil
 }
 
+// filter adds a condition with its parameter to a list of filters.
+func (q *attemptQuery) filter(list *[]string, condition string, parameter sql.NamedArg) {
+	*list, q.args, q.filtered = append(*list, condition), append(q.args, parameter), true
+}
+
 // Bound implements scan.Search.
 func (q attemptQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
+	args := append(slices.Clone(q.args), sql.Named("since", q.since),
+		sql.Named("high_at", high.At), sql.Named("high_row", high.Row), sql.Named("offset", rows-1))
 	err = q.logs.Pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
-		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
-		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET ?5`,
-		q.subscription, q.since, high.At, high.Row, rows-1)
+		AND (a.attempted_at, a.id) >= (:since, 0) AND (a.attempted_at, a.id) < (:high_at, :high_row)
+		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET :offset`, args...)
 	return low, err
 }
 
@@ -145,25 +160,29 @@ func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full b
 	}
 	var parts []string
 	if q.source != "" {
-		parts = append(parts, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
-		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
-		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`)
+		parts = append(parts, allOf("SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+			AND (a.attempted_at, a.id) >= (:low_at, :low_row) AND (a.attempted_at, a.id) < (:high_at, :high_row)`, q.ended, q.both))
 	}
-	if q.outcome < 0 || q.outcome == int(webhook.Sending) {
-		parts = append(parts, selectSendingAttempts)
+	if q.sending {
+		parts = append(parts, allOf(selectSendingAttempts, q.both))
 	}
 	var batch []webhook.Attempt
-	err = q.logs.Pool.List(ctx, &batch, strings.Join(parts, " UNION ALL ")+" ORDER BY attempted_at DESC, id DESC LIMIT ?9",
-		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.attempts))
+	args := append(slices.Clone(q.args), sql.Named("low_at", low.At), sql.Named("low_row", low.Row),
+		sql.Named("high_at", high.At), sql.Named("high_row", high.Row), sql.Named("limit", q.limit-len(*q.attempts)))
+	err = q.logs.Pool.List(ctx, &batch, strings.Join(parts, " UNION ALL ")+" ORDER BY attempted_at DESC, id DESC LIMIT :limit", args...)
 	*q.attempts = append(*q.attempts, batch...)
 	return len(*q.attempts) >= q.limit, err
 }
 
+// allOf adds filters to a statement that ends with a condition.
+func allOf(statement string, filters ...[]string) string {
+	return strings.Join(append([]string{statement}, slices.Concat(filters...)...), " AND ")
+}
+
 // selectSendingAttempts selects the attempts in progress, with the parameters of attemptQuery.Read. They are few.
 const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d INDEXED BY deliveries_sending" + sendingJoins + `
-	WHERE d.subscription_id = ?1 AND d.state >= ` + delivery.Sending + `
-	AND (d.due_at, ` + delivery.AttemptRow + `) >= (?2, ?3) AND (d.due_at, ` + delivery.AttemptRow + `) < (?4, ?5)
-	AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`
+	WHERE d.subscription_id = :subscription AND d.state >= ` + delivery.Sending + `
+	AND (d.due_at, ` + delivery.AttemptRow + `) >= (:low_at, :low_row) AND (d.due_at, ` + delivery.AttemptRow + `) < (:high_at, :high_row)`
 
 // setAttemptIDs sets the public ids of an attempt.
 func (h *History) setAttemptIDs(a *webhook.Attempt) {
