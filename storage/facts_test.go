@@ -1,9 +1,7 @@
 package storage_test
 
 import (
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,48 +87,6 @@ func TestReceiverPage(t *testing.T) {
 		// It scans no table.
 		if n := noneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
 			t.Errorf("only %d statements were run", n)
-		}
-	})
-}
-
-func TestEventFactsAfterRetention(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
-		o.KeepEvents = time.Hour
-		store, _ := storagetest.OpenWith(t, o)
-		x := fixtureOf(t, store)
-		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
-		expired := func() bool {
-			return must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.org(), p.ID)).Expired
-		}
-		time.Sleep(time.Hour)
-		if expired() {
-			t.Error("an event expires before the end of the retention")
-		}
-		time.Sleep(time.Minute)
-		if expired() {
-			t.Error("an event expires while an open subscription waits for it")
-		}
-		if err := x.Queue.HoldQueue(t.Context(), x.actor(), ""); err != nil {
-			t.Fatal(err)
-		}
-		x.setActive(t, false)
-		time.Sleep(time.Minute)
-		if expired() {
-			t.Error("an event expires while the queue is held")
-		}
-		if _, err := x.Queue.ReleaseQueue(t.Context(), x.actor()); err != nil {
-			t.Fatal(err)
-		}
-		if !expired() {
-			t.Error("an event that nobody waits for has not expired")
-		}
-		time.Sleep(time.Minute)
-		_, err := x.History.EventFacts(t.Context(), x.org(), p.ID)
-		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		if f, _ := fault.As(err); !strings.Contains(f.Message, "storage.retention_events") {
-			t.Errorf("the fault is %q", f.Message)
 		}
 	})
 }

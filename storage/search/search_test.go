@@ -1,4 +1,4 @@
-package storage_test
+package search_test
 
 import (
 	"strings"
@@ -16,25 +16,27 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
 	older, _ := storagetest.Organization(t, store, "older", "growth", access.RoleOwner)
-	x := fixtureOf(t, store)
+	x := storagetest.CustomerOf(t, store)
 	newer, _ := storagetest.Organization(t, store, "newer", "growth", access.RoleOwner)
 	external := "shop-1"
-	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
+	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
 		t.Fatal(err)
 	}
-	event := must[[]webhook.Published](t)(store.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{
+	event := storagetest.Must[[]webhook.Published](t)(store.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{
 		{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "order-1001"},
 	}))[0]
-	key, _ := storagetest.Key(t, store, x.owner, access.EventsRead)
-	x.begin(t, x.jobs(t)[0])
+	key, _ := storagetest.Key(t, store, x.Owner, access.EventsRead)
+	x.Begin(t, x.Jobs(t)[0])
+	sending := storagetest.Must[webhook.AttemptPage](t)(store.History.AttemptPage(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 1})).Attempts[0]
+	audited := storagetest.Must[access.AuditPage](t)(store.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events[0]
 	for what, text := range map[string]string{
-		"an attempt in progress, by its id":      x.all(t)[0].ID,
+		"an attempt in progress, by its id":      sending.ID,
 		"a subscription, by its external id":     external,
-		"a subscription, by its id":              x.sub.ID,
+		"a subscription, by its id":              x.Sub.ID,
 		"a subscription, by the host of its URL": "example.com",
 		"an event, by its id":                    event.ID,
 		"an event, by its idempotency key":       "order-1001",
-		"an audit event, by its id":              must[[]access.AuditEvent](t)(store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1}))[0].ID,
+		"an audit event, by its id":              audited.ID,
 		"a key, by its id":                       key.ID,
 		"a key, by its prefix":                   strings.TrimSuffix(key.KeyPrefix, "…"),
 	} {
@@ -42,9 +44,9 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 			t.Parallel()
 			find := func(by access.Principal) []search.Found {
 				t.Helper()
-				return must[[]search.Found](t)(store.History.Search(t.Context(), by, text))
+				return storagetest.Must[[]search.Found](t)(store.History.Search(t.Context(), by, text))
 			}
-			if found := find(x.owner); len(found) != 1 {
+			if found := find(x.Owner); len(found) != 1 {
 				t.Errorf("its owner finds %+v", found)
 			}
 			if found := find(older); len(found) != 0 {

@@ -1,4 +1,4 @@
-package storage_test
+package history_test
 
 import (
 	"path/filepath"
@@ -21,18 +21,18 @@ func TestSeries(t *testing.T) {
 		o := storagetest.Options(t, path)
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
-		x := fixtureOf(t, store)
-		other, _ := storagetest.Subscription(t, store, x.owner, "https://example.com/other", "b")
+		x := storagetest.CustomerOf(t, store)
+		other, _ := storagetest.Subscription(t, store, x.Owner, "https://example.com/other", "b")
 		attempt := func(s webhook.Subscription, eventType string, succeeded bool, took int64) {
 			t.Helper()
-			storagetest.Publish(t, store, x.owner, eventType)
+			storagetest.Publish(t, store, x.Owner, eventType)
 			jobs, err := store.Queue.PendingJobs(t.Context(), s.RowID, 1000, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			job := jobs[len(jobs)-1]
 			r := webhook.Result{
-				Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: s.RowID, Epoch: 1, Number: job.Number(),
+				Attempt: x.Begin(t, job), Delivery: job.Delivery, Subscription: s.RowID, Epoch: 1, Number: job.Number(),
 				Succeeded: succeeded, DurationMS: took, RetryAt: time.Now().Add(24 * time.Hour).UnixMilli(),
 			}
 			if !succeeded {
@@ -43,17 +43,17 @@ func TestSeries(t *testing.T) {
 			}
 		}
 		first := time.Now().Unix() / 60
-		attempt(x.sub, "a", true, 10)
-		attempt(x.sub, "a", true, 11)
-		attempt(x.sub, "a", false, 10_001)
+		attempt(x.Sub, "a", true, 10)
+		attempt(x.Sub, "a", true, 11)
+		attempt(x.Sub, "a", false, 10_001)
 		time.Sleep(2 * time.Minute)
 		attempt(other, "b", true, 0)
-		_, job, row, err := store.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, row, err := store.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.Queue.Record(t.Context(), webhook.Result{
-			Attempt: row, Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
+			Attempt: row, Delivery: job.Delivery, Subscription: x.Sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,12 +71,12 @@ func TestSeries(t *testing.T) {
 			want               []webhook.MinuteCounts
 		}{
 			{"by the minute", "", first, first + 3, 1, []webhook.MinuteCounts{one, two}},
-			{"of one subscription", x.sub.ID, first, first + 3, 1, []webhook.MinuteCounts{one}},
+			{"of one subscription", x.Sub.ID, first, first + 3, 1, []webhook.MinuteCounts{one}},
 			{"in larger steps", "", hour, hour + 60, 60, []webhook.MinuteCounts{both}},
 			{"until excludes, since includes", "", first, first + 2, 1, []webhook.MinuteCounts{one}},
 			{"of nothing", "", first + 3, first + 10, 1, []webhook.MinuteCounts{}},
 		} {
-			got, err := store.History.Series(t.Context(), x.org(), test.subscription, test.since, test.until, test.step)
+			got, err := store.History.Series(t.Context(), x.Org(), test.subscription, test.since, test.until, test.step)
 			if d := cmp.Diff(test.want, got); err != nil || d != "" {
 				t.Errorf("%s: %v (-want +got):\n%s", test.name, err, d)
 			}
@@ -89,16 +89,16 @@ func TestSeries(t *testing.T) {
 		if got, err := store.History.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
 			t.Errorf("another organization sees %v, %v", got, err)
 		}
-		if _, err := store.History.Series(t.Context(), stranger.Organization.RowID, x.sub.ID, first, first+10, 1); fault.KindOf(err) != fault.NotFound {
+		if _, err := store.History.Series(t.Context(), stranger.Organization.RowID, x.Sub.ID, first, first+10, 1); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another organization's subscription: %v", err)
 		}
 
 		time.Sleep(45 * time.Minute)
-		if got, err := store.History.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 2 {
+		if got, err := store.History.Series(t.Context(), x.Org(), "", first, first+10, 1); err != nil || len(got) != 2 {
 			t.Errorf("after 47 minutes: %v, %v", got, err)
 		}
 		time.Sleep(30 * time.Minute) // retention reads minutes every ten minutes
-		for _, organization := range []int64{x.org(), access.AllOrganizations} {
+		for _, organization := range []int64{x.Org(), access.AllOrganizations} {
 			if got, err := store.History.Series(t.Context(), organization, "", first, first+10, 1); err != nil || len(got) != 0 {
 				t.Errorf("organization %d after 77 minutes: %v, %v", organization, got, err)
 			}
