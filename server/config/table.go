@@ -28,7 +28,7 @@ var table = []Setting{
 		"PEM certificate chain for HTTPS without a proxy; needs server.tls_key_file"),
 	newSetting("server.tls_key_file", "", text("path", checkLine),
 		"PEM private key of that certificate"),
-	newSetting("server.shutdown_grace", "20s", duration(0, 10*time.Minute),
+	newSetting("server.shutdown_grace", "20s", duration(time.Second, 10*time.Minute),
 		"time for current requests and attempts to end when the server stops; make it longer than webhooks.timeout"),
 	newSetting("server.token_rate", show(check.DefaultTokenRate), number(1, 1_000_000),
 		"requests per second of one organization without an API key, and twice as many in a burst; platform:act_as has no limit"),
