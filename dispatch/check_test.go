@@ -35,6 +35,7 @@ type tally struct {
 
 	// Of a lane alone.
 	unsettledFailures int
+	setAside          int
 	weight            int
 }
 
@@ -140,6 +141,8 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 		return t, fmt.Errorf("it holds attempts that have ended:%s", t.stages)
 	case l.recent.unsettledFailures != t.unsettledFailures:
 		return t, fmt.Errorf("it counts %d unsettled failures, but has %d", l.recent.unsettledFailures, t.unsettledFailures)
+	case l.recent.setAside != t.setAside:
+		return t, fmt.Errorf("it counts %d results set aside, but has %d", l.recent.setAside, t.setAside)
 	case l.memory.used != t.weight:
 		return t, fmt.Errorf("it counts %d bytes, but uses %d", l.memory.used, t.weight)
 	}
@@ -163,6 +166,9 @@ func (s *scheduler) addAttempt(t *tally, a *attempt, jobsOfEvent map[int64]int) 
 		}
 		if a.blocksSending {
 			t.blocking++
+		}
+		if a.setAside {
+			t.setAside++
 		}
 	}
 	if a.probe && a.stage != queued {

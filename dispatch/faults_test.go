@@ -26,6 +26,7 @@ type faults struct {
 	refusals     int           // attempts that Begin refused
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
+	failingOf    string        // id of a subscription whose results cannot be saved
 	beginTakes   time.Duration // before each Begin
 	recordTakes  time.Duration // before each Record
 	readTakes    time.Duration // after each OrderedJobs
@@ -61,10 +62,17 @@ func (f *faults) failEvent(event string) {
 	f.failingEvent = event
 }
 
-func (f *faults) eventToFail() string {
+// failSubscription makes Record fail for every attempt of the subscription; empty: of none.
+func (f *faults) failSubscription(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failingEvent
+	f.failingOf = id
+}
+
+func (f *faults) toFail() (event, subscription string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failingEvent, f.failingOf
 }
 
 // slow makes each Record take longer.
@@ -193,9 +201,9 @@ func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]w
 	if err := s.delayRecord(ctx); err != nil {
 		return nil, err
 	}
-	if poison := s.eventToFail(); poison != "" {
+	if event, subscription := s.toFail(); event+subscription != "" {
 		for _, r := range results {
-			if a, err := s.History.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
+			if a, err := s.History.Attempt(ctx, r.Attempt); err != nil || a.EventID == event || a.SubscriptionID == subscription {
 				return nil, errDisk
 			}
 		}

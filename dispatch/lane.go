@@ -51,6 +51,7 @@ type attempt struct {
 	recordFailedAt time.Time // when saving its result first failed
 	savedBefore    uint64    // results that the store had saved by then
 	blocksSending  bool      // no lane sends until its result is saved
+	setAside       bool      // its result alone cannot be saved, and blocks only its lane
 }
 
 // attemptKey names an attempt in messages.
@@ -153,6 +154,7 @@ type laneMemory struct {
 type recentResults struct {
 	failureStreak     int // failures since the last success
 	unsettledFailures int // failures whose attempts are not settled
+	setAside          int // attempts whose results are set aside
 	ends              endCounter
 }
 

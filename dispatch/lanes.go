@@ -181,6 +181,9 @@ func (t *lanes) count(a *attempt, n int) {
 		if a.blocksSending {
 			t.blocking += n
 		}
+		if a.setAside {
+			l.recent.setAside += n
+		}
 	}
 	if a.probe && a.stage != queued {
 		t.charge(l, probePlaces, n)
@@ -258,10 +261,10 @@ func (t *lanes) endRequest(a *attempt, failed bool) {
 	t.move(a, ended)
 }
 
-// setBlocksSending says whether the result of an ended attempt stops all sending.
+// setBlocksSending says whether the result of an ended attempt stops all sending, or is set aside.
 func (t *lanes) setBlocksSending(a *attempt, blocks bool) {
 	t.count(a, -1)
-	a.blocksSending = blocks
+	a.blocksSending, a.setAside = blocks, !blocks
 	t.count(a, 1)
 }
 

@@ -5,9 +5,15 @@ import "github.com/keyhook/keyhook/storage/webhook"
 // maySend reports whether the lane may send another request. A lane that is ordered, failing, or not known to be healthy, sends
 // one at a time. Any other lane sends up to its limit, and fewer when its organization has few slots left. A lane alone
 // reaches its limit. A rate limit needs a token. Tests are sent at once, without one.
+//
+// A lane with as many results set aside as it has slots sends nothing. Otherwise one lane whose results cannot be saved would
+// soon fill maxUnsaved, and no other lane could send.
 func (s *scheduler) maySend(l *lane) bool {
 	known := s.isCurrent(l)
 	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.TimeUntil(1, s.clock) > 0) {
+		return false
+	}
+	if l.recent.setAside >= s.options.PerSubscription {
 		return false
 	}
 	requests := l.requests()

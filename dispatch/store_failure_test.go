@@ -93,6 +93,32 @@ func TestStoreFailures(t *testing.T) {
 	})
 }
 
+// TestResultsOfOneLaneCannotBeSaved shows that such a lane stops, long before its results stop the others.
+func TestResultsOfOneLaneCannotBeSaved(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		const events, slots, others = 200, 4, 100
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{Concurrency: 4 * slots, PerSubscription: slots})
+		broken := x.subscribe(t, "broken.example", respond(200))
+		x.setReceiver("other.example", respond(200))
+		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.shipped")
+		f.failSubscription(broken.ID)
+		x.run(t)
+		x.publish(t, events)
+		for range others { // each result that is saved shows that the fault is in the results that are not
+			storagetest.Publish(t, x.Store, x.owner, "order.shipped")
+			time.Sleep(time.Second)
+		}
+		checkDeliveredOnce(t, x, "other.example", others)
+		if n := len(x.requests("broken.example")); n < slots || n > 2*slots {
+			t.Errorf("%d requests whose results cannot be saved, with %d slots", n, slots)
+		}
+		f.failSubscription("")
+		time.Sleep(time.Minute)
+		checkDeliveredOnce(t, x, "broken.example", events)
+	})
+}
+
 func TestStoreFailuresAreRetried(t *testing.T) {
 	t.Parallel()
 
