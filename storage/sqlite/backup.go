@@ -44,7 +44,7 @@ func Backup(ctx context.Context, o backup.Options, c Copies) (backup.Report, err
 			}
 			return c.check(ctx, name)
 		})
-	err = errors.Join(err, reader.Do(from.close))
+	err = errors.Join(err, reader.Do(from.db.Close))
 	r.Took = time.Since(begin)
 	return r, err
 }

@@ -43,17 +43,6 @@ const (
 	restartPause = 5 * time.Second
 )
 
-// checkpointPragmas are the pragmas of the connection for checkpoints.
-func checkpointPragmas(synchronous string) []pragma {
-	pragmas := writerPragmas(synchronous)
-	for i := range pragmas {
-		if pragmas[i].name == "busy_timeout" {
-			pragmas[i] = pragma{"busy_timeout", restartWait, restartWait}
-		}
-	}
-	return pragmas
-}
-
 // checkpointed is the result of a checkpoint, in frames of the write-ahead log.
 type checkpointed struct {
 	Busy int   `db:"busy"`         // 1 if readers or a writer prevented a complete checkpoint

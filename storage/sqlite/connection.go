@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,6 +77,12 @@ func readerPragmas() []pragma {
 	)
 }
 
+// replace gives the pragma of that name another value.
+func replace(pragmas []pragma, by pragma) []pragma {
+	pragmas[slices.IndexFunc(pragmas, func(p pragma) bool { return p.name == by.name })] = by
+	return pragmas
+}
+
 // connect opens a pool of n permanent connections to the database at path. options are more of its data source
 // name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
 func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
@@ -98,6 +105,15 @@ func connect(ctx context.Context, path string, n int, pragmas []pragma, options 
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// readDatabase opens a connection that only reads, calls read with it, and closes it.
+func readDatabase(ctx context.Context, path string, read func(*sqlx.DB) error, options ...string) error {
+	db, err := connect(ctx, path, 1, readerPragmas(), options...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(db), db.Close())
 }
 
 // check opens a connection and asserts that every pragma has its value.

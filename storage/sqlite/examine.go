@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,10 +34,11 @@ func Owner(path string) (pid string, running bool) {
 		return "", false
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+	if taken, _ := flock(f, syscall.LOCK_SH); !taken {
 		return "", false // close releases a lock that was acquired
 	}
-	return readLock(f).owner, true
+	pid, _ = readLock(f)
+	return pid, true
 }
 
 // Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
@@ -101,7 +101,7 @@ func inspect(o Options) (*inspection, error) {
 	log, err := fileSize(o.Path + disk.WAL)
 	i.leftOpen = log > 0
 	if lockFile, err := disk.OpenOwn(o.Path+disk.Lock, os.O_RDONLY); err == nil {
-		i.wasMade = readLock(lockFile).made
+		_, i.wasMade = readLock(lockFile)
 		lockFile.Close()
 	}
 	return i, err
@@ -113,31 +113,24 @@ func (i *inspection) prepare() error {
 
 // read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.
 // options are the options of the connection.
-func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
-	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := i.compare(ctx, db); err != nil || i.noTables {
-		return err
-	}
-	if check != nil {
-		if err := check(db); err != nil {
+func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) error {
+	return readDatabase(ctx, i.o.Path, func(db *sqlx.DB) error {
+		if err := i.compare(ctx, db); err != nil || i.noTables {
 			return err
 		}
-	}
-	return i.o.Recognize(ctx, i.o.Path, db)
+		if check != nil {
+			if err := check(db); err != nil {
+				return err
+			}
+		}
+		return i.o.Recognize(ctx, i.o.Path, db)
+	}, options...)
 }
 
 // Peek lets read query the database at path as its last checkpoint left it, without its log. It changes and creates nothing.
 // The result may be older than the database.
 func Peek(ctx context.Context, path string, read func(*sqlx.DB) error) error {
-	db, err := connect(ctx, path, 1, readerPragmas(), "immutable=1", "mode=ro")
-	if err != nil {
-		return err
-	}
-	return errors.Join(read(db), db.Close())
+	return readDatabase(ctx, path, read, "immutable=1", "mode=ro")
 }
 
 // state returns the state after read.

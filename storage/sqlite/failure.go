@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -87,8 +87,7 @@ func classify(err error) (severity, problem) {
 
 // failures are the present problems of the file. All methods are safe for concurrent use.
 type failures struct {
-	log      *slog.Logger
-	degraded atomic.Bool // there is a problem; a fast check without the mutex
+	log *slog.Logger
 
 	mu      sync.Mutex
 	wrong   [parts]problem
@@ -130,7 +129,6 @@ func (c *failures) degrade(p part, a problem, err error) {
 		return
 	}
 	c.wrong[p] = a
-	c.degraded.Store(true)
 	c.log.Error("degraded: "+public[a], "reason", string(a), "error", err)
 }
 
@@ -143,9 +141,6 @@ func (c *failures) heal(p part) {
 	}
 	was := c.wrong[p]
 	c.wrong[p] = ""
-	if c.wrong == [parts]problem{} {
-		c.degraded.Store(false)
-	}
 	c.log.Warn("no longer degraded", "reason", string(was))
 }
 
@@ -154,9 +149,7 @@ func (c *failures) tooMany() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	for len(c.bad) > 0 && now.Sub(c.bad[0]) > badReadsIn {
-		c.bad = c.bad[1:]
-	}
+	c.bad = slices.DeleteFunc(c.bad, func(at time.Time) bool { return now.Sub(at) > badReadsIn })
 	c.bad = append(c.bad, now)
 	return len(c.bad) >= badReads
 }
@@ -176,12 +169,10 @@ func (c *failures) fail(cause error) bool {
 
 // refusal returns why writes are refused, or nil.
 func (c *failures) refusal() error {
-	select {
-	case <-c.failed:
-		return c.ended()
-	default:
+	if err := c.ended(); err != nil {
+		return err
 	}
-	if c.degraded.Load() && c.has(damaged) {
+	if c.has(damaged) {
 		return fmt.Errorf("write: %w", ErrDamaged)
 	}
 	return nil
@@ -197,12 +188,14 @@ func (c *failures) ended() error {
 func (c *failures) has(a problem) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range c.wrong {
-		if w == a {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.wrong[:], a)
+}
+
+// degraded reports whether there is a problem.
+func (c *failures) degraded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrong != [parts]problem{}
 }
 
 // Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;

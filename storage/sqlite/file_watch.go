@@ -105,7 +105,7 @@ func (f *File) watch(ctx context.Context, drain Drain) {
 		}
 		f.failures.note(byCheckpoint, err)
 		f.watchLog()
-		if f.failures.degraded.Load() {
+		if f.failures.degraded() {
 			if err == nil {
 				f.failures.heal(byCheckpoint)
 			}

@@ -40,11 +40,10 @@ func (f *File) checkLater(ctx context.Context) error {
 	if !f.unchecked {
 		return nil
 	}
-	db, err := connect(ctx, f.o.Path, 1, readerPragmas())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+	return readDatabase(ctx, f.o.Path, func(db *sqlx.DB) error { return f.checkTables(ctx, db) })
+}
+
+func (f *File) checkTables(ctx context.Context, db *sqlx.DB) error {
 	tables := []string{}
 	if err := db.SelectContext(ctx, &tables, "SELECT name FROM sqlite_schema WHERE type = 'table'"); err != nil {
 		return err

@@ -29,23 +29,30 @@ func lock(path string) (*ownership, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		owner := readLock(f).owner
-		f.Close()
-		return nil, fault.Advise(fmt.Errorf("%w: %s belongs to the running process %s", ErrInUse, path, owner),
+	taken, err := flock(f, syscall.LOCK_EX)
+	owner, made := readLock(f)
+	if taken {
+		err = fault.Advise(fmt.Errorf("%w: %s belongs to the running process %s", ErrInUse, path, owner),
 			"stop that process first, or set storage.path to another file")
 	}
-	if err != nil {
-		f.Close()
-		return nil, fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, name, err),
-			"storage.path must be on a local file system")
+	if err == nil {
+		err = writeLock(f, made)
 	}
-	if err := writeLock(f, readLock(f).made); err != nil {
-		f.Close()
-		return nil, disk.Advise(name, err)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return &ownership{name: f}, nil
+}
+
+// flock takes a flock(2) of the kind how without waiting. taken means that another process has a lock that excludes it.
+// It is independent of the locks of SQLite, which use fcntl(2).
+func flock(f *os.File, how int) (taken bool, err error) {
+	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
+		return err != nil, nil
+	}
+	return false, fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, f.Name(), err),
+		"storage.path must be on a local file system")
 }
 
 // openLock opens the lock file, or creates it.
@@ -71,22 +78,18 @@ func (o *ownership) lockFile(path string) error {
 	return err
 }
 
-// lockDatabase opens a database and takes a flock(2) of the kind how on it, which applies to every name of the file. It
-// is independent of the locks of SQLite, which use fcntl(2).
+// lockDatabase opens a database and takes a flock(2) of the kind how on it, which applies to every name of the file.
 func lockDatabase(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, disk.Advise(path, err)
 	}
-	if err := onlyName(path, f); err != nil {
-		return nil, errors.Join(err, f.Close())
+	taken := false
+	if err = onlyName(path, f); err == nil {
+		taken, err = flock(f, how)
 	}
-	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if taken {
 		err = usedElsewhere(path)
-	} else if err != nil {
-		err = fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, path, err),
-			"storage.path must be on a local file system")
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -113,9 +116,9 @@ func checkOtherNames(path string) error {
 		if err != nil {
 			return nil // a user who may only read the database cannot know
 		}
-		err = syscall.Flock(int(named.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		taken, _ := flock(named, syscall.LOCK_SH)
 		named.Close() // releases the lock
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		if taken {
 			return nil
 		}
 	}
@@ -151,16 +154,12 @@ func onlyName(path string, f *os.File) error {
 // database from a new one.
 const madeLine = "database made"
 
-// locked is the contents of a lock file.
-type locked struct {
-	owner string // process id; empty if it cannot be read
-	made  bool
-}
-
-func readLock(f *os.File) locked {
+// readLock reads a lock file: the process id of the owner, and whether the database was created. It returns zero values
+// if the file cannot be read.
+func readLock(f *os.File) (owner string, made bool) {
 	text, _ := io.ReadAll(io.NewSectionReader(f, 0, 256)) // an error does not matter
 	owner, rest, _ := strings.Cut(string(text), "\n")
-	return locked{strings.TrimSpace(owner), strings.Contains(rest, madeLine)}
+	return strings.TrimSpace(owner), strings.Contains(rest, madeLine)
 }
 
 func writeLock(f *os.File, made bool) error {
@@ -169,7 +168,10 @@ func writeLock(f *os.File, made bool) error {
 		text += madeLine + "\n"
 	}
 	_, err := f.WriteAt([]byte(text), 0)
-	return errors.Join(err, f.Truncate(int64(len(text))))
+	if err = errors.Join(err, f.Truncate(int64(len(text)))); err != nil {
+		return disk.Advise(f.Name(), err)
+	}
+	return nil
 }
 
 // release releases the locks. Closing the files does not always suffice: until its exec, a process that starts beside

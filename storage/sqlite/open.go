@@ -61,7 +61,7 @@ func (f *File) open(ctx context.Context) error {
 		func() error { return f.openWriter(ctx) },
 		f.create,
 		f.o.Made,
-		f.noteMade,
+		func() error { return writeLock(f.lock.name, true) },
 		func() error { return f.upgrade(ctx) },
 		func() error { return f.openCheckpointer(ctx) },
 		f.remember,
@@ -144,14 +144,13 @@ func (f *File) identify(ctx context.Context, i *inspection) error {
 }
 
 // openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
-// fill. SQLite itself would create it with the mode of the umask.
-func (f *File) openWriter(ctx context.Context) error {
+// fill.
+func (f *File) openWriter(ctx context.Context) (err error) {
 	if f.lock.file == nil {
-		file, err := disk.Create(f.o.Path)
-		if err != nil {
+		if err := createEmpty(f.o.Path); err != nil {
 			return err
 		}
-		if err := errors.Join(file.Close(), f.lock.lockFile(f.o.Path)); err != nil {
+		if err := f.lock.lockFile(f.o.Path); err != nil {
 			return err
 		}
 	}
@@ -159,16 +158,17 @@ func (f *File) openWriter(ctx context.Context) error {
 	if f.created {
 		more = append(more, "_auto_vacuum=INCREMENTAL") // it cannot be changed later, and it writes
 	}
-	var err error
-	if f.writer.db, err = connect(ctx, f.o.Path, 1, writerPragmas(f.o.Synchronous), more...); err != nil {
-		return err
-	}
-	conn, err := f.writer.db.Connx(ctx)
+	f.tx, err = openTx(ctx, f.o.Path, writerPragmas(f.o.Synchronous), more...)
+	return err
+}
+
+// createEmpty creates an empty file. SQLite itself would create it with the mode of the umask.
+func createEmpty(path string) error {
+	file, err := disk.Create(path)
 	if err != nil {
 		return err
 	}
-	f.tx = newTx(conn)
-	return nil
+	return file.Close()
 }
 
 // create writes the schema and the first rows in one transaction. After a crash, the file has all of them or none.
@@ -192,17 +192,10 @@ func (f *File) create() error {
 	return nil
 }
 
-// noteMade writes in the lock file that the database exists.
-func (f *File) noteMade() error {
-	if err := writeLock(f.lock.name, true); err != nil {
-		return disk.Advise(f.o.Path+disk.Lock, err)
-	}
-	return nil
-}
-
 // openCheckpointer opens the connection for checkpoints.
 func (f *File) openCheckpointer(ctx context.Context) (err error) {
-	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, checkpointPragmas(f.o.Synchronous), "_txlock=immediate")
+	pragmas := replace(writerPragmas(f.o.Synchronous), pragma{"busy_timeout", restartWait, restartWait})
+	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, pragmas, "_txlock=immediate")
 	return err
 }
 

@@ -45,7 +45,7 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 	if err != nil {
 		return path, "", err
 	}
-	defer func() { _ = from.close() }() // nothing was written to it
+	defer func() { _ = from.db.Close() }() // nothing was written to it
 	if err := owner.Become(); err != nil {
 		return path, "", err
 	}
@@ -74,12 +74,8 @@ func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string)
 	if err := removeDatabase(temp); err != nil {
 		return fmt.Errorf("remove what an earlier restore has left: %w", err)
 	}
-	file, err := disk.Create(temp)
-	if err != nil {
+	if err := createEmpty(temp); err != nil {
 		return fmt.Errorf("begin the copy: %w", err)
-	}
-	if err := file.Close(); err != nil {
-		return err
 	}
 	if err := from.snapshot(ctx, temp); err != nil {
 		return err

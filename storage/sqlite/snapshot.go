@@ -19,11 +19,6 @@ var ErrNoSpace = errors.New("disk is too full")
 // not compared with their tables, because VACUUM has just created them from the tables.
 const fullCheckSize = 256 << 20 // bytes
 
-// openCopy opens a database for reading only. It does not even fold back the log of a crash.
-func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
-	return connect(ctx, path, 1, commonPragmas(), "mode=ro")
-}
-
 // source is an open database to copy. It is read through its open descriptors, so a user who could not open it may
 // write the copy.
 type source struct {
@@ -49,16 +44,15 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openCopy(ctx, path)
+	db, err := connect(ctx, path, 1, commonPragmas(), readOnly)
 	if err != nil {
 		return nil, failedCopy(err, path, filepath.Dir(path))
 	}
-	from := &source{path, size + log, db}
 	var tables int
 	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens the log too
-		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), from.close())
+		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), db.Close())
 	}
-	return from, nil
+	return &source{path, size + log, db}, nil
 }
 
 // snapshot fills the empty file at to with the state of the database at one moment, and flushes it to the disk. It
@@ -90,7 +84,8 @@ func failedCopy(err error, path, dir string) error {
 	return fmt.Errorf("copy the database: %w", err)
 }
 
-func (s *source) close() error { return s.db.Close() }
+// readOnly is the option of a connection that does not even fold back the log of a crash.
+const readOnly = "mode=ro"
 
 // Copies describe a valid copy of the database.
 type Copies struct {
@@ -100,23 +95,24 @@ type Copies struct {
 }
 
 // check checks a copy without writers.
-func (c Copies) check(ctx context.Context, path string) (err error) {
-	db, err := openCopy(ctx, path)
-	if code(err)&primaryMask == sqliteNotADB {
+func (c Copies) check(ctx context.Context, path string) error {
+	err := readDatabase(ctx, path, func(db *sqlx.DB) error { return c.checkOpen(ctx, db, path) }, readOnly)
+	switch {
+	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile):
 		return fmt.Errorf("%w: %s", ErrForeignFile, path)
+	case code(err)&primaryMask == sqliteCorrupt && !errors.Is(err, ErrDamaged):
+		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	return err
+}
+
+func (c Copies) checkOpen(ctx context.Context, db *sqlx.DB, path string) error {
 	found, _, err := readVersion(ctx, db, path)
 	switch {
-	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
-		return fmt.Errorf("%w: %s", ErrForeignFile, path)
-	case code(err)&primaryMask == sqliteCorrupt:
-		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
 	case err != nil:
 		return err
+	case found == 0:
+		return ErrForeignFile
 	case found > c.Version:
 		return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, c.Version),
 			"use the newer binary")

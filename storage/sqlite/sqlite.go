@@ -7,6 +7,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -70,15 +71,9 @@ func (o Options) version() int64 { return int64(len(o.Upgrades)) + 1 }
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
-	if o.Synchronous == "" {
-		o.Synchronous = Full
-	}
-	if o.LogBounds == (LogBounds{}) {
-		o.LogBounds = defaultLogBounds
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Synchronous = cmp.Or(o.Synchronous, Full)
+	o.LogBounds = cmp.Or(o.LogBounds, defaultLogBounds)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Reached == nil {
 		o.Reached = func(string) {}
 	}
@@ -160,13 +155,11 @@ func (f *File) Close() error {
 	for _, p := range f.pools {
 		errs = append(errs, p.close())
 	}
-	if f.tx != nil {
-		errs = append(errs, f.tx.close())
+	if f.checkpointer.db != nil {
+		errs = append(errs, f.checkpointer.db.Close())
 	}
-	for _, db := range []*sqlx.DB{f.checkpointer.db, f.writer.db} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if f.tx != nil { // last, because the last connection folds the write-ahead log into the file
+		errs = append(errs, f.tx.close())
 	}
 	return errors.Join(append(errs, f.lock.release())...)
 }

@@ -13,6 +13,7 @@ import (
 
 // Tx is the transaction that the writes of a batch share. Every statement is prepared once and kept, found by its text.
 type Tx struct {
+	db         *sqlx.DB // of one connection
 	conn       *sqlx.Conn
 	statements map[string]*sqlx.Stmt
 	now        int64 // one time for the whole batch, in milliseconds
@@ -24,14 +25,25 @@ type Tx struct {
 	onReserve  bool          // the disk is full, and the transaction uses the reserve
 }
 
-func newTx(conn *sqlx.Conn) *Tx { return &Tx{conn: conn, statements: map[string]*sqlx.Stmt{}} }
+// openTx opens a connection that writes.
+func openTx(ctx context.Context, path string, pragmas []pragma, options ...string) (*Tx, error) {
+	db, err := connect(ctx, path, 1, pragmas, options...)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Tx{db: db, conn: conn, statements: map[string]*sqlx.Stmt{}}, nil
+}
 
 func (t *Tx) close() error {
 	var errs []error
 	for _, st := range t.statements {
 		errs = append(errs, st.Close())
 	}
-	return errors.Join(append(errs, t.conn.Close())...)
+	return errors.Join(append(errs, t.conn.Close(), t.db.Close())...)
 }
 
 // background is the context of everything that must not be interrupted.

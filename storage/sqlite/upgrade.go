@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -58,22 +57,10 @@ func (f *File) upgrade(ctx context.Context) error {
 
 // migrate runs the steps on a connection of its own.
 func (f *File) migrate(ctx context.Context) (err error) {
-	pragmas := slices.Clone(writerPragmas(Full))
-	for i := range pragmas {
-		if pragmas[i].name == "foreign_keys" { // it cannot change during a transaction
-			pragmas[i].value, pragmas[i].reads = "off", "0"
-		}
-	}
-	db, err := connect(ctx, f.o.Path, 1, pragmas)
+	t, err := openTx(ctx, f.o.Path, replace(writerPragmas(Full), pragma{"foreign_keys", "off", "0"})) // a transaction cannot change it
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	conn, err := db.Connx(ctx)
-	if err != nil {
-		return err
-	}
-	t := newTx(conn)
 	defer func() { err = errors.Join(err, t.close()) }()
 	t.now = time.Now().UnixMilli()
 	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
@@ -142,8 +129,8 @@ func (f *File) copyBefore(ctx context.Context) (err error) {
 	if err := f.dropCopy(); err != nil {
 		return err
 	}
-	file, err := disk.Create(f.upgradeCopy() + copyPart)
-	if err != nil {
+	name := f.upgradeCopy() + copyPart
+	if err := createEmpty(name); err != nil {
 		return err
 	}
 	defer func() {
@@ -151,17 +138,14 @@ func (f *File) copyBefore(ctx context.Context) (err error) {
 			err = errors.Join(err, f.dropCopy())
 		}
 	}()
-	if err := file.Close(); err != nil {
-		return err
-	}
 	from, err := openSource(ctx, f.o.Path)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(from.snapshot(ctx, file.Name()), from.close()); err != nil {
+	if err := errors.Join(from.snapshot(ctx, name), from.db.Close()); err != nil {
 		return err
 	}
-	return Copies{Version: f.outdated}.check(ctx, file.Name())
+	return Copies{Version: f.outdated}.check(ctx, name)
 }
 
 // dropCopy removes a copy without an upgrade.

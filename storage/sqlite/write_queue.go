@@ -125,11 +125,12 @@ func (q *writeQueue) fill(f *filling, class *fairQueue, writes, cost int, price 
 			return true
 		}
 		price(w)
-		if !f.fits(w) {
+		if f.cost > 0 && f.cost+w.Cost > maxCost { // one that is larger than a transaction fits into an empty one
 			q.putBack(w)
 			return false
 		}
-		f.add(w)
+		f.writes = append(f.writes, w)
+		f.cost += w.Cost
 	}
 	return true
 }
@@ -139,14 +140,6 @@ type filling struct {
 	writes []*queuedWrite
 	cost   int
 }
-
-func (f *filling) add(w *queuedWrite) {
-	f.writes = append(f.writes, w)
-	f.cost += w.Cost
-}
-
-// fits reports whether a write fits. One that is larger than a transaction fits into an empty one.
-func (f *filling) fits(w *queuedWrite) bool { return f.cost == 0 || f.cost+w.Cost <= maxCost }
 
 // putBack puts writes that have not run to the front of the queues of their payers, in their order. So a payer that is in debt
 // does not overtake the others.

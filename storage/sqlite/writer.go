@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -20,8 +18,7 @@ var ErrStopped = errors.New("storage is stopped")
 
 // writer is the only connection that writes, and its queue.
 type writer struct {
-	db      *sqlx.DB // one connection, held by tx
-	tx      *Tx
+	tx      *Tx // has the connection
 	queue   *writeQueue
 	pauses  chan func()   // functions to run between two transactions
 	stopped chan struct{} // closed after the writer has ended
