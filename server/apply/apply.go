@@ -134,7 +134,10 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	var result resultBody
 	var refusal error
 	err = e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
-		if result, refusal, err = r.write(ctx); err != nil {
+		result, refusal, err = r.write(ctx)
+		if fault.KindOf(err) == fault.Limited {
+			refusal = err // after the changes of other objects, so it is no fault of a write either
+		} else if err != nil {
 			return err
 		}
 		if refusal != nil {

@@ -96,11 +96,12 @@ func (f *fixture) apply(t testing.TB, document string, options ...string) respon
 // summary returns one line for each change, or for each problem.
 func (r response) summary() (lines []string) {
 	for _, c := range r.Changes {
-		line := c.Action + " " + c.Kind + " " + c.Key
+		var line strings.Builder
+		line.WriteString(c.Action + " " + c.Kind + " " + c.Key)
 		for _, f := range c.Fields {
-			line += fmt.Sprintf(" %s:%v>%v", f.Name, f.From, f.To)
+			fmt.Fprintf(&line, " %s:%v>%v", f.Name, f.From, f.To)
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	for _, e := range r.Errors {
 		lines = append(lines, e.Field+" "+e.Code)
@@ -385,6 +386,12 @@ func TestPrune(t *testing.T) {
 		if d := cmp.Diff(before, f.state(t)); d != "" {
 			t.Errorf("(-before +after):\n%s", d)
 		}
+	})
+	t.Run("leaves what others have created, so the document may name it", func(t *testing.T) {
+		t.Parallel()
+		f := setUp(t)
+		f.apply(t, strings.Replace(full, `"plan":"startup"`, `"plan":"growth"`, 1), `"prune":true`).
+			want(t, 200, "update organization c7 plan:startup>growth")
 	})
 	t.Run("is undone if something depends on an object", func(t *testing.T) {
 		t.Parallel()

@@ -22,25 +22,27 @@ func noted(ctx context.Context, t *testing.T, pool *sqlite.Pool) []string {
 	return names
 }
 
+// startPooled starts a file and opens a pool.
+func startPooled(t *testing.T) (*sqlite.File, *sqlite.Pool) {
+	t.Helper()
+	o := options(t)
+	file, stop := start(t, o)
+	pool, err := file.Pool(t.Context(), 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return file, pool
+}
+
 func TestTransact(t *testing.T) {
 	t.Parallel()
-	setUp := func(t *testing.T) (*sqlite.File, *sqlite.Pool) {
-		t.Helper()
-		o := options(t)
-		file, stop := start(t, o)
-		pool, err := file.Pool(t.Context(), 1, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(stop)
-		return file, pool
-	}
 	write := func(ctx context.Context, file *sqlite.File, name string) error {
 		return file.Write(ctx, sqlite.Work{}, note(name))
 	}
 	t.Run("shows its own writes, which others see after it", func(t *testing.T) {
 		t.Parallel()
-		file, pool := setUp(t)
+		file, pool := startPooled(t)
 		if err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error {
 			for _, name := range []string{"a", "b"} {
 				if err := write(ctx, file, name); err != nil {
@@ -61,7 +63,10 @@ func TestTransact(t *testing.T) {
 	failure := errors.New("failure")
 	late := func(t *sqlite.Tx) error { return errors.Join(note("b")(t), failure) }
 	for name, fn := range map[string]func(context.Context, *sqlite.File) error{
-		"fails":  func(context.Context, *sqlite.File) error { return failure },
+		"fails": func(context.Context, *sqlite.File) error { return failure },
+		"fails after a write without a change": func(ctx context.Context, file *sqlite.File) error {
+			return errors.Join(file.Write(ctx, sqlite.Work{}, func(*sqlite.Tx) error { return nil }), failure)
+		},
 		"panics": func(context.Context, *sqlite.File) error { panic("failure") },
 		"ignores that a write has failed after a change": func(ctx context.Context, file *sqlite.File) error {
 			_ = file.Write(ctx, sqlite.Work{}, late)
@@ -74,7 +79,7 @@ func TestTransact(t *testing.T) {
 	} {
 		t.Run("writes and announces nothing if it "+name, func(t *testing.T) {
 			t.Parallel()
-			file, pool := setUp(t)
+			file, pool := startPooled(t)
 			announced := false
 			err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error {
 				err := file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
@@ -90,7 +95,7 @@ func TestTransact(t *testing.T) {
 	}
 	t.Run("goes on if a write was refused before its first change", func(t *testing.T) {
 		t.Parallel()
-		file, pool := setUp(t)
+		file, pool := startPooled(t)
 		if err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error {
 			if err := write(ctx, file, "a"); err != nil {
 				return err
@@ -106,8 +111,8 @@ func TestTransact(t *testing.T) {
 	})
 	t.Run("does not concern another file", func(t *testing.T) {
 		t.Parallel()
-		file, pool := setUp(t)
-		other, otherPool := setUp(t)
+		file, pool := startPooled(t)
+		other, otherPool := startPooled(t)
 		if err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error {
 			if err := write(ctx, other, "other"); err != nil {
 				return err
@@ -125,7 +130,7 @@ func TestTransact(t *testing.T) {
 	})
 	t.Run("has ended for a context that was kept", func(t *testing.T) {
 		t.Parallel()
-		file, pool := setUp(t)
+		file, pool := startPooled(t)
 		var kept context.Context
 		if err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error { kept = ctx; return failure }); !errors.Is(err, failure) {
 			t.Fatal(err)
@@ -133,8 +138,14 @@ func TestTransact(t *testing.T) {
 		if err := write(kept, file, "later"); err != nil {
 			t.Fatal(err)
 		}
-		if names := noted(kept, t, pool); !slices.Equal(names, []string{"later"}) {
-			t.Errorf("%v", names)
+		if err := file.Transact(t.Context(), sqlite.Work{}, func(ctx context.Context) error {
+			err := write(ctx, file, "inside")
+			if names := noted(kept, t, pool); !slices.Equal(names, []string{"later"}) {
+				t.Errorf("%v, and the transaction of another caller is one of them", names)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
