@@ -218,7 +218,8 @@ func (s *scheduler) checkOpenings() error {
 	taken := 0
 	for subscription, lane := range o.lanes {
 		l := s.lanes.of[subscription]
-		if l == nil || l.room != lane.room || lane.taken < 0 {
+		isForgotten := l == nil && lane.taken > 0 && lane.room == (room{})
+		if !isForgotten && (l == nil || l.room != lane.room) || lane.taken < 0 {
 			return fmt.Errorf("lane %d has the opening %+v", subscription, *lane)
 		}
 		taken += lane.taken

@@ -147,3 +147,28 @@ func TestNewDeliveriesLeavePlaces(t *testing.T) {
 		t.Errorf("%d places were taken, and the other lane gets none", o.places.Used())
 	}
 }
+
+// TestPlaceOfDroppedLane shows that a lane that is dropped and made again opens no second place while a delivery has the first.
+func TestPlaceOfDroppedLane(t *testing.T) {
+	t.Parallel()
+	o := newOpenings(8)
+	o.setClosed(false)
+	o.set(7, room{limit: 1})
+	if !o.take(1, 7) {
+		t.Fatal("no place")
+	}
+	o.forget(7)
+	o.set(7, room{limit: 1})
+	if o.take(1, 7) {
+		t.Error("a second place")
+	}
+	o.giveBack(1, 7)
+	if !o.take(1, 7) {
+		t.Error("no place after the first was given back")
+	}
+	o.forget(7)
+	o.giveBack(1, 7)
+	if len(o.lanes) > 0 || o.places.Used() > 0 {
+		t.Errorf("%d lanes and %d places stay", len(o.lanes), o.places.Used())
+	}
+}

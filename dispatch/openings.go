@@ -54,7 +54,9 @@ func (o *openings) giveBack(organization, subscription int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
-		lane.taken--
+		if lane.taken--; lane.taken == 0 && lane.limit == 0 {
+			delete(o.lanes, subscription)
+		}
 	}
 	o.places.Charge(organization, -1)
 }
@@ -72,11 +74,16 @@ func (o *openings) set(subscription int64, r room) {
 	}
 }
 
-// forget forgets a lane that is dropped.
+// forget forgets a lane that is dropped. Places that new deliveries have taken stay taken. Otherwise the next lane of an ordered
+// subscription could open a place for the delivery after one that has begun.
 func (o *openings) forget(subscription int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.lanes, subscription)
+	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
+		lane.room = room{}
+	} else {
+		delete(o.lanes, subscription)
+	}
 }
 
 // setClosed says whether all lanes are closed.
