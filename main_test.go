@@ -91,24 +91,26 @@ var mayImport = map[string][]string{
 	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage", "storage/sqlite"},
+	"server/servertest":            {"server", "server/console", "dispatch/egress", "storage", "storage/storagetest"}, // for tests, and nobody may import it
 }
 
 // fences lists the packages that may import a module.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
-	"modernc.org/libc":                    {"storage/faultdisk"},
-	"github.com/jmoiron/sqlx":             {"storage", "storage/encryption", "storage/sqlite"},
-	"github.com/chromedp":                 {}, // only the tests of server/e2e/browser
-	"github.com/go-jose/go-jose":          {"server/oidc"},
-	"github.com/go-json-experiment/json":  {"server/form"},
-	"github.com/julienschmidt/httprouter": {"server"},
-	"github.com/prometheus":               {"server/metrics"},
-	"github.com/spf13/viper":              {"server/config"},
-	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
-	"go.yaml.in/yaml":                     {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
-	"golang.org/x/oauth2":                 {"server/oidc"},
-	"golang.org/x/time/rate":              {"dispatch/fair", "server/check", "server/share"},
+	"modernc.org/sqlite":                    {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"github.com/santhosh-tekuri/jsonschema": {"server/servertest"},
+	"modernc.org/libc":                      {"storage/faultdisk"},
+	"github.com/jmoiron/sqlx":               {"storage", "storage/encryption", "storage/sqlite"},
+	"github.com/chromedp":                   {}, // only the tests of server/e2e/browser
+	"github.com/go-jose/go-jose":            {"server/oidc"},
+	"github.com/go-json-experiment/json":    {"server/form"},
+	"github.com/julienschmidt/httprouter":   {"server"},
+	"github.com/prometheus":                 {"server/metrics"},
+	"github.com/spf13/viper":                {"server/config"},
+	"github.com/yuin/goldmark":              {"server/docs"},
+	"github.com/spf13/cobra":                {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
+	"go.yaml.in/yaml":                       {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
+	"golang.org/x/oauth2":                   {"server/oidc"},
+	"golang.org/x/time/rate":                {"dispatch/fair", "server/check", "server/share"},
 }
 
 func TestImportsGoDown(t *testing.T) {

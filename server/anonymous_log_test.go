@@ -11,18 +11,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 // requestLines returns how many lines of the log are about requests with a status, and the numbers of omitted lines that the
 // log reports. It empties the log.
-func (l *lines) requestLines(t *testing.T, status int) (written int, omitted []int) {
+func requestLines(l *servertest.Lines, t *testing.T, status int) (written int, omitted []int) {
 	t.Helper()
 	text := l.String()
-	l.mu.Lock()
-	l.text.Reset()
-	l.mu.Unlock()
+	l.Mu.Lock()
+	l.Text.Reset()
+	l.Mu.Unlock()
 	for line := range strings.Lines(text) {
 		var entry struct {
 			Msg     string
@@ -46,12 +47,12 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t)
-		_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+		_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 		ask := func(path, authorization string, times int) {
 			for range times {
 				r := httptest.NewRequest(http.MethodGet, path, nil)
 				r.Header.Set("Authorization", authorization)
-				f.server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+				f.Server.Handler().ServeHTTP(httptest.NewRecorder(), r)
 			}
 		}
 		total := func(numbers []int) (n int) {
@@ -61,17 +62,17 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 			return n
 		}
 		time.Sleep(time.Hour)
-		f.log.requestLines(t, 0)
+		requestLines(f.Log, t, 0)
 
 		ask("/no/such/path", "", 1000)
-		written, omitted := f.log.requestLines(t, 401)
+		written, omitted := requestLines(f.Log, t, 401)
 		if written != 100 || len(omitted) != 1 {
 			t.Errorf("of 1000 requests at once %d have lines, and %v were reported", written, omitted)
 		}
 		reported := total(omitted)
 
-		ask("/api/v1/whoami/", bearer(token), 50)
-		if written, _ := f.log.requestLines(t, 200); written != 50 {
+		ask("/api/v1/whoami/", servertest.Bearer(token), 50)
+		if written, _ := requestLines(f.Log, t, 200); written != 50 {
 			t.Errorf("of 50 requests with a credential %d have lines", written)
 		}
 
@@ -79,7 +80,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 			time.Sleep(time.Second)
 			ask("/no/such/path", "", 30)
 		}
-		written, omitted = f.log.requestLines(t, 401)
+		written, omitted = requestLines(f.Log, t, 401)
 		if written != 400 || len(omitted) != 2 {
 			t.Errorf("of 30 requests a second for 20 s %d have lines, and %v were reported", written, omitted)
 		}
@@ -91,10 +92,10 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.server.Serve(ctx, l); err != nil {
+		if err := f.Server.Serve(ctx, l); err != nil {
 			t.Fatal(err)
 		}
-		_, omitted = f.log.requestLines(t, 401)
+		_, omitted = requestLines(f.Log, t, 401)
 		if reported += total(omitted); reported != 900+200 {
 			t.Errorf("%d omitted lines were reported, want 1100", reported)
 		}

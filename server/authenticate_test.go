@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -20,8 +21,8 @@ import (
 func TestAuthorizationHeader(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 	other := access.Mint("svc")
 	wrongSum := key.Reveal()[:len(key.Reveal())-1] + "!"
 	flipped := []byte(key.Reveal())
@@ -32,14 +33,14 @@ func TestAuthorizationHeader(t *testing.T) {
 		status int
 		code   string
 	}{
-		"a key":                             {[]string{apiKey(key)}, 200, ""},
+		"a key":                             {[]string{servertest.APIKey(key)}, 200, ""},
 		"a key, lower-case scheme":          {[]string{"apikey " + key.Reveal()}, 200, ""},
 		"a key, upper-case scheme":          {[]string{"APIKEY " + key.Reveal()}, 200, ""},
 		"a key after several spaces":        {[]string{"ApiKey    " + key.Reveal()}, 200, ""},
-		"a key with trailing blanks":        {[]string{apiKey(key) + " \t "}, 200, ""},
-		"a token":                           {[]string{bearer(token)}, 200, ""},
+		"a key with trailing blanks":        {[]string{servertest.APIKey(key) + " \t "}, 200, ""},
+		"a token":                           {[]string{servertest.Bearer(token)}, 200, ""},
 		"a token, lower-case scheme":        {[]string{"bearer " + token.Reveal()}, 200, ""},
-		"a token that an operator chose":    {[]string{operator}, 200, ""},
+		"a token that an operator chose":    {[]string{servertest.Operator}, 200, ""},
 		"no credential":                     {nil, 401, "missing_credential"},
 		"an empty header":                   {[]string{""}, 401, "missing_credential"},
 		"a scheme alone":                    {[]string{"ApiKey"}, 401, "invalid_key"},
@@ -49,33 +50,33 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a scheme with parameters":          {[]string{`Digest username="x", realm="y", uri="/"`}, 401, "wrong_scheme"},
 		"a scheme with a comma at its end":  {[]string{"Negotiate abc,"}, 401, "wrong_scheme"},
 		"a list of unknown schemes":         {[]string{`Basic YWRtaW46YWRtaW4=, Digest realm="y"`}, 401, "wrong_scheme"},
-		"another scheme, then a key":        {[]string{"Basic YWRtaW46YWRtaW4=, " + apiKey(key)}, 400, "multiple_credentials"},
+		"another scheme, then a key":        {[]string{"Basic YWRtaW46YWRtaW4=, " + servertest.APIKey(key)}, 400, "multiple_credentials"},
 		"another scheme, then a token":      {[]string{`Digest realm="y",bearer some-token`}, 400, "multiple_credentials"},
 		"another scheme, then a bare key":   {[]string{`Digest realm="y",` + key.Reveal()}, 400, "multiple_credentials"},
-		"a token, then another scheme":      {[]string{bearer(token) + ", Basic YWRtaW46YWRtaW4="}, 400, "multiple_credentials"},
+		"a token, then another scheme":      {[]string{servertest.Bearer(token) + ", Basic YWRtaW46YWRtaW4="}, 400, "multiple_credentials"},
 		"a chosen token with commas":        {[]string{"Bearer chosen,by,ApiKey,an-operator"}, 401, "invalid_key"},
 		"a tab between scheme and key":      {[]string{"ApiKey\t" + key.Reveal()}, 401, "wrong_scheme"},
 		"a key as Bearer":                   {[]string{"Bearer " + key.Reveal()}, 401, "wrong_scheme"},
 		"a malformed key as Bearer":         {[]string{"Bearer svc_short"}, 401, "wrong_scheme"},
 		"a token as ApiKey":                 {[]string{"ApiKey " + token.Reveal()}, 401, "wrong_scheme"},
-		"an unknown key":                    {[]string{apiKey(other)}, 401, "invalid_key"},
-		"an unknown token":                  {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_key"},
+		"an unknown key":                    {[]string{servertest.APIKey(other)}, 401, "invalid_key"},
+		"an unknown token":                  {[]string{servertest.Bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_key"},
 		"a wrong character in the checksum": {[]string{"ApiKey " + wrongSum}, 401, "invalid_key"},
 		"another random part":               {[]string{"ApiKey " + string(flipped)}, 401, "invalid_key"},
 		"a prefix in capitals":              {[]string{"ApiKey SVC" + key.Reveal()[3:]}, 401, "invalid_key"},
 		"a prefix alone":                    {[]string{"ApiKey svc_"}, 401, "invalid_key"},
-		"a key with trailing text":          {[]string{apiKey(key) + " x"}, 401, "invalid_key"},
-		"a key followed by half of itself":  {[]string{apiKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
+		"a key with trailing text":          {[]string{servertest.APIKey(key) + " x"}, 401, "invalid_key"},
+		"a key followed by half of itself":  {[]string{servertest.APIKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
 		"ten thousand characters":           {[]string{"ApiKey svc_" + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
 		"ten thousand characters as Bearer": {[]string{"Bearer " + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
 		"letters that are not ASCII":        {[]string{"ApiKey svc_ключключключключключключключключ"}, 401, "invalid_key"},
 		"a token with a wrong checksum":     {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_key"},
-		"two headers":                       {[]string{apiKey(key), apiKey(key)}, 400, "multiple_credentials"},
-		"two headers of two schemes":        {[]string{apiKey(key), bearer(token)}, 400, "multiple_credentials"},
-		"a list":                            {[]string{apiKey(key) + ", " + bearer(token)}, 400, "multiple_credentials"},
-		"a list of keys":                    {[]string{apiKey(key) + "," + other.Reveal()}, 400, "multiple_credentials"},
-		"a list that begins with a token":   {[]string{bearer(token) + "," + apiKey(key)}, 400, "multiple_credentials"},
-		"a list of tokens without spaces":   {[]string{bearer(token) + "," + token.Reveal()}, 400, "multiple_credentials"},
+		"two headers":                       {[]string{servertest.APIKey(key), servertest.APIKey(key)}, 400, "multiple_credentials"},
+		"two headers of two schemes":        {[]string{servertest.APIKey(key), servertest.Bearer(token)}, 400, "multiple_credentials"},
+		"a list":                            {[]string{servertest.APIKey(key) + ", " + servertest.Bearer(token)}, 400, "multiple_credentials"},
+		"a list of keys":                    {[]string{servertest.APIKey(key) + "," + other.Reveal()}, 400, "multiple_credentials"},
+		"a list that begins with a token":   {[]string{servertest.Bearer(token) + "," + servertest.APIKey(key)}, 400, "multiple_credentials"},
+		"a list of tokens without spaces":   {[]string{servertest.Bearer(token) + "," + token.Reveal()}, 400, "multiple_credentials"},
 	} {
 		at := map[string]struct {
 			status int
@@ -89,25 +90,25 @@ func TestAuthorizationHeader(t *testing.T) {
 		}
 		for path, want := range at {
 			t.Run(name+", at "+path, func(t *testing.T) {
-				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, nil)
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+path, nil)
 				r.Header["Authorization"] = tt.values
-				response, err := client.Do(r)
+				response, err := servertest.Client.Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := testResponse{response, read(t, response)}
-				checkResponse(t, name, got)
-				got.want(t, want.status, want.code)
-				if want.code == "wrong_scheme" && !strings.Contains(got.field("detail"), "Authorization: ") {
-					t.Errorf("no hint: %s", got.field("detail"))
+				got := servertest.Response{Response: response, Text: servertest.Read(t, response)}
+				servertest.CheckResponse(t, name, got)
+				got.Want(t, want.status, want.code)
+				if want.code == "wrong_scheme" && !strings.Contains(got.Field("detail"), "Authorization: ") {
+					t.Errorf("no hint: %s", got.Field("detail"))
 				}
-				if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && want.status != 200 {
-					t.Errorf("the response shows the credential: %s", got.body)
+				if leaked := key.Reveal()[:10]; strings.Contains(got.Text, leaked) && want.status != 200 {
+					t.Errorf("the response shows the credential: %s", got.Text)
 				}
 			})
 		}
 	}
-	if text := f.log.String(); strings.Contains(text, key.Reveal()) || strings.Contains(text, token.Reveal()) || strings.Contains(text, storagetest.OperatorToken) {
+	if text := f.Log.String(); strings.Contains(text, key.Reveal()) || strings.Contains(text, token.Reveal()) || strings.Contains(text, storagetest.OperatorToken) {
 		t.Error("the log shows a credential")
 	}
 }
@@ -115,15 +116,17 @@ func TestAuthorizationHeader(t *testing.T) {
 func TestMalformedAndUnknownLookAlike(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	strip := func(a testResponse) string { return strings.ReplaceAll(a.body, a.Header.Get("X-Request-Id"), "") }
+	strip := func(a servertest.Response) string {
+		return strings.ReplaceAll(a.Text, a.Header.Get("X-Request-Id"), "")
+	}
 	for sort, as := range map[string]struct{ malformed, unknown string }{
-		"key":                  {"ApiKey svc_x", apiKey(access.Mint("svc"))},
-		"token":                {"Bearer kat_" + strings.Repeat("a", 36), bearer(access.Mint(access.TokenPrefix))},
+		"key":                  {"ApiKey svc_x", servertest.APIKey(access.Mint("svc"))},
+		"token":                {"Bearer kat_" + strings.Repeat("a", 36), servertest.Bearer(access.Mint(access.TokenPrefix))},
 		"token without a form": {"Bearer x", "Bearer an-operator-might-have-chosen-this"},
 	} {
 		t.Run(sort, func(t *testing.T) {
-			malformed := f.do(t, call{"GET /api/v1/whoami/", as.malformed, "", nil}).want(t, 401, "invalid_key")
-			unknown := f.do(t, call{"GET /api/v1/whoami/", as.unknown, "", nil}).want(t, 401, "invalid_key")
+			malformed := f.Do(t, "GET /api/v1/whoami/", as.malformed, "").Want(t, 401, "invalid_key")
+			unknown := f.Do(t, "GET /api/v1/whoami/", as.unknown, "").Want(t, 401, "invalid_key")
 			if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
 				t.Errorf("response (-malformed +unknown):\n%s", diff)
 			}
@@ -136,11 +139,11 @@ func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	keys := f.failingKeys(t)
-	as := func(state string) string { return apiKey(keys[state].credential) }
-	another, _ := storagetest.Organization(t, f.store, "another", "growth", access.RoleOwner)
-	theirs, _ := storagetest.Key(t, f.store, another, access.APIKeysRead)
-	other, _ := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	_, otherKey := storagetest.Key(t, f.store, other, access.APIKeysRead)
+	as := func(state string) string { return servertest.APIKey(keys[state].credential) }
+	another, _ := storagetest.Organization(t, f.Store, "another", "growth", access.RoleOwner)
+	theirs, _ := storagetest.Key(t, f.Store, another, access.APIKeysRead)
+	other, _ := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	_, otherKey := storagetest.Key(t, f.Store, other, access.APIKeysRead)
 
 	const counted, free = true, false
 	for _, tt := range []struct {
@@ -151,7 +154,7 @@ func TestOrderOfChecks(t *testing.T) {
 		window    bool // whether the response shows the window
 	}{
 		{"the form and the checksum of the key", "ApiKey svc_" + strings.Repeat("a", 36), true, 401, "invalid_key", free},
-		{"whether the key exists", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
+		{"whether the key exists", servertest.APIKey(access.Mint("svc")), true, 401, "invalid_key", free},
 		{"whether it is revoked", as("revoked"), true, 401, "key_revoked", free},
 		{"whether it has expired", as("expired"), true, 401, "key_expired", free},
 		{"whether its creator is active", as("inactive"), true, 401, "creator_inactive", free},
@@ -160,14 +163,14 @@ func TestOrderOfChecks(t *testing.T) {
 		{"the rate limit", as("limited"), true, 429, "rate_limited", counted},
 		{"the organization that the request names", as("foreign"), true, 404, "not_found", counted},
 		{"the permission", as("powerless"), false, 403, "permission_denied", counted},
-		{"the organization that owns the resource", apiKey(otherKey), false, 404, "not_found", counted},
+		{"the organization that owns the resource", servertest.APIKey(otherKey), false, 404, "not_found", counted},
 	} {
 		t.Run(tt.check, func(t *testing.T) {
-			c := call{"GET /api/v1/api-keys/" + theirs.ID + "/", tt.as, "", nil}
+			c := servertest.NewCall("GET /api/v1/api-keys/"+theirs.ID+"/", tt.as, "")
 			if tt.named {
-				c.header = []string{"X-Organization-Id", another.Organization.ID}
+				c.Header = []string{"X-Organization-Id", another.Organization.ID}
 			}
-			got := f.do(t, c).want(t, tt.status, tt.code)
+			got := f.Call(t, c).Want(t, tt.status, tt.code)
 			if shown := got.Header.Get("RateLimit") != ""; shown != tt.window {
 				t.Errorf("RateLimit %q", got.Header.Get("RateLimit"))
 			}
@@ -181,36 +184,36 @@ func TestOrderOfChecks(t *testing.T) {
 func TestOrganizationNamed(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-	other, _ := storagetest.Organization(t, f.store, "other", "free", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+	other, _ := storagetest.Organization(t, f.Store, "other", "free", access.RoleOwner)
 	theirs := other.Organization.ID
-	whoami := func(as, named string) testResponse {
-		return f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", named}})
+	whoami := func(as, named string) servertest.Response {
+		return f.Do(t, "GET /api/v1/whoami/", as, "", "X-Organization-Id", named)
 	}
 	t.Run("may be the caller's own", func(t *testing.T) {
-		whoami(bearer(token), owner.Organization.ID).want(t, 200, "")
-		whoami(apiKey(key), owner.Organization.ID).want(t, 200, "")
+		whoami(servertest.Bearer(token), owner.Organization.ID).Want(t, 200, "")
+		whoami(servertest.APIKey(key), owner.Organization.ID).Want(t, 200, "")
 	})
 	t.Run("may be another one with platform:act_as, and whoami shows its plan", func(t *testing.T) {
-		got := whoami(operator, theirs).want(t, 200, "")
-		if !strings.Contains(got.body, theirs) || !strings.Contains(got.body, `"plan":{"name":"free","api_keys":false,`) {
-			t.Errorf("got %s", got.body)
+		got := whoami(servertest.Operator, theirs).Want(t, 200, "")
+		if !strings.Contains(got.Text, theirs) || !strings.Contains(got.Text, `"plan":{"name":"free","api_keys":false,`) {
+			t.Errorf("got %s", got.Text)
 		}
 	})
 	t.Run("is not ignored if the name of the header is wrong", func(t *testing.T) {
-		got := f.do(t, call{"GET /api/v1/whoami/", operator, "", []string{"X-Organization", theirs}}).want(t, 400, "invalid_parameter")
-		if !strings.Contains(got.field("detail"), "X-Organization-Id") {
-			t.Errorf("got %s", got.body)
+		got := f.Do(t, "GET /api/v1/whoami/", servertest.Operator, "", "X-Organization", theirs).Want(t, 400, "invalid_parameter")
+		if !strings.Contains(got.Field("detail"), "X-Organization-Id") {
+			t.Errorf("got %s", got.Text)
 		}
 	})
 	t.Run("does not change the plan that applies to a key", func(t *testing.T) {
-		_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.PlatformActAs)
-		f.move(t, storagetest.Operator(t, f.store).Organization.ID, "growth")
-		got := whoami(apiKey(key), theirs).want(t, 200, "")
+		_, key := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.PlatformActAs)
+		f.Move(t, storagetest.Operator(t, f.Store).Organization.ID, "growth")
+		got := whoami(servertest.APIKey(key), theirs).Want(t, 200, "")
 		checkWindow(t, got, 600, 599)
-		if !strings.Contains(got.body, `"plan":{"name":"free",`) {
-			t.Errorf("got %s", got.body)
+		if !strings.Contains(got.Text, `"plan":{"name":"free",`) {
+			t.Errorf("got %s", got.Text)
 		}
 	})
 	for name, named := range map[string]string{
@@ -218,14 +221,14 @@ func TestOrganizationNamed(t *testing.T) {
 		"one that does not exist": "org_01h455vb4pex5vsknk084sn02q",
 	} {
 		t.Run("is not found without platform:act_as: "+name, func(t *testing.T) {
-			got := whoami(bearer(token), named).want(t, 404, "not_found")
-			if !strings.Contains(got.field("detail"), "which acts only in its own. Leave the header X-Organization-Id out.") {
-				t.Errorf("%s", got.body)
+			got := whoami(servertest.Bearer(token), named).Want(t, 404, "not_found")
+			if !strings.Contains(got.Field("detail"), "which acts only in its own. Leave the header X-Organization-Id out.") {
+				t.Errorf("%s", got.Text)
 			}
 		})
 		if named != theirs {
 			t.Run("is not found with platform:act_as either: "+name, func(t *testing.T) {
-				whoami(operator, named).want(t, 404, "not_found")
+				whoami(servertest.Operator, named).Want(t, 404, "not_found")
 			})
 		}
 	}
@@ -258,14 +261,14 @@ func TestUnreadableDatabase(t *testing.T) {
 		t.Run("is 503 and never 401: "+name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t, func(o *server.Options) { o.Store = failing{o.Store, err} })
-			for _, as := range []string{apiKey(access.Mint("svc")), operator} {
-				got := f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 503, "storage_unavailable")
-				if got.Header.Get("Retry-After") == "" || strings.Contains(got.body, "secret") {
-					t.Errorf("Retry-After %q, %s", got.Header.Get("Retry-After"), got.body)
+			for _, as := range []string{servertest.APIKey(access.Mint("svc")), servertest.Operator} {
+				got := f.Do(t, "GET /api/v1/whoami/", as, "").Want(t, 503, "storage_unavailable")
+				if got.Header.Get("Retry-After") == "" || strings.Contains(got.Text, "secret") {
+					t.Errorf("Retry-After %q, %s", got.Header.Get("Retry-After"), got.Text)
 				}
 			}
-			if !strings.Contains(f.log.String(), err.Error()) && !strings.Contains(f.log.String(), "secret") {
-				t.Errorf("the log does not say why: %s", f.log.String())
+			if !strings.Contains(f.Log.String(), err.Error()) && !strings.Contains(f.Log.String(), "secret") {
+				t.Errorf("the log does not say why: %s", f.Log.String())
 			}
 		})
 	}
@@ -274,11 +277,11 @@ func TestUnreadableDatabase(t *testing.T) {
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = failing{o.Store, nil} })
-	got := f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}).want(t, 500, "internal_error")
-	if strings.Contains(got.body, "upside down") {
-		t.Errorf("the response says what panicked: %s", got.body)
+	got := f.Do(t, "GET /api/v1/whoami/", servertest.Operator, "").Want(t, 500, "internal_error")
+	if strings.Contains(got.Text, "upside down") {
+		t.Errorf("the response says what panicked: %s", got.Text)
 	}
-	if text := f.log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
+	if text := f.Log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
 		t.Errorf("the log does not say what panicked: %s", text)
 	}
 }
@@ -293,34 +296,34 @@ func (panicking) KeyPage(context.Context, int64, access.KeyFilter) (access.KeyPa
 func TestPanicOfAHandlerStillShowsTheWindow(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = panicking{o.Store} })
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-	checkWindow(t, f.do(t, call{"GET /api/v1/api-keys/", apiKey(key), "", nil}).want(t, 500, "internal_error"), 600, 599)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+	checkWindow(t, f.Do(t, "GET /api/v1/api-keys/", servertest.APIKey(key), "").Want(t, 500, "internal_error"), 600, 599)
 }
 
 func TestAbortedHandler(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) {
-		o.Tester = tester(func(context.Context) (webhook.Attempt, error) { panic(http.ErrAbortHandler) })
+		o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) { panic(http.ErrAbortHandler) })
 	})
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", nil)
-	r.Header.Set("Authorization", operator)
-	if response, err := client.Do(r); err == nil {
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.URL+"/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", nil)
+	r.Header.Set("Authorization", servertest.Operator)
+	if response, err := servertest.Client.Do(r); err == nil {
 		response.Body.Close()
 		t.Errorf("status %d, want no response at all", response.StatusCode)
 	}
-	if !strings.Contains(f.log.String(), `"code":"aborted"`) {
-		t.Errorf("the log does not say so: %s", f.log.String())
+	if !strings.Contains(f.Log.String(), `"code":"aborted"`) {
+		t.Errorf("the log does not say so: %s", f.Log.String())
 	}
 }
 
 func TestUnroutedRequestsOfAKey(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 	for i, line := range []string{"GET /nothing/", "PUT /api/v1/api-keys/", "PATCH /api/v1/api-keys/x/"} {
-		got := f.do(t, call{line, apiKey(key), "", nil})
+		got := f.Do(t, line, servertest.APIKey(key), "")
 		if got.StatusCode != 404 && got.StatusCode != 405 {
 			t.Errorf("%s: %d", line, got.StatusCode)
 		}
@@ -332,7 +335,7 @@ func TestUnroutedRequestsOfAKey(t *testing.T) {
 
 func FuzzAuthorization(f *testing.F) {
 	s := build(f)
-	handler := s.server.Handler()
+	handler := s.Server.Handler()
 	for _, seed := range []string{"", "ApiKey", "ApiKey svc_", "Bearer kat_x", "Bearer a,b", "ApiKey\x00", ", ,", "apikey  svc_é"} {
 		f.Add(seed)
 	}
@@ -353,30 +356,30 @@ func FuzzAuthorization(f *testing.F) {
 func TestMisplacedSecrets(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	link := access.Mint(access.LinkPrefix).Reveal()
 	for raw, want := range map[string][2]string{
 		link:                                     {"invalid_key", "This is the secret of a sign-in link. Open the link in a browser"},
-		"ses_" + someID:                          {"invalid_key", "This is the id of a session; an id is no credential."},
-		"key_" + someID:                          {"invalid_key", "This is the id of an API key; an id is no credential. Send the key itself"},
-		"tok_" + someID:                          {"invalid_key", "This is the id of an access token; an id is no credential. Send the token itself"},
+		"ses_" + servertest.SomeID:               {"invalid_key", "This is the id of a session; an id is no credential."},
+		"key_" + servertest.SomeID:               {"invalid_key", "This is the id of an API key; an id is no credential. Send the key itself"},
+		"tok_" + servertest.SomeID:               {"invalid_key", "This is the id of an access token; an id is no credential. Send the token itself"},
 		"whsec_" + strings.Repeat("a", 43) + "=": {"invalid_key", "This is the signing secret of a subscription."},
 	} {
 		for _, scheme := range []string{"Bearer ", "ApiKey "} {
-			got := f.do(t, call{"GET /api/v1/whoami/", scheme + raw, "", nil})
-			if got.want(t, 401, want[0]); !strings.Contains(got.field("detail"), want[1]) {
-				t.Errorf("%s%.8s: %s", scheme, raw, got.body)
+			got := f.Do(t, "GET /api/v1/whoami/", scheme+raw, "")
+			if got.Want(t, 401, want[0]); !strings.Contains(got.Field("detail"), want[1]) {
+				t.Errorf("%s%.8s: %s", scheme, raw, got.Text)
 			}
 		}
 	}
-	_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.EventsRead)
+	_, key := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.EventsRead)
 	for name, tt := range map[string]struct{ body, want string }{
 		"a key signs nobody in":      {`{"token":"` + key.Reveal() + `"}`, "This is an API key, and only an access token"},
 		"a link is no token":         {`{"token":"` + link + `"}`, "This is the secret of a sign-in link"},
 		"a wrong token says no more": {`{"token":"` + token.Reveal()[:39] + `x"}`, "malformed or unknown"},
 	} {
-		if got := f.do(t, call{"POST " + sessionPath, "", tt.body, nil}).want(t, 401, "invalid_key"); !strings.Contains(got.field("detail"), tt.want) {
-			t.Errorf("%s: %s", name, got.body)
+		if got := f.Do(t, "POST "+sessionPath, "", tt.body).Want(t, 401, "invalid_key"); !strings.Contains(got.Field("detail"), tt.want) {
+			t.Errorf("%s: %s", name, got.Text)
 		}
 	}
 }
@@ -385,19 +388,19 @@ func TestMisplacedSecrets(t *testing.T) {
 func TestWhoseCredential(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	ask := func(want string) {
 		t.Helper()
-		for _, as := range []string{bearer(token), apiKey(key)} {
-			if got := f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 401, ""); !strings.Contains(got.field("detail"), owner.User.ID+", is "+want) {
-				t.Error(got.body)
+		for _, as := range []string{servertest.Bearer(token), servertest.APIKey(key)} {
+			if got := f.Do(t, "GET /api/v1/whoami/", as, "").Want(t, 401, ""); !strings.Contains(got.Field("detail"), owner.User.ID+", is "+want) {
+				t.Error(got.Text)
 			}
 		}
 	}
-	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	f.Do(t, "PATCH "+servertest.Users+owner.User.ID+"/", servertest.Operator, `{"is_active":false}`).Want(t, 200, "")
 	ask("not active; an operator can activate the user.")
-	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
-	f.do(t, call{"DELETE " + orgs + owner.Home.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	f.Do(t, "PATCH "+servertest.Users+owner.User.ID+"/", servertest.Operator, `{"is_active":true}`).Want(t, 200, "")
+	f.Do(t, "DELETE "+servertest.Orgs+owner.Home.ID+"/members/"+owner.User.ID+"/", servertest.Operator, "").Want(t, 204, "")
 	ask("no longer a member of the organization; an operator can add the user again.")
 }

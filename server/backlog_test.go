@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -38,8 +39,8 @@ func (b backlogOf) blocks() map[string][2]int {
 
 func (f *testServer) backlog(t *testing.T, as, query string) (b backlogOf) {
 	t.Helper()
-	got := f.do(t, call{"GET /api/v1/webhooks/backlog/" + query, as, "", nil}).want(t, 200, "")
-	if err := json.Unmarshal([]byte(got.body), &b); err != nil {
+	got := f.Do(t, "GET /api/v1/webhooks/backlog/"+query, as, "").Want(t, 200, "")
+	if err := json.Unmarshal([]byte(got.Text), &b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -48,21 +49,21 @@ func (f *testServer) backlog(t *testing.T, as, query string) (b backlogOf) {
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	other, _ := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	_, quiet := storagetest.Organization(t, f.store, "quiet", "growth", access.RoleOwner)
-	as := bearer(token)
-	storagetest.Subscription(t, f.store, owner, "https://a.example.com/", "a")
-	paused, _ := storagetest.Subscription(t, f.store, owner, "https://b.example.com/", "b")
-	storagetest.Subscription(t, f.store, owner, "https://c.example.com/", "never.happens")
-	gone, _ := storagetest.Subscription(t, f.store, owner, "https://d.example.com/", "a")
-	storagetest.Subscription(t, f.store, other, "https://e.example.com/", "a")
-	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + paused.ID + "/", as, `{"is_active":false}`, nil}).want(t, 200, "")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	other, _ := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	_, quiet := storagetest.Organization(t, f.Store, "quiet", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	storagetest.Subscription(t, f.Store, owner, "https://a.example.com/", "a")
+	paused, _ := storagetest.Subscription(t, f.Store, owner, "https://b.example.com/", "b")
+	storagetest.Subscription(t, f.Store, owner, "https://c.example.com/", "never.happens")
+	gone, _ := storagetest.Subscription(t, f.Store, owner, "https://d.example.com/", "a")
+	storagetest.Subscription(t, f.Store, other, "https://e.example.com/", "a")
+	f.Do(t, "PATCH /api/v1/webhooks/subscriptions/"+paused.ID+"/", as, `{"is_active":false}`).Want(t, 200, "")
 	for _, eventType := range []string{"a", "b", "b", "a"} {
-		storagetest.Publish(t, f.store, owner, eventType)
+		storagetest.Publish(t, f.Store, owner, eventType)
 	}
-	storagetest.Publish(t, f.store, other, "a")
-	f.do(t, call{"DELETE /api/v1/webhooks/subscriptions/" + gone.ID + "/", as, "", nil}).want(t, 204, "")
+	storagetest.Publish(t, f.Store, other, "a")
+	f.Do(t, "DELETE /api/v1/webhooks/subscriptions/"+gone.ID+"/", as, "").Want(t, 204, "")
 
 	t.Run("counts what waits by what blocks it, in one organization", func(t *testing.T) {
 		b := f.backlog(t, as, "")
@@ -75,25 +76,25 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 	t.Run("is empty where nothing waits", func(t *testing.T) {
-		if b := f.backlog(t, bearer(quiet), ""); b.Pending != 0 || b.Oldest != nil || b.Blocked == nil || len(b.Blocked) != 0 {
+		if b := f.backlog(t, servertest.Bearer(quiet), ""); b.Pending != 0 || b.Oldest != nil || b.Blocked == nil || len(b.Blocked) != 0 {
 			t.Errorf("%+v", b)
 		}
 	})
 	t.Run("has all organizations for an operator", func(t *testing.T) {
-		b := f.backlog(t, operator, "?organization=all")
+		b := f.backlog(t, servertest.Operator, "?organization=all")
 		if d := cmp.Diff(map[string][2]int{"": {2, 3}, "paused": {1, 2}}, b.blocks()); d != "" || b.Pending != 5 || b.Statuses.Healthy != 3 {
 			t.Errorf("%+v (-want +got):\n%s", b, d)
 		}
-		f.do(t, call{"GET /api/v1/webhooks/backlog/?organization=all", as, "", nil}).want(t, 403, "permission_denied")
-		f.do(t, call{"GET /api/v1/webhooks/backlog/?organization=acme", operator, "", nil}).want(t, 400, "invalid_parameter")
-		f.do(t, call{"GET /api/v1/webhooks/backlog/?status=failing", operator, "", nil}).want(t, 400, "unknown_parameter")
+		f.Do(t, "GET /api/v1/webhooks/backlog/?organization=all", as, "").Want(t, 403, "permission_denied")
+		f.Do(t, "GET /api/v1/webhooks/backlog/?organization=acme", servertest.Operator, "").Want(t, 400, "invalid_parameter")
+		f.Do(t, "GET /api/v1/webhooks/backlog/?status=failing", servertest.Operator, "").Want(t, 400, "unknown_parameter")
 	})
 	t.Run("says that the plan or an operator blocks what nothing else blocks", func(t *testing.T) {
-		f.do(t, call{"POST /api/v1/queue/hold/", operator, "", nil}).want(t, 200, "")
+		f.Do(t, "POST /api/v1/queue/hold/", servertest.Operator, "").Want(t, 200, "")
 		if d := cmp.Diff(map[string][2]int{"queue_held": {1, 2}, "paused": {1, 2}}, f.backlog(t, as, "").blocks()); d != "" {
 			t.Errorf("held (-want +got):\n%s", d)
 		}
-		f.move(t, owner.Organization.ID, "free")
+		f.Move(t, owner.Organization.ID, "free")
 		if d := cmp.Diff(map[string][2]int{"plan": {1, 2}, "paused": {1, 2}}, f.backlog(t, as, "").blocks()); d != "" {
 			t.Errorf("without webhooks (-want +got):\n%s", d)
 		}

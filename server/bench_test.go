@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -42,11 +43,11 @@ func benchmark(b *testing.B, method, path, body string, change ...func(*server.O
 		o.Store = sink{o.Store}
 		o.Logger = slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})...)
-	owner, _ := storagetest.Organization(b, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(b, f.store, owner, access.EventsWrite)
-	as, handler := apiKey(key), f.server.Handler()
-	f.plan(b, "fast", true, true, "1000000000")
-	f.move(b, owner.Organization.ID, "fast")
+	owner, _ := storagetest.Organization(b, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(b, f.Store, owner, access.EventsWrite)
+	as, handler := servertest.APIKey(key), f.Server.Handler()
+	f.Plan(b, "fast", true, true, "1000000000")
+	f.Move(b, owner.Organization.ID, "fast")
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	b.ResetTimer()

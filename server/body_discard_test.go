@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -17,15 +18,15 @@ import (
 func TestRefusedBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.plan(t, "spent", true, true, "0")
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, limited := storagetest.Key(t, f.store, owner, access.EventsWrite)
-	f.move(t, owner.Organization.ID, "spent")
+	f.Plan(t, "spent", true, true, "0")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, limited := storagetest.Key(t, f.Store, owner, access.EventsWrite)
+	f.Move(t, owner.Organization.ID, "spent")
 
 	// send writes a request with a header and n bytes of body, and returns the status of the response.
 	send := func(t *testing.T, line, as, header string, n int) int {
 		t.Helper()
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.URL, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,17 +58,17 @@ func TestRefusedBodies(t *testing.T) {
 		line, as, header string
 		sent, status     int
 	}{
-		"that are too large":                                    {post, operator, length(12 << 20), 12 << 20, 413},
-		"that are too large in chunks":                          {post, operator, "Transfer-Encoding: chunked", 12 << 20, 413},
-		"of batches that are too large":                         {post + "batch/", operator, length(40 << 20), 40 << 20, 413},
+		"that are too large":                                    {post, servertest.Operator, length(12 << 20), 12 << 20, 413},
+		"that are too large in chunks":                          {post, servertest.Operator, "Transfer-Encoding: chunked", 12 << 20, 413},
+		"of batches that are too large":                         {post + "batch/", servertest.Operator, length(40 << 20), 40 << 20, 413},
 		"without a valid credential":                            {post + "batch/", "ApiKey svc_x", length(5 << 20), 5 << 20, 401},
-		"without the permission":                                {"POST /api/v1/plans/", bearer(token), length(5 << 20), 5 << 20, 403},
-		"beyond the rate limit":                                 {post + "batch/", apiKey(limited), length(5 << 20), 5 << 20, 429},
-		"at an unknown path":                                    {"POST /nothing/", operator, length(5 << 20), 5 << 20, 404},
-		"that are too large to discard":                         {post, operator, length(1 << 40), 0, 413},
-		"that are too large, and wait for 100 Continue":         {post, operator, length(12<<20) + "\r\nExpect: 100-continue", 0, 413},
+		"without the permission":                                {"POST /api/v1/plans/", servertest.Bearer(token), length(5 << 20), 5 << 20, 403},
+		"beyond the rate limit":                                 {post + "batch/", servertest.APIKey(limited), length(5 << 20), 5 << 20, 429},
+		"at an unknown path":                                    {"POST /nothing/", servertest.Operator, length(5 << 20), 5 << 20, 404},
+		"that are too large to discard":                         {post, servertest.Operator, length(1 << 40), 0, 413},
+		"that are too large, and wait for 100 Continue":         {post, servertest.Operator, length(12<<20) + "\r\nExpect: 100-continue", 0, 413},
 		"without a valid credential, and wait for 100 Continue": {post, "ApiKey svc_x", length(99) + "\r\nExpect: 100-continue", 0, 401},
-		"that are right, and get 100 Continue":                  {post, operator, length(99) + "\r\nExpect: 100-continue", 0, 100},
+		"that are right, and get 100 Continue":                  {post, servertest.Operator, length(99) + "\r\nExpect: 100-continue", 0, 100},
 	} {
 		t.Run("get a response: "+name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -28,7 +29,7 @@ func event(size int) string { return `{"type":"a.b","data":{"x":"` + strings.Rep
 // begin sends the header of a request to publish, with a Content-Length, and a part of the body.
 func (f *testServer) begin(t *testing.T, as, path string, length int, part string) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func (f *testServer) begin(t *testing.T, as, path string, length int, part strin
 
 // reserved returns how many bytes all requests have.
 func (f *testServer) reserved() int64 {
-	organizations, anonymous := f.server.Reserved()
+	organizations, anonymous := f.Server.Reserved()
 	return organizations + anonymous
 }
 
@@ -72,12 +73,12 @@ type atEnd func()
 func (f atEnd) Read([]byte) (int, error) { f(); return 0, io.EOF }
 
 // until repeats a request until the response has that status.
-func (f *testServer) until(t *testing.T, c call, status int) testResponse {
+func (f *testServer) until(t *testing.T, c servertest.Call, status int) servertest.Response {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		got := f.do(t, c)
+		got := f.Call(t, c)
 		if got.StatusCode == status || time.Now().After(end) {
-			return got.want(t, status, "")
+			return got.Want(t, status, "")
 		}
 		runtime.GC() // frees the bodies that are no longer in use
 	}
@@ -90,35 +91,35 @@ func TestBodyMemory(t *testing.T) {
 	t.Run("is shared: an organization with too much of it is refused, and others are not", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(900<<10))
-		_, acme := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
+		_, acme := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
 		large := event(200 << 10)
-		conn := f.begin(t, bearer(acme), path, len(large), large[:len(large)-1])
+		conn := f.begin(t, servertest.Bearer(acme), path, len(large), large[:len(large)-1])
 		f.waitReserved(t, 400<<10)
-		got := f.do(t, call{"POST " + path, bearer(acme), large, nil}).want(t, 503, "body_memory_exhausted")
+		got := f.Do(t, "POST "+path, servertest.Bearer(acme), large).Want(t, 503, "body_memory_exhausted")
 		if after := got.Header.Get("Retry-After"); after != "2" {
 			t.Errorf("Retry-After %q", after)
 		}
-		f.do(t, call{"POST " + path, bearer(other), event(100), nil}).want(t, 202, "")
-		f.do(t, call{"POST " + path, bearer(acme), event(100), nil}).want(t, 202, "")
+		f.Do(t, "POST "+path, servertest.Bearer(other), event(100)).Want(t, 202, "")
+		f.Do(t, "POST "+path, servertest.Bearer(acme), event(100)).Want(t, 202, "")
 		if _, err := io.WriteString(conn, large[len(large)-1:]); err != nil {
 			t.Fatal(err)
 		}
-		f.until(t, call{"POST " + path, bearer(acme), large, nil}, 202)
+		f.until(t, servertest.NewCall("POST "+path, servertest.Bearer(acme), large), 202)
 	})
 
 	t.Run("never runs out, even if many organizations reserve what they can", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(4<<20))
 		for i := range 6 {
-			_, token := storagetest.Organization(t, f.store, fmt.Sprintf("taker%d", i), "growth", access.RoleOwner)
+			_, token := storagetest.Organization(t, f.Store, fmt.Sprintf("taker%d", i), "growth", access.RoleOwner)
 			for range 10 {
-				f.begin(t, bearer(token), path, 250<<10, event(240 << 10)[:240<<10])
+				f.begin(t, servertest.Bearer(token), path, 250<<10, event(240 << 10)[:240<<10])
 			}
 		}
-		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
+		_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
 		for range 20 {
-			f.do(t, call{"POST " + path, bearer(other), event(100), nil}).want(t, 202, "")
+			f.Do(t, "POST "+path, servertest.Bearer(other), event(100)).Want(t, 202, "")
 		}
 	})
 
@@ -126,36 +127,36 @@ func TestBodyMemory(t *testing.T) {
 		t.Parallel()
 		f := start(t)
 		for range 20 {
-			f.begin(t, operator, batch, 16<<20, "{")
+			f.begin(t, servertest.Operator, batch, 16<<20, "{")
 		}
 		f.waitReserved(t, 20*32<<10)
-		f.do(t, call{"POST " + batch, operator, `{"events":[` + strings.TrimSuffix(strings.Repeat(event(200<<10)+",", 20), ",") + `]}`, nil}).want(t, 202, "")
+		f.Do(t, "POST "+batch, servertest.Operator, `{"events":[`+strings.TrimSuffix(strings.Repeat(event(200<<10)+",", 20), ",")+`]}`).Want(t, 202, "")
 	})
 
 	t.Run("has room for the largest body while others use it", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(server.MinBodyMemory))
-		f.begin(t, operator, batch, 16<<20, "{")
+		f.begin(t, servertest.Operator, batch, 16<<20, "{")
 		body := `{"events":[` + event(100) + strings.Repeat(" ", 16<<20-120-len(event(100))) + `]}`
-		f.do(t, call{"POST " + batch, operator, body, nil}).want(t, 202, "")
+		f.Do(t, "POST "+batch, servertest.Operator, body).Want(t, 202, "")
 	})
 
 	t.Run("is reserved for large responses to slow readers too", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(512<<10))
 		id := func() string {
-			list := f.list(t, operator, path)
+			list := f.List(t, servertest.Operator, path)
 			return list.Data[0]["id"].(string)
 		}
-		f.do(t, call{"POST " + path, operator, event(150 << 10), nil}).want(t, 202, "")
-		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 200, "")
+		f.Do(t, "POST "+path, servertest.Operator, event(150<<10)).Want(t, 202, "")
+		f.Do(t, "GET "+path+id()+"/", servertest.Operator, "").Want(t, 200, "")
 		f.waitReleased(t)
-		conn := f.begin(t, operator, path, 100<<10, event(98 << 10)[:98<<10])
+		conn := f.begin(t, servertest.Operator, path, 100<<10, event(98 << 10)[:98<<10])
 		f.waitReserved(t, 190<<10)
-		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 503, "body_memory_exhausted")
-		f.list(t, operator, path) // small ones pass
+		f.Do(t, "GET "+path+id()+"/", servertest.Operator, "").Want(t, 503, "body_memory_exhausted")
+		f.List(t, servertest.Operator, path) // small ones pass
 		conn.Close()
-		f.until(t, call{"GET " + path + id() + "/", operator, "", nil}, 200)
+		f.until(t, servertest.NewCall("GET "+path+id()+"/", servertest.Operator, ""), 200)
 	})
 
 	t.Run("is released if the caller disconnects before the writer has read the body", func(t *testing.T) {
@@ -164,12 +165,12 @@ func TestBodyMemory(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		body := io.MultiReader(strings.NewReader(event(200<<10)), atEnd(leave))
 		r := httptest.NewRequestWithContext(gone, http.MethodPost, path, body)
-		r.Header.Set("Authorization", operator)
+		r.Header.Set("Authorization", servertest.Operator)
 		r.Header.Set("Content-Type", "application/json")
-		if status := f.handle(r).StatusCode; status != http.StatusServiceUnavailable {
+		if status := f.Handle(r).StatusCode; status != http.StatusServiceUnavailable {
 			t.Fatalf("status %d", status)
 		}
-		f.until(t, call{"POST " + path, operator, event(200 << 10), nil}, 202)
+		f.until(t, servertest.NewCall("POST "+path, servertest.Operator, event(200<<10)), 202)
 	})
 
 	t.Run("is reserved by each request over HTTP/2, because one connection makes many", func(t *testing.T) {
@@ -177,9 +178,9 @@ func TestBodyMemory(t *testing.T) {
 		f := build(t, budget(64<<10))
 		ask := func(major int) int {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/whoami/", nil)
-			r.Header.Set("Authorization", operator)
+			r.Header.Set("Authorization", servertest.Operator)
 			r.ProtoMajor = major
-			return f.handle(r).StatusCode
+			return f.Handle(r).StatusCode
 		}
 		if one, two := ask(1), ask(2); one != 200 || two != 200 {
 			t.Errorf("statuses %d and %d", one, two)
@@ -224,11 +225,11 @@ func TestManyFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := f.do(t, call{tt.line, operator, tt.body, nil}).want(t, tt.status, "")
-			switch fields := got.fields(); {
+			got := f.Do(t, tt.line, servertest.Operator, tt.body).Want(t, tt.status, "")
+			switch fields := got.Fields(); {
 			case tt.status == 400:
-				if want := "The body has \"" + tt.fields + "\" twice in one object; send each name once."; got.field("detail") != want {
-					t.Errorf("detail %q, want %q", got.field("detail"), want)
+				if want := "The body has \"" + tt.fields + "\" twice in one object; send each name once."; got.Field("detail") != want {
+					t.Errorf("detail %q, want %q", got.Field("detail"), want)
 				}
 			case len(fields) != tt.many || tt.many > 0 && fields[0] != tt.fields:
 				t.Errorf("%d problems: %.200v", len(fields), fields)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -18,11 +19,11 @@ import (
 func TestEveryBody(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOperator)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	real := strings.NewReplacer(
 		"api-keys/{id}", "api-keys/"+key.ID, "subscriptions/{id}", "subscriptions/"+sub.ID, "organizations/{id}", "organizations/"+owner.Organization.ID,
 		"users/{id}", "users/"+owner.User.ID, "{user_id}", owner.User.ID,
@@ -80,7 +81,7 @@ func TestEveryBody(t *testing.T) {
 		"compressed":                         {`{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
 		"a body that is too large":           {`{"x":"` + strings.Repeat("x", 257<<10) + `"}`, nil, 413, "too_large"},
 	}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if r.Proxied || r.Method == http.MethodGet || r.Method == http.MethodDelete || slices.Contains(withoutBody, line(r)) {
 			continue
 		}
@@ -90,16 +91,16 @@ func TestEveryBody(t *testing.T) {
 				if tt.status == 413 && (strings.HasSuffix(at, "/batch/") || strings.HasSuffix(at, "/apply/")) {
 					continue // takes more: TestEventSize
 				}
-				got := f.do(t, call{at, bearer(token), tt.body, tt.header})
-				if got.StatusCode != tt.status || got.field("code") != tt.code && tt.status != 422 {
-					t.Errorf("%s: status %d, want %d %s: %s", name, got.StatusCode, tt.status, tt.code, got.body)
+				got := f.Do(t, at, servertest.Bearer(token), tt.body, tt.header...)
+				if got.StatusCode != tt.status || got.Field("code") != tt.code && tt.status != 422 {
+					t.Errorf("%s: status %d, want %d %s: %s", name, got.StatusCode, tt.status, tt.code, got.Text)
 				}
 			}
 			if strings.HasSuffix(r.Pattern, "/erase/") || strings.HasSuffix(r.Pattern, "/close/") {
 				return // without a body, they would end the credential of the other requests: TestRemovals
 			}
-			if got := f.do(t, call{at, bearer(token), "", nil}); !slices.Contains(optional, line(r)) {
-				got.want(t, 400, "body_required")
+			if got := f.Do(t, at, servertest.Bearer(token), ""); !slices.Contains(optional, line(r)) {
+				got.Want(t, 400, "body_required")
 			}
 		})
 	}
@@ -109,11 +110,11 @@ func TestEveryBody(t *testing.T) {
 func TestEveryField(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOperator)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	as := []string{"X-Organization-Id", owner.Organization.ID}
 	const subs, orgs, users = "/api/v1/webhooks/subscriptions/", "/api/v1/organizations/", "/api/v1/users/"
 	kinds := map[string]string{
@@ -149,12 +150,12 @@ func TestEveryField(t *testing.T) {
 					if slices.Contains(right, kind) {
 						continue
 					}
-					got := f.do(t, call{line, operator, `{"` + field + `":` + value + `}`, as}).want(t, 422, "")
-					wrong := slices.ContainsFunc(got.fields(), func(s string) bool {
+					got := f.Do(t, line, servertest.Operator, `{"`+field+`":`+value+`}`, as...).Want(t, 422, "")
+					wrong := slices.ContainsFunc(got.Fields(), func(s string) bool {
 						return s == field+": wrong_type" || s == field+".0: wrong_type"
 					})
 					if !wrong {
-						t.Errorf("%s: %s", kind, got.body)
+						t.Errorf("%s: %s", kind, got.Text)
 					}
 				}
 			})
@@ -165,16 +166,16 @@ func TestEveryField(t *testing.T) {
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator,
-		`{"event_types":["ok","Not.OK","also not"],"is_active":"yes","colour":"red","description":"\u0000"}`, nil}).want(t, 422, "validation_failed")
+	got := f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.Operator,
+		`{"event_types":["ok","Not.OK","also not"],"is_active":"yes","colour":"red","description":"\u0000"}`).Want(t, 422, "validation_failed")
 	want := []string{
 		"url: missing", "event_types.1: invalid", "event_types.2: invalid", "description: invalid", "is_active: wrong_type", "colour: unknown_field",
 	}
-	if diff := cmp.Diff(want, got.fields()); diff != "" {
+	if diff := cmp.Diff(want, got.Fields()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	got = f.do(t, call{"POST /api/v1/plans/", operator, `{"name":"x","api_rate_limit_per_minute":1,"` + strings.Repeat("ü", 5000) + `":1}`, nil}).want(t, 422, "")
-	if diff := cmp.Diff([]string{strings.Repeat("ü", 100) + "…: unknown_field"}, got.fields()); diff != "" {
+	got = f.Do(t, "POST /api/v1/plans/", servertest.Operator, `{"name":"x","api_rate_limit_per_minute":1,"`+strings.Repeat("ü", 5000)+`":1}`).Want(t, 422, "")
+	if diff := cmp.Diff([]string{strings.Repeat("ü", 100) + "…: unknown_field"}, got.Fields()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 	var many strings.Builder
@@ -182,8 +183,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	for i := range 900 {
 		many.WriteString(`"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`)
 	}
-	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
-	if reported := got.fields(); len(reported) != 101 || reported[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
+	got = f.Do(t, "POST /api/v1/plans/", servertest.Operator, many.String()+`"z":1}`).Want(t, 422, "validation_failed")
+	if reported := got.Fields(); len(reported) != 101 || reported[100] != ": too_many_problems" || !strings.Contains(got.Text, "There are more problems; only the first 100 are listed.") {
 		t.Errorf("%d problems are listed, the last is %s", len(reported), reported[len(reported)-1])
 	}
 }
@@ -202,8 +203,8 @@ func TestNamesGivenTwice(t *testing.T) {
 		strings.Repeat(`{"`+strings.Repeat("y", 300)+`":`, 9) + `{"x":1,"x":1}` + strings.Repeat("}", 9): "…" + strings.Repeat("y", 100) + "….x",
 		`{"events":[{"type":"a","data":{}},{"type":"a","data":{"deep":{"n":1,"n":2}}}]}`:                 "events.1.data.deep.n",
 	} {
-		got := f.do(t, call{"POST /api/v1/events/batch/", operator, body, nil}).want(t, 400, "invalid_json")
-		if diff := cmp.Diff("The body has \""+want+"\" twice in one object; send each name once.", got.field("detail")); diff != "" {
+		got := f.Do(t, "POST /api/v1/events/batch/", servertest.Operator, body).Want(t, 400, "invalid_json")
+		if diff := cmp.Diff("The body has \""+want+"\" twice in one object; send each name once.", got.Field("detail")); diff != "" {
 			t.Errorf("%.80s (-want +got):\n%s", body, diff)
 		}
 	}
@@ -232,20 +233,20 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run("of keys: "+name, func(t *testing.T) {
 			given, _ := json.Marshal(tt.given)
-			got := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"scope":"audit:read","name":` + string(given) + `}`, nil})
+			got := f.Do(t, "POST /api/v1/api-keys/", servertest.Operator, `{"scope":"audit:read","name":`+string(given)+`}`)
 			if tt.code != "" {
-				got.want(t, 422, "")
-				if diff := cmp.Diff([]string{"name: " + tt.code}, got.fields()); diff != "" {
+				got.Want(t, 422, "")
+				if diff := cmp.Diff([]string{"name: " + tt.code}, got.Fields()); diff != "" {
 					t.Errorf("problems (-want +got):\n%s", diff)
 				}
 				return
 			}
-			got.want(t, 201, "")
-			if diff := cmp.Diff(tt.want, got.field("name")); diff != "" {
+			got.Want(t, 201, "")
+			if diff := cmp.Diff(tt.want, got.Field("name")); diff != "" {
 				t.Errorf("name (-want +got):\n%s", diff)
 			}
-			if strings.Contains(got.body, `\u003c`) {
-				t.Errorf("escaped as if for HTML: %s", got.body)
+			if strings.Contains(got.Text, `\u003c`) {
+				t.Errorf("escaped as if for HTML: %s", got.Text)
 			}
 		})
 	}
@@ -255,10 +256,10 @@ func TestNames(t *testing.T) {
 func TestEveryNameRefusesInvisibleCharacters(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	user := f.do(t, call{"POST /api/v1/users/", operator, `{"email":"ada@example.com","name":"Ada"}`, nil}).want(t, 201, "").field("id")
-	org := f.do(t, call{"POST /api/v1/organizations/", operator, `{"name":"Acme","plan":"growth"}`, nil}).want(t, 201, "").field("id")
-	sub := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator, `{"url":"https://example.com/"}`, nil}).want(t, 201, "").field("id")
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read","description":""}`, nil}).want(t, 201, "")
+	user := f.Do(t, "POST /api/v1/users/", servertest.Operator, `{"email":"ada@example.com","name":"Ada"}`).Want(t, 201, "").Field("id")
+	org := f.Do(t, "POST /api/v1/organizations/", servertest.Operator, `{"name":"Acme","plan":"growth"}`).Want(t, 201, "").Field("id")
+	sub := f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.Operator, `{"url":"https://example.com/"}`).Want(t, 201, "").Field("id")
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read","description":""}`).Want(t, 201, "")
 	for request, fields := range map[string]map[string]string{ // the other fields by the tested field
 		"POST /api/v1/organizations/":                       {"name": `"plan":"growth"`, "external_id": `"plan":"growth","name":"x"`, "plan": `"name":"x"`},
 		"PATCH /api/v1/organizations/" + org + "/":          {"name": "", "external_id": ""},
@@ -281,9 +282,9 @@ func TestEveryNameRefusesInvisibleCharacters(t *testing.T) {
 				if others != "" {
 					body += "," + others
 				}
-				got := f.do(t, call{request, operator, body + "}", nil})
-				if got.StatusCode != 422 || !slices.ContainsFunc(got.fields(), func(p string) bool { return strings.HasPrefix(p, field+": ") }) {
-					t.Errorf("%s %s with %U: %d %s", request, field, r, got.StatusCode, got.body)
+				got := f.Do(t, request, servertest.Operator, body+"}")
+				if got.StatusCode != 422 || !slices.ContainsFunc(got.Fields(), func(p string) bool { return strings.HasPrefix(p, field+": ") }) {
+					t.Errorf("%s %s with %U: %d %s", request, field, r, got.StatusCode, got.Text)
 				}
 			}
 		}
@@ -302,8 +303,8 @@ func TestAPathWithNothingNamesThePathThatWasMeant(t *testing.T) {
 		"/api/v1/colours/":                       "There is nothing at this path. GET /openapi.yaml lists all paths.",
 		"/" + strings.Repeat("x/", 20) + "keys/": "There is nothing at this path. GET /openapi.yaml",
 	} {
-		if got := f.do(t, call{"GET " + path, operator, "", nil}).want(t, 404, "not_found"); !strings.Contains(got.body, want) {
-			t.Errorf("%s: %s, want %s", path, got.body, want)
+		if got := f.Do(t, "GET "+path, servertest.Operator, "").Want(t, 404, "not_found"); !strings.Contains(got.Text, want) {
+			t.Errorf("%s: %s, want %s", path, got.Text, want)
 		}
 	}
 }

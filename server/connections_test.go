@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 )
 
 // peerConn is a connection whose other end has a made-up address.
@@ -38,7 +39,7 @@ func (p *pipes) connect(from string) net.Conn {
 
 // responds makes a request over a connection and reports whether there is a response.
 func responds(conn net.Conn, path string) bool {
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", path, operator); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", path, servertest.Operator); err != nil {
 		return false
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -129,7 +130,7 @@ const most, few = 40, 32
 func limited(t *testing.T, change ...func(*server.Options)) *served {
 	t.Helper()
 	f := build(t, change...)
-	f.server.LimitConnections(most)
+	f.Server.LimitConnections(most)
 	return f.serve(t)
 }
 
@@ -266,13 +267,13 @@ func TestBusyConnections(t *testing.T) {
 					transport.Protocols.SetHTTP2(protocol != "HTTP/1.1")
 					t.Cleanup(transport.CloseIdleConnections)
 					r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com"+path, nil)
-					r.Header.Set("Authorization", operator)
+					r.Header.Set("Authorization", servertest.Operator)
 					response, err := transport.RoundTrip(r)
 					if err != nil {
 						t.Error(err)
 						return 0
 					}
-					if read(t, response); response.Proto != protocol {
+					if servertest.Read(t, response); response.Proto != protocol {
 						t.Errorf("protocol %s", response.Proto)
 					}
 					return response.StatusCode

@@ -16,12 +16,12 @@ var assetOf = regexp.MustCompile(`(?:href|src)="(/[^"]+)"`)
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	page := f.do(t, call{"GET /console/", "", "", nil}).want(t, 200, "")
+	page := f.Do(t, "GET /console/", "", "").Want(t, 200, "")
 
 	t.Run("every path below it has the page", func(t *testing.T) {
 		t.Parallel()
 		for _, path := range []string{"/console", "/console/subscriptions/", "/console/subscriptions/sub_x", "/console/a%2Fb/?q=1"} {
-			if got := f.do(t, call{"GET " + path, "", "", nil}).want(t, 200, ""); got.body != page.body {
+			if got := f.Do(t, "GET "+path, "", "").Want(t, 200, ""); got.Text != page.Text {
 				t.Errorf("%s has another body", path)
 			}
 		}
@@ -44,12 +44,12 @@ func TestConsole(t *testing.T) {
 	})
 	t.Run("its files are kept for ever, and have their media types", func(t *testing.T) {
 		t.Parallel()
-		found := assetOf.FindAllStringSubmatch(page.body, -1)
+		found := assetOf.FindAllStringSubmatch(page.Text, -1)
 		if len(found) < 10 {
 			t.Fatalf("the page has only %d files", len(found))
 		}
 		for _, m := range found {
-			got := f.do(t, call{"GET " + m[1], "", "", nil}).want(t, 200, "")
+			got := f.Do(t, "GET "+m[1], "", "").Want(t, 200, "")
 			if kept := got.Header.Get("Cache-Control"); kept != "public, max-age=31536000, immutable" {
 				t.Errorf("%s: Cache-Control: %q", m[1], kept)
 			}
@@ -60,23 +60,23 @@ func TestConsole(t *testing.T) {
 	})
 	t.Run("a file is compressed for a client that accepts gzip", func(t *testing.T) {
 		t.Parallel()
-		got := f.do(t, call{"GET /console/", "", "", []string{"Accept-Encoding", "gzip, deflate, br"}}).want(t, 200, "")
+		got := f.Do(t, "GET /console/", "", "", "Accept-Encoding", "gzip, deflate, br").Want(t, 200, "")
 		if encoding := got.Header.Get("Content-Encoding"); encoding != "gzip" {
 			t.Fatalf("Content-Encoding: %q", encoding)
 		}
-		r, err := gzip.NewReader(strings.NewReader(got.body))
+		r, err := gzip.NewReader(strings.NewReader(got.Text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := io.ReadAll(r); err != nil || string(body) != page.body {
+		if body, err := io.ReadAll(r); err != nil || string(body) != page.Text {
 			t.Errorf("another body: %v", err)
 		}
 	})
 	t.Run("an unknown file is missing, and other methods are refused", func(t *testing.T) {
 		t.Parallel()
-		f.do(t, call{"GET /console/static/0123456789abcdef/app.js", "", "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"GET /console/static/", "", "", nil}).want(t, 404, "not_found")
-		got := f.do(t, call{"POST /console/subscriptions/", "", "", nil}).want(t, 405, "method_not_allowed")
+		f.Do(t, "GET /console/static/0123456789abcdef/app.js", "", "").Want(t, 404, "not_found")
+		f.Do(t, "GET /console/static/", "", "").Want(t, 404, "not_found")
+		got := f.Do(t, "POST /console/subscriptions/", "", "").Want(t, 405, "method_not_allowed")
 		if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
 			t.Errorf("Allow: %q", allow)
 		}
@@ -88,13 +88,13 @@ func TestTheAddressOfTheServerLeadsToTheConsole(t *testing.T) {
 	for base, want := range map[string]string{"": "/console/", "https://example.com/keyhook/": "/keyhook/console/"} {
 		f := start(t, func(o *server.Options) { o.BaseURL = base })
 		for _, line := range []string{"GET /", "HEAD /", "GET /?utm_source=mail"} {
-			got := f.do(t, call{line, "", "", nil}).want(t, 303, "")
+			got := f.Do(t, line, "", "").Want(t, 303, "")
 			if got.Header.Get("Location") != want || got.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("base %q, %s: headers %v", base, line, got.Header)
 			}
 		}
-		f.do(t, call{"GET //", "", "", nil}).want(t, 404, "not_found")
-		if got := f.do(t, call{"POST /", "", "", nil}).want(t, 405, "method_not_allowed"); got.Header.Get("Allow") != "GET, HEAD" {
+		f.Do(t, "GET //", "", "").Want(t, 404, "not_found")
+		if got := f.Do(t, "POST /", "", "").Want(t, 405, "method_not_allowed"); got.Header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("Allow: %q", got.Header.Get("Allow"))
 		}
 	}
@@ -105,17 +105,17 @@ func TestConsoleOptions(t *testing.T) {
 	t.Run("without a console, its paths are missing", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) { o.Console = nil })
-		f.do(t, call{"GET /", "", "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"POST /", "", "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"GET /console/", "", "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"GET /console/subscriptions/", "", "", nil}).want(t, 404, "not_found")
+		f.Do(t, "GET /", "", "").Want(t, 404, "not_found")
+		f.Do(t, "POST /", "", "").Want(t, 404, "not_found")
+		f.Do(t, "GET /console/", "", "").Want(t, 404, "not_found")
+		f.Do(t, "GET /console/subscriptions/", "", "").Want(t, 404, "not_found")
 	})
 	t.Run("pages of other origins may show it in a frame if a setting names them", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) {
 			o.Console.FrameAncestors = []string{"https://app.example.com"}
 		})
-		header := f.do(t, call{"GET /console/", "", "", nil}).want(t, 200, "").Header
+		header := f.Do(t, "GET /console/", "", "").Want(t, 200, "").Header
 		if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'self' https://app.example.com;") || header.Get("X-Frame-Options") != "" {
 			t.Errorf("headers: %v", header)
 		}

@@ -3,73 +3,34 @@ package server_test
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// attempted publishes events to a subscription and records one attempt of each: odd ones fail, even ones succeed.
-func attempted(t testing.TB, f *testServer, owner access.Principal, sub webhook.Subscription, n int) {
-	t.Helper()
-	for range n {
-		storagetest.Publish(t, f.store, owner, "user.created")
-	}
-	jobs, err := f.store.Queue.PendingJobs(t.Context(), sub.RowID, 1000, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
-	for i, job := range jobs[len(jobs)-n:] {
-		target, err := f.store.Queue.Target(t.Context(), sub.RowID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids, err := f.store.Queue.Begin(t.Context(), []webhook.Start{{
-			Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(), Trigger: job.Trigger(),
-		}})
-		if err != nil || ids[0] == 0 {
-			t.Fatalf("begin: %v %v", ids, err)
-		}
-		status := 200
-		result := webhook.Result{
-			Attempt: ids[0], Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(),
-			Trigger: job.Trigger(), Succeeded: true, ResponseStatus: &status, ResponseBody: "thanks", DurationMS: 12,
-		}
-		if i%2 == 1 {
-			status = 503
-			result.Succeeded, result.Failure = false, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
-			result.RetryAt = time.Now().Add(time.Minute).UnixMilli()
-		}
-		if _, err := f.store.Queue.Record(t.Context(), result); err != nil {
-			t.Fatalf("record: %v", err)
-		}
-	}
-}
-
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	as := bearer(token)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-	attempted(t, f, owner, sub, 4)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	f.Attempted(t, owner, sub, 4)
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
-	first := f.list(t, as, path+"deliveries/?outcome=succeeded").Data[0]
+	first := f.List(t, as, path+"deliveries/?outcome=succeeded").Data[0]
 
 	t.Run("list each attempt", func(t *testing.T) {
-		page := f.list(t, as, path+"deliveries/")
+		page := f.List(t, as, path+"deliveries/")
 		if len(page.Data) != 4 {
 			t.Fatalf("%d attempts", len(page.Data))
 		}
-		failed := f.list(t, as, path+"deliveries/?outcome=failed").Data[0]
+		failed := f.List(t, as, path+"deliveries/?outcome=failed").Data[0]
 		for _, varies := range []string{"id", "event_id", "attempted_at", "next_attempt_at"} {
 			if failed[varies] == nil || failed[varies] == "" {
 				t.Errorf("no %s", varies)
@@ -96,7 +57,7 @@ func TestDeliveries(t *testing.T) {
 		"since=" + past + "&until=" + future + "&outcome=failed&event_type=user.created": 2,
 	} {
 		t.Run("can be filtered by "+query, func(t *testing.T) {
-			if got := len(f.list(t, as, path+"deliveries/?"+query).Data); got != want {
+			if got := len(f.List(t, as, path+"deliveries/?"+query).Data); got != want {
 				t.Errorf("%d attempts, want %d", got, want)
 			}
 		})
@@ -105,27 +66,27 @@ func TestDeliveries(t *testing.T) {
 		"outcome=lost", "outcome=", "event_type=Not%20a%20type", "event_id=x", "event_id=" + sub.ID, "since=yesterday", "until=2020-01-01", "since=", "until=1600000000",
 	} {
 		t.Run("refuse the filter "+query, func(t *testing.T) {
-			got := f.do(t, call{"GET " + path + "deliveries/?" + query, as, "", nil}).want(t, 400, "invalid_parameter")
-			if name, _, _ := strings.Cut(query, "="); !strings.Contains(got.field("detail"), name) {
-				t.Errorf("the parameter is not named: %s", got.body)
+			got := f.Do(t, "GET "+path+"deliveries/?"+query, as, "").Want(t, 400, "invalid_parameter")
+			if name, _, _ := strings.Cut(query, "="); !strings.Contains(got.Field("detail"), name) {
+				t.Errorf("the parameter is not named: %s", got.Text)
 			}
 		})
 	}
 	t.Run("can be sent again by hand", func(t *testing.T) {
-		before := f.do(t, call{"GET " + path, as, "", nil})
-		got := f.do(t, call{"POST " + path + "deliveries/" + first["id"].(string) + "/redeliver/", as, "", nil}).want(t, 202, "")
-		if got.body != "{\"deliveries\":1}\n" {
-			t.Errorf("response %s", got.body)
+		before := f.Do(t, "GET "+path, as, "")
+		got := f.Do(t, "POST "+path+"deliveries/"+first["id"].(string)+"/redeliver/", as, "").Want(t, 202, "")
+		if got.Text != "{\"deliveries\":1}\n" {
+			t.Errorf("response %s", got.Text)
 		}
-		after := f.do(t, call{"GET " + path, as, "", nil})
-		if !strings.Contains(before.body, `"pending_deliveries":2`) || !strings.Contains(after.body, `"pending_deliveries":3`) {
-			t.Errorf("pending before and after:\n%s%s", before.body, after.body)
+		after := f.Do(t, "GET "+path, as, "")
+		if !strings.Contains(before.Text, `"pending_deliveries":2`) || !strings.Contains(after.Text, `"pending_deliveries":3`) {
+			t.Errorf("pending before and after:\n%s%s", before.Text, after.Text)
 		}
 	})
 	t.Run("of another subscription are not found", func(t *testing.T) {
-		other, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never")
+		other, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "never")
 		at := "/api/v1/webhooks/subscriptions/" + other.ID + "/deliveries/" + first["id"].(string) + "/redeliver/"
-		f.do(t, call{"POST " + at, as, "", nil}).want(t, 404, "not_found")
+		f.Do(t, "POST "+at, as, "").Want(t, 404, "not_found")
 	})
 }
 
@@ -137,13 +98,13 @@ func TestTestDelivery(t *testing.T) {
 		Outcome: webhook.Succeeded, ResponseStatus: &status, DurationMS: 3, AttemptedAt: 1_800_000_000_123,
 	}
 	f := start(t, func(o *server.Options) {
-		o.Tester = tester(func(context.Context) (webhook.Attempt, error) { return attempt, nil })
+		o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) { return attempt, nil })
 	})
-	got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", operator, "", nil}).want(t, http.StatusOK, "")
+	got := f.Do(t, "POST /api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", servertest.Operator, "").Want(t, http.StatusOK, "")
 	want := `{"id":"att_01h455vb4pex5vsknk084sn02q","subscription_id":"sub_01h455vb4pex5vsknk084sn02q","event_id":"evt_01h455vb4pex5vsknk084sn02q","event_type":"webhook_test","attempt_number":1,"trigger":"test",` +
 		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,"hint":null,` +
 		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null}` + "\n"
-	if diff := cmp.Diff(want, got.body); diff != "" {
+	if diff := cmp.Diff(want, got.Text); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
 }

@@ -42,6 +42,12 @@ func newDescription(base string) description {
 	}
 }
 
+// Description returns openapi.yaml as JSON, as a server without a base URL serves it.
+func Description() ([]byte, error) {
+	d, err := newDescription("").json()
+	return d.body, err
+}
+
 func (h description) asYAML(x *exchange.Exchange) error { return serveDescription(x, h.yaml) }
 
 func (h description) asJSON(x *exchange.Exchange) error { return serveDescription(x, h.json) }

@@ -16,45 +16,40 @@ import (
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/servertest"
 )
 
 // written returns the parsed description.
-func written(t testing.TB) *described {
+func written(t testing.TB) *servertest.Description {
 	t.Helper()
-	d, err := description()
+	d, err := servertest.Described()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}
 	return d
 }
 
-// isProxied reports whether an operation is part of forward authentication. The table has one route for all of them: every
-// method, with and without a permission in the path.
-func (op *operation) isProxied() bool { return strings.HasPrefix(op.path, proxiedRoute) }
-
-const proxiedRoute = "/api/v1/authz/{dialect}/"
-
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	d := written(t)
 	f := start(t, measured)
 	routes := map[string]server.Route{}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		routes[line(r)] = r
 	}
 
 	t.Run("has every route and no other", func(t *testing.T) {
 		has := map[string]bool{}
-		for _, op := range d.operations {
-			route := op.line()
-			if op.isProxied() {
-				route = "* " + proxiedRoute
-				path := strings.NewReplacer("{dialect}", "forward", "{permission}", "a:b").Replace(op.path)
-				f.do(t, call{op.method + " " + path, "", "", nil}).want(t, http.StatusUnauthorized, "missing_credential")
+		for _, op := range d.Operations {
+			route := op.Line()
+			if op.IsProxied() {
+				route = "* " + servertest.ProxiedRoute
+				path := strings.NewReplacer("{dialect}", "forward", "{permission}", "a:b").Replace(op.Path)
+				f.Do(t, op.Method+" "+path, "", "").Want(t, http.StatusUnauthorized, "missing_credential")
 			}
 			has[route] = true
 			if _, served := routes[route]; !served {
-				t.Errorf("%s is described, and there is no such route", op.line())
+				t.Errorf("%s is described, and there is no such route", op.Line())
 			}
 		}
 		for route := range routes {
@@ -65,25 +60,25 @@ func TestDescription(t *testing.T) {
 	})
 
 	names := map[string]string{}
-	for _, op := range d.operations {
-		r, found := routes[op.line()]
+	for _, op := range d.Operations {
+		r, found := routes[op.Line()]
 		if !found {
 			continue
 		}
-		t.Run(op.line(), func(t *testing.T) {
-			id, _ := op.node["operationId"].(string)
+		t.Run(op.Line(), func(t *testing.T) {
+			id, _ := op.Node["operationId"].(string)
 			if other, taken := names[id]; taken || !regexp.MustCompile("^[a-z][A-Za-z]+$").MatchString(id) {
 				t.Errorf("operationId %q, which %q has too", id, other)
 			}
-			names[id] = op.line()
+			names[id] = op.Line()
 			t.Run("has the parameters of the route", func(t *testing.T) {
-				if diff := gocmp.Diff(parametersOf(r), slices.Sorted(maps.Keys(op.parameters))); diff != "" {
+				if diff := gocmp.Diff(parametersOf(r), slices.Sorted(maps.Keys(op.Parameters))); diff != "" {
 					t.Errorf("parameters (-route +described):\n%s", diff)
 				}
 			})
 			t.Run("has the permissions of the route, and names them in its text", func(t *testing.T) {
-				described, _ := op.node["x-permission"].(string)
-				text, _ := op.node["description"].(string)
+				described, _ := op.Node["x-permission"].(string)
+				text, _ := op.Node["description"].(string)
 				text = strings.Join(strings.Fields(text), " ")
 				if described != strings.Join(r.Permissions, " ") {
 					t.Errorf("permissions %q, described is %q", r.Permissions, described)
@@ -98,15 +93,15 @@ func TestDescription(t *testing.T) {
 				}
 			})
 			t.Run("needs the same credentials as the route", func(t *testing.T) {
-				security, given := op.node["security"].([]any)
+				security, given := op.Node["security"].([]any)
 				optional := slices.ContainsFunc(security, func(s any) bool { return len(s.(map[string]any)) == 0 })
-				if r.Open != op.isOpen() || r.Local != optional || given != (r.Open || r.Local || forSessions(r)) {
+				if r.Open != op.IsOpen() || r.Local != optional || given != (r.Open || r.Local || forSessions(r)) {
 					t.Errorf("open %v, local %v, and security is %v", r.Open, r.Local, security)
 				}
 			})
 			t.Run("has a body if the route reads one", func(t *testing.T) {
-				if (r.Body > 0) != (op.body != nil) {
-					t.Errorf("the route takes %d bytes; a body is described: %v", r.Body, op.body != nil)
+				if (r.Body > 0) != (op.Body != nil) {
+					t.Errorf("the route takes %d bytes; a body is described: %v", r.Body, op.Body != nil)
 				}
 			})
 			t.Run("has the problems that the route can respond with", func(t *testing.T) {
@@ -127,24 +122,24 @@ func TestDescription(t *testing.T) {
 					mark(want, "400", "401", "403", "429", "503")
 				}
 				for status := range want {
-					if _, found := op.responses[status]; !found {
+					if _, found := op.Responses[status]; !found {
 						t.Errorf("no %s", status)
 					}
 				}
-				for status, response := range op.responses {
-					problem := response.content["application/problem+json"] != nil
+				for status, response := range op.Responses {
+					problem := response.Content["application/problem+json"] != nil
 					// The tests of each route show whether it can conflict.
 					if problem && !want[status] && status != "409" {
 						t.Errorf("%s is described, which this route cannot meet", status)
 					}
-					if problem != (len(response.codes) > 0) {
-						t.Errorf("%s lists %d codes, and is a problem: %v", status, len(response.codes), problem)
+					if problem != (len(response.Codes) > 0) {
+						t.Errorf("%s lists %d codes, and is a problem: %v", status, len(response.Codes), problem)
 					}
-					if response.headers["X-Request-Id"].schema == nil {
+					if response.Headers["X-Request-Id"].Schema == nil {
 						t.Errorf("%s has no X-Request-Id", status)
 					}
 					// Operations of all kinds share the problem, with the rate headers.
-					if _, limited := response.headers["Ratelimit"]; !problem && limited == (r.Open || forSessions(r)) {
+					if _, limited := response.Headers["Ratelimit"]; !problem && limited == (r.Open || forSessions(r)) {
 						t.Errorf("%s has rate headers: %v", status, limited)
 					}
 				}
@@ -157,19 +152,19 @@ func TestDescribedProblems(t *testing.T) {
 	t.Parallel()
 	d := written(t)
 	explained, used, sets := map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}
-	for _, op := range d.operations {
-		at, response := follow(d.doc, "", member(op.node, "responses", "default").(map[string]any))
+	for _, op := range d.Operations {
+		at, response := servertest.Follow(d.Doc, "", servertest.Member(op.Node, "responses", "default").(map[string]any))
 		if explained[at] == nil {
 			explained[at], used[at] = explainedCodes(response), map[string]bool{}
 		}
-		for status, r := range op.responses {
-			for code := range r.codes {
+		for status, r := range op.Responses {
+			for code := range r.Codes {
 				if used[at][status+" "+code] = true; !explained[at][status+" "+code] {
-					t.Errorf("%s can have %s %s, which %s does not explain", op.line(), status, code, at)
+					t.Errorf("%s can have %s %s, which %s does not explain", op.Line(), status, code, at)
 				}
 			}
 		}
-		list, _ := member(op.node, "x-problems", "sets").([]any)
+		list, _ := servertest.Member(op.Node, "x-problems", "sets").([]any)
 		for _, name := range list {
 			sets[name.(string)] = true
 		}
@@ -181,7 +176,7 @@ func TestDescribedProblems(t *testing.T) {
 			}
 		}
 	}
-	for name := range object(d.doc["components"], "x-problems") {
+	for name := range servertest.Object(d.Doc["components"], "x-problems") {
 		if !sets[name] {
 			t.Errorf("no operation has the set %s", name)
 		}
@@ -193,19 +188,17 @@ func explainedCodes(response map[string]any) map[string]bool {
 	explained := map[string]bool{}
 	text, _ := response["description"].(string)
 	for _, part := range strings.Split(text, "\n**")[1:] {
-		for code := range codes(part) {
+		for code := range servertest.Codes(part) {
 			explained[part[:3]+" "+code] = true
 		}
 	}
 	return explained
 }
 
-func (op *operation) line() string { return op.method + " " + op.path }
-
 // parametersOf lists the parameters that a description must have, as "in name", sorted.
 func parametersOf(r server.Route) []string {
 	var list []string
-	for _, part := range segments(r.Pattern) {
+	for _, part := range servertest.Segments(r.Pattern) {
 		if name, found := strings.CutPrefix(part, "{"); found {
 			list = append(list, "path "+strings.TrimSuffix(name, "}"))
 		}
@@ -256,24 +249,24 @@ func TestServedDescription(t *testing.T) {
 		t.Run("can be cached and revalidated at "+path, func(t *testing.T) {
 			t.Parallel()
 			f := start(t)
-			first := f.do(t, call{"GET " + path, "", "", nil}).want(t, http.StatusOK, "")
+			first := f.Do(t, "GET "+path, "", "").Want(t, http.StatusOK, "")
 			tag := first.Header.Get("ETag")
 			for _, held := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
-				again := f.do(t, call{"GET " + path, "", "", []string{"If-None-Match", held}}).want(t, http.StatusNotModified, "")
-				if again.body != "" || again.Header.Get("ETag") != tag {
-					t.Errorf("If-None-Match %s: ETag %s, body %q", held, again.Header.Get("ETag"), again.body)
+				again := f.Do(t, "GET "+path, "", "", "If-None-Match", held).Want(t, http.StatusNotModified, "")
+				if again.Text != "" || again.Header.Get("ETag") != tag {
+					t.Errorf("If-None-Match %s: ETag %s, body %q", held, again.Header.Get("ETag"), again.Text)
 				}
 			}
-			f.do(t, call{"GET " + path, "", "", []string{"If-None-Match", `"other"`}}).want(t, http.StatusOK, "")
-			if head := f.do(t, call{"HEAD " + path, "", "", nil}); head.ContentLength != first.ContentLength || head.Header.Get("ETag") != tag {
+			f.Do(t, "GET "+path, "", "", "If-None-Match", `"other"`).Want(t, http.StatusOK, "")
+			if head := f.Do(t, "HEAD "+path, "", ""); head.ContentLength != first.ContentLength || head.Header.Get("ETag") != tag {
 				t.Errorf("HEAD has length %d and ETag %s; GET %d and %s", head.ContentLength, head.Header.Get("ETag"), first.ContentLength, tag)
 			}
 		})
 	}
 	t.Run("is openapi.yaml with the headers that follow from credentials", func(t *testing.T) {
 		t.Parallel()
-		got := start(t).do(t, call{"GET /openapi.yaml", "", "", nil})
-		if diff := gocmp.Diff(withoutAdded(decoded(t, string(onDisk))), withoutAdded(decoded(t, got.body))); diff != "" {
+		got := start(t).Do(t, "GET /openapi.yaml", "", "")
+		if diff := gocmp.Diff(withoutAdded(decoded(t, string(onDisk))), withoutAdded(decoded(t, got.Text))); diff != "" {
 			t.Errorf("it says something else (-file +served):\n%s", diff)
 		}
 		for _, name := range added {
@@ -282,7 +275,7 @@ func TestServedDescription(t *testing.T) {
 			}
 		}
 		for _, text := range []string{"# Words.\n", "tags: [Operations]", "description: |\n"} {
-			if in, want := strings.Count(got.body, text), strings.Count(string(onDisk), text); in != want || in == 0 {
+			if in, want := strings.Count(got.Text, text), strings.Count(string(onDisk), text); in != want || in == 0 {
 				t.Errorf("%q is %d times in it, and %d times in the file", text, in, want)
 			}
 		}
@@ -293,13 +286,13 @@ func TestServedDescription(t *testing.T) {
 		t.Run("has the address at which callers reach the server: "+cmp.Or(base, "none"), func(t *testing.T) {
 			t.Parallel()
 			f := start(t, func(o *server.Options) { o.BaseURL = base })
-			asYAML := f.do(t, call{"GET /openapi.yaml", "", "", nil})
-			asJSON := f.do(t, call{"GET /openapi.json", "", "", nil})
-			if diff := gocmp.Diff(decoded(t, asYAML.body), decoded(t, asJSON.body)); diff != "" {
+			asYAML := f.Do(t, "GET /openapi.yaml", "", "")
+			asJSON := f.Do(t, "GET /openapi.json", "", "")
+			if diff := gocmp.Diff(decoded(t, asYAML.Text), decoded(t, asJSON.Text)); diff != "" {
 				t.Errorf("the two differ (-YAML +JSON):\n%s", diff)
 			}
 			var got struct{ Servers []struct{ URL string } }
-			if err := json.Unmarshal([]byte(asJSON.body), &got); err != nil || len(got.Servers) != 1 || got.Servers[0].URL != want {
+			if err := json.Unmarshal([]byte(asJSON.Text), &got); err != nil || len(got.Servers) != 1 || got.Servers[0].URL != want {
 				t.Errorf("servers %+v, error %v", got.Servers, err)
 			}
 		})
@@ -318,7 +311,7 @@ func withoutAdded(node any) any {
 		withoutAdded(child)
 		if headers, ok := child.(map[string]any); ok && name == "headers" {
 			maps.DeleteFunc(headers, func(name string, header any) bool {
-				return slices.Contains(added, name) && member(header, "$ref") == "#/components/headers/"+name
+				return slices.Contains(added, name) && servertest.Member(header, "$ref") == "#/components/headers/"+name
 			})
 			if len(headers) == 0 {
 				delete(object, name)

@@ -28,12 +28,12 @@ func TestDocumentsAreServed(t *testing.T) {
 		if _, known := pages[path]; known {
 			continue
 		}
-		got := f.do(t, call{"GET " + path, "", "", nil}).want(t, 200, "")
+		got := f.Do(t, "GET "+path, "", "").Want(t, 200, "")
 		if policy := got.Header.Get("Content-Security-Policy"); policy != "default-src 'none'; style-src 'self'" {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
-		pages[path] = got.body
-		for _, m := range hrefOf.FindAllStringSubmatch(got.body, -1) {
+		pages[path] = got.Text
+		for _, m := range hrefOf.FindAllStringSubmatch(got.Text, -1) {
 			target, inside := strings.CutPrefix(m[1], base)
 			if !inside {
 				t.Errorf("%s links to %s, which is outside of the server's base path", path, m[1])
@@ -56,5 +56,5 @@ func TestDocumentsAreServed(t *testing.T) {
 			t.Errorf("%s links to %s, and there is no such heading", from, link)
 		}
 	}
-	f.do(t, call{"GET /docs/unknown/", "", "", nil}).want(t, 404, "not_found")
+	f.Do(t, "GET /docs/unknown/", "", "").Want(t, 404, "not_found")
 }

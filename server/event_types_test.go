@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,18 +17,18 @@ import (
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-	other, otherToken := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	storagetest.Publish(t, f.store, other, "theirs")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+	other, otherToken := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	storagetest.Publish(t, f.Store, other, "theirs")
 	for _, eventType := range []string{"b", "a", "c", "b", "c", "c"} {
-		storagetest.Publish(t, f.store, owner, eventType)
+		storagetest.Publish(t, f.Store, owner, eventType)
 	}
-	key := f.do(t, call{"POST /api/v1/api-keys/", bearer(token), `{"name":"reader","scope":"events:read"}`, nil}).want(t, 201, "").field("key")
+	key := f.Do(t, "POST /api/v1/api-keys/", servertest.Bearer(token), `{"name":"reader","scope":"events:read"}`).Want(t, 201, "").Field("key")
 	get := func(t *testing.T, as string) []string {
 		t.Helper()
-		got := f.do(t, call{"GET /api/v1/event-types/", as, "", nil}).want(t, 200, "")
+		got := f.Do(t, "GET /api/v1/event-types/", as, "").Want(t, 200, "")
 		var body struct{ Data []struct{ Type string } }
-		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+		if err := json.Unmarshal([]byte(got.Text), &body); err != nil {
 			t.Fatal(err)
 		}
 		names := []string{}
@@ -43,10 +44,10 @@ func TestEventTypes(t *testing.T) {
 		}
 	})
 	t.Run("include those of audit events only for who may read them", func(t *testing.T) {
-		if got := strings.Join(get(t, bearer(token)), " "); !strings.Contains(got, "api_key_created") {
+		if got := strings.Join(get(t, servertest.Bearer(token)), " "); !strings.Contains(got, "api_key_created") {
 			t.Errorf("%s", got)
 		}
-		if got := get(t, bearer(otherToken)); got[len(got)-1] != "theirs" {
+		if got := get(t, servertest.Bearer(otherToken)); got[len(got)-1] != "theirs" {
 			t.Errorf("%s", got)
 		}
 	})
@@ -56,7 +57,7 @@ func TestEventTypes(t *testing.T) {
 			batch[i] = webhook.NewEvent{Type: "many.t" + strconv.Itoa(i%101), Data: []byte("{}")}
 		}
 		for range 3 {
-			if _, err := f.store.Queue.PublishEvents(t.Context(), owner.Organization.RowID, batch); err != nil {
+			if _, err := f.Store.Queue.PublishEvents(t.Context(), owner.Organization.RowID, batch); err != nil {
 				t.Fatal(err)
 			}
 		}

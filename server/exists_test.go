@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -29,23 +30,23 @@ func TestMissingBeforeWrong(t *testing.T) {
 	const none = "_01h455vb4pex5vsknk084sn02q"
 	missing := fill("key"+none, "sub"+none, "evt"+none, "aud"+none, "org"+none, "usr"+none, "tok"+none, "att"+none, "nothing", "nothing:read")
 
-	victim, _ := storagetest.Organization(t, f.store, "victim", "growth", access.RoleOwner)
-	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
-	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
-	attempted(t, f, victim, sub, 1)
-	page, err := f.store.History.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
+	victim, _ := storagetest.Organization(t, f.Store, "victim", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, f.Store, victim, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.Store, victim, "https://example.com/", "user.created")
+	f.Attempted(t, victim, sub, 1)
+	page, err := f.Store.History.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
 	if err != nil || len(page.Attempts) != 1 {
 		t.Fatal(err)
 	}
-	token, err := f.store.Directory.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
+	token, err := f.Store.Directory.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := storagetest.Publish(t, f.store, victim, "user.created")
-	f.plan(t, "clerk", true, true, "1")
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, []string{"X-Keyhook-Apply", "true"}}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	audit, err := f.store.History.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
+	event := storagetest.Publish(t, f.Store, victim, "user.created")
+	f.Plan(t, "clerk", true, true, "1")
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`, "X-Keyhook-Apply", "true").Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
+	audit, err := f.Store.History.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
 	if err != nil || len(audit.Events) != 1 {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
 	}
 	creates := []string{"PUT /api/v1/organizations/{id}/", "PUT /api/v1/users/{id}/"}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if !strings.Contains(r.Pattern, "{") || r.Open || r.Proxied { // these paths name nothing that belongs to an organization
 			continue
 		}
@@ -76,19 +77,19 @@ func TestMissingBeforeWrong(t *testing.T) {
 			}
 			own, _, _ := strings.Cut(r.Permissions[0], ":")
 			for _, try := range tries {
-				ask := func(names *strings.Replacer, as, organization string) testResponse {
+				ask := func(names *strings.Replacer, as, organization string) servertest.Response {
 					header := append([]string{"X-Organization-Id", organization}, try.header...)
-					return f.do(t, call{r.Method + " " + names.Replace(r.Pattern) + try.query, as, try.body, header})
+					return f.Do(t, r.Method+" "+names.Replace(r.Pattern)+try.query, as, try.body, header...)
 				}
-				home := storagetest.Operator(t, f.store).Organization.ID
+				home := storagetest.Operator(t, f.Store).Organization.ID
 				if slices.Contains(creates, line(r)) {
-					ask(missing, operator, home).want(t, try.status, "")
+					ask(missing, servertest.Operator, home).Want(t, try.status, "")
 				} else {
-					ask(missing, operator, home).want(t, 404, "not_found")
+					ask(missing, servertest.Operator, home).Want(t, 404, "not_found")
 				}
-				ask(theirs, operator, victim.Organization.ID).want(t, try.status, "")
+				ask(theirs, servertest.Operator, victim.Organization.ID).Want(t, try.status, "")
 				if own != "platform" { // platform resources belong to no organization
-					ask(theirs, operator, home).want(t, 404, "not_found")
+					ask(theirs, servertest.Operator, home).Want(t, 404, "not_found")
 				}
 			}
 		})
@@ -99,29 +100,29 @@ func TestMissingBeforeWrong(t *testing.T) {
 func TestRemovedSubscription(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-	attempted(t, f, owner, sub, 3)
-	as, path := bearer(token), "/api/v1/webhooks/subscriptions/"+sub.ID+"/"
-	attempt, _ := f.list(t, as, path+"deliveries/").Data[0]["id"].(string)
-	f.do(t, call{"DELETE " + path, as, "", nil}).want(t, 204, "")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	f.Attempted(t, owner, sub, 3)
+	as, path := servertest.Bearer(token), "/api/v1/webhooks/subscriptions/"+sub.ID+"/"
+	attempt, _ := f.List(t, as, path+"deliveries/").Data[0]["id"].(string)
+	f.Do(t, "DELETE "+path, as, "").Want(t, 204, "")
 
-	if got := f.all(t, as, path+"deliveries/", "id", 2); len(got) != 3 || got[0] != attempt {
+	if got := f.All(t, as, path+"deliveries/", "id", 2); len(got) != 3 || got[0] != attempt {
 		t.Errorf("the log has %q, want 3 attempts, %s first", got, attempt)
 	}
-	f.do(t, call{"GET " + path + "deliveries/?outcome=lost", as, "", nil}).want(t, 400, "invalid_parameter")
-	for _, c := range []call{
-		{"GET " + path, as, "", nil},
-		{"GET " + path + "?x=1", as, "", nil},
-		{"PATCH " + path, as, `{"is_active":"yes"}`, nil},
-		{"POST " + path + "rotate-secret/", as, `{`, nil},
-		{"POST " + path + "deliveries/" + attempt + "/redeliver/", as, "", nil},
-		{"POST " + path + "deliveries/" + attempt + "/redeliver/?x=1", as, "", nil},
-		{"GET " + path + "deliveries/", bearer(other), "", nil},
-		{"GET " + path + "deliveries/?outcome=lost", bearer(other), "", nil},
+	f.Do(t, "GET "+path+"deliveries/?outcome=lost", as, "").Want(t, 400, "invalid_parameter")
+	for _, c := range []servertest.Call{
+		servertest.NewCall("GET "+path, as, ""),
+		servertest.NewCall("GET "+path+"?x=1", as, ""),
+		servertest.NewCall("PATCH "+path, as, `{"is_active":"yes"}`),
+		servertest.NewCall("POST "+path+"rotate-secret/", as, `{`),
+		servertest.NewCall("POST "+path+"deliveries/"+attempt+"/redeliver/", as, ""),
+		servertest.NewCall("POST "+path+"deliveries/"+attempt+"/redeliver/?x=1", as, ""),
+		servertest.NewCall("GET "+path+"deliveries/", servertest.Bearer(other), ""),
+		servertest.NewCall("GET "+path+"deliveries/?outcome=lost", servertest.Bearer(other), ""),
 	} {
-		f.do(t, c).want(t, 404, "not_found")
+		f.Call(t, c).Want(t, 404, "not_found")
 	}
 }
 
@@ -139,9 +140,9 @@ func (unreadable) User(context.Context, string) (access.User, error) { panic("lo
 func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = unreadable{o.Store} })
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), `{"is_active":false}`, nil}).want(t, 200, "")
-	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"name":"Ada"}`, nil}).want(t, 200, "")
-	f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, 200, "") // its plan comes with the token
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	f.Do(t, "PATCH /api/v1/webhooks/subscriptions/"+sub.ID+"/", servertest.Bearer(token), `{"is_active":false}`).Want(t, 200, "")
+	f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"name":"Ada"}`).Want(t, 200, "")
+	f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(token), "").Want(t, 200, "") // its plan comes with the token
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -55,9 +56,9 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 		running.Wait()
 	})
 	e.testServer = build(t, func(o *server.Options) { o.Store, o.Tester, o.TokenRate = store.All(), d, 100_000 })
-	e.store = store
+	e.Store = store
 	owner, token := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
-	e.owner, e.token = owner, bearer(token)
+	e.owner, e.token = owner, servertest.Bearer(token)
 	return e
 }
 
@@ -65,7 +66,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 func (e *engine) subscribe(t *testing.T, host, answer string, types ...string) string {
 	t.Helper()
 	e.answer(host, answer)
-	sub, _ := storagetest.Subscription(t, e.store, e.owner, "https://"+host+"/hook", types...)
+	sub, _ := storagetest.Subscription(t, e.Store, e.owner, "https://"+host+"/hook", types...)
 	pass(time.Second)
 	return sub.ID
 }
@@ -73,7 +74,7 @@ func (e *engine) subscribe(t *testing.T, host, answer string, types ...string) s
 // publish publishes an event and gives it a second.
 func (e *engine) publish(t *testing.T, eventType string) string {
 	t.Helper()
-	id := storagetest.Publish(t, e.store, e.owner, eventType).ID
+	id := storagetest.Publish(t, e.Store, e.owner, eventType).ID
 	pass(time.Second)
 	return id
 }
@@ -81,15 +82,15 @@ func (e *engine) publish(t *testing.T, eventType string) string {
 // patch changes a subscription.
 func (e *engine) patch(t *testing.T, sub, change string) {
 	t.Helper()
-	e.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub + "/", e.token, change, nil}).want(t, 200, "")
+	e.Do(t, "PATCH /api/v1/webhooks/subscriptions/"+sub+"/", e.token, change).Want(t, 200, "")
 	pass(time.Second)
 }
 
 // operate makes a request of the operator.
 func (e *engine) operate(t *testing.T, line, body string) {
 	t.Helper()
-	if r := e.do(t, call{line, operator, body, nil}); r.StatusCode >= 300 {
-		t.Fatalf("%s: %s", line, r.body)
+	if r := e.Do(t, line, servertest.Operator, body); r.StatusCode >= 300 {
+		t.Fatalf("%s: %s", line, r.Text)
 	}
 	pass(time.Second)
 }
@@ -115,7 +116,7 @@ type explained struct {
 // states returns the states that the list of events counts for an event, if it has a delivery to one subscription.
 func (e *engine) states(t *testing.T, event string) (found []string) {
 	t.Helper()
-	for _, row := range e.list(t, e.token, "/api/v1/events/?limit=200").Data {
+	for _, row := range e.List(t, e.token, "/api/v1/events/?limit=200").Data {
 		if row["id"] != event {
 			continue
 		}
@@ -143,7 +144,7 @@ func (e *engine) explainAll(t *testing.T, event string) map[string]explained {
 	synctest.Wait()
 	found := map[string]explained{}
 	for cursor := ""; ; {
-		r := e.do(t, call{"GET /api/v1/events/" + event + "/explain/?limit=3" + cursor, e.token, "", nil})
+		r := e.Do(t, "GET /api/v1/events/"+event+"/explain/?limit=3"+cursor, e.token, "")
 		if r.StatusCode == http.StatusNotFound {
 			return nil
 		}
@@ -151,8 +152,8 @@ func (e *engine) explainAll(t *testing.T, event string) map[string]explained {
 			Data []explained
 			Next *string `json:"next_cursor"`
 		}
-		if err := json.Unmarshal([]byte(r.body), &page); err != nil || r.StatusCode != 200 {
-			t.Fatalf("explain: %d %s", r.StatusCode, r.body)
+		if err := json.Unmarshal([]byte(r.Text), &page); err != nil || r.StatusCode != 200 {
+			t.Fatalf("explain: %d %s", r.StatusCode, r.Text)
 		}
 		for _, x := range page.Data {
 			found[x.SubscriptionID] = x
@@ -171,10 +172,10 @@ func (e *engine) explainAll(t *testing.T, event string) map[string]explained {
 func (e *engine) explain(t *testing.T, event, sub string) explained {
 	t.Helper()
 	synctest.Wait()
-	r := e.do(t, call{"GET /api/v1/events/" + event + "/explain/?subscription_id=" + sub, e.token, "", nil}).want(t, 200, "")
+	r := e.Do(t, "GET /api/v1/events/"+event+"/explain/?subscription_id="+sub, e.token, "").Want(t, 200, "")
 	var page struct{ Data []explained }
-	if err := json.Unmarshal([]byte(r.body), &page); err != nil || len(page.Data) != 1 {
-		t.Fatalf("explain: %s", r.body)
+	if err := json.Unmarshal([]byte(r.Text), &page); err != nil || len(page.Data) != 1 {
+		t.Fatalf("explain: %s", r.Text)
 	}
 	return page.Data[0]
 }
@@ -198,9 +199,9 @@ func (e *engine) follow(t *testing.T, advice string) {
 	as, line, body := e.token, "", ""
 	switch strings.Join(words[1:3], " ") {
 	case "queue release":
-		as, line = operator, "POST /api/v1/queue/release/"
+		as, line = servertest.Operator, "POST /api/v1/queue/release/"
 	case "organizations update":
-		as, line, body = operator, "PATCH /api/v1/organizations/"+words[3]+"/", `{"plan":"`+flags["--plan"]+`"}`
+		as, line, body = servertest.Operator, "PATCH /api/v1/organizations/"+words[3]+"/", `{"plan":"`+flags["--plan"]+`"}`
 	case "subscriptions recover":
 		line, body = "POST "+path+words[3]+"/recover/", `{}`
 	case "subscriptions reactivate":
@@ -224,8 +225,8 @@ func (e *engine) follow(t *testing.T, advice string) {
 	default:
 		t.Fatalf("unknown advice %q", advice)
 	}
-	if r := e.do(t, call{line, as, body, nil}); r.StatusCode >= 300 {
-		t.Errorf("%s was refused: %s", advice, r.body)
+	if r := e.Do(t, line, as, body); r.StatusCode >= 300 {
+		t.Errorf("%s was refused: %s", advice, r.Text)
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *chance) step() {
 	switch n := c.random.IntN(100); {
 	case n < 40:
 		for range 1 + c.random.IntN(6) {
-			c.events = append(c.events, storagetest.Publish(c.t, c.store, c.owner, c.pick("order.paid", "user.created")).ID)
+			c.events = append(c.events, storagetest.Publish(c.t, c.Store, c.owner, c.pick("order.paid", "user.created")).ID)
 		}
 	case n < 60:
 		c.answer(c.hosts[sub], c.pick("ok", "fails", "fails", "hangs"))
@@ -67,7 +67,7 @@ func (c *chance) step() {
 	case n < 90:
 		c.operate(c.t, "POST /api/v1/queue/"+c.pick("hold", "release", "release")+"/", "")
 	case n < 92 && !c.gone[sub] && len(c.hosts)-len(c.gone) > 2:
-		c.do(c.t, call{"DELETE /api/v1/webhooks/subscriptions/" + sub + "/", c.token, "", nil}).want(c.t, 204, "")
+		c.Do(c.t, "DELETE /api/v1/webhooks/subscriptions/"+sub+"/", c.token, "").Want(c.t, 204, "")
 		c.gone[sub] = true
 	case n < 94 && len(c.hosts) < 6:
 		c.setPlan(c.t, "enterprise")

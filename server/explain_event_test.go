@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/explain"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -59,7 +60,7 @@ var arrivals = map[string]arrival{
 			sub = e.subscribe(t, "good.example", "ok")
 			e.patch(t, sub, `{"rate_limit_per_second":1}`)
 			for range 9 {
-				event = storagetest.Publish(t, e.store, e.owner, "order.paid").ID
+				event = storagetest.Publish(t, e.Store, e.owner, "order.paid").ID
 			}
 			return event, sub
 		}, explain.WaitingForPace, "at most 1 requests a second", "keyhook subscriptions update SUB --rate-limit-per-second 2", false, 0,
@@ -109,7 +110,7 @@ var arrivals = map[string]arrival{
 	"a subscription that was deleted": {
 		func(t *testing.T, e *engine) (string, string) {
 			event, sub := broken(t, e, 1)
-			e.do(t, call{"DELETE /api/v1/webhooks/subscriptions/" + sub + "/", e.token, "", nil}).want(t, 204, "")
+			e.Do(t, "DELETE /api/v1/webhooks/subscriptions/"+sub+"/", e.token, "").Want(t, 204, "")
 			return event, sub
 		}, explain.Dropped, "The subscription was deleted at ", "", false, 1,
 	},
@@ -188,8 +189,8 @@ const kept = 2 * time.Hour
 // newest returns the newest event of a type.
 func newest(t *testing.T, e *engine, eventType string) string {
 	t.Helper()
-	r := e.do(t, call{"GET /api/v1/events/?limit=1&type=" + eventType, operator, "", []string{"X-Organization-Id", e.owner.Organization.ID}}).want(t, 200, "")
-	_, rest, _ := strings.Cut(r.body, `"id":"`)
+	r := e.Do(t, "GET /api/v1/events/?limit=1&type="+eventType, servertest.Operator, "", "X-Organization-Id", e.owner.Organization.ID).Want(t, 200, "")
+	_, rest, _ := strings.Cut(r.Text, `"id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	return id
 }
@@ -242,37 +243,37 @@ func TestExplainEvent(t *testing.T) {
 func TestExplainEventOfCallers(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-	_, stranger := storagetest.Organization(t, f.store, "other", "enterprise", access.RoleOwner)
-	_, writer := storagetest.Key(t, f.store, owner, access.EventsWrite)
-	_, reader := storagetest.Key(t, f.store, owner, access.EventsRead)
-	first, _ := storagetest.Subscription(t, f.store, owner, "https://hooks.example.com/secret-path", "order.paid")
-	second, _ := storagetest.Subscription(t, f.store, owner, "https://example.org:8443/", "user.*")
-	published := storagetest.Publish(t, f.store, owner, "order.paid")
-	list := f.do(t, call{"GET /api/v1/events/?limit=1&type=" + access.SubscriptionCreated, bearer(token), "", nil}).want(t, 200, "")
-	_, rest, _ := strings.Cut(list.body, `"id":"`)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+	_, stranger := storagetest.Organization(t, f.Store, "other", "enterprise", access.RoleOwner)
+	_, writer := storagetest.Key(t, f.Store, owner, access.EventsWrite)
+	_, reader := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	first, _ := storagetest.Subscription(t, f.Store, owner, "https://hooks.example.com/secret-path", "order.paid")
+	second, _ := storagetest.Subscription(t, f.Store, owner, "https://example.org:8443/", "user.*")
+	published := storagetest.Publish(t, f.Store, owner, "order.paid")
+	list := f.Do(t, "GET /api/v1/events/?limit=1&type="+access.SubscriptionCreated, servertest.Bearer(token), "").Want(t, 200, "")
+	_, rest, _ := strings.Cut(list.Text, `"id":"`)
 	auditEvent, _, _ := strings.Cut(rest, `"`)
 	known := map[string]string{
-		"as": bearer(token), "event": "/api/v1/events/" + published.ID + "/explain/", "audit": "/api/v1/events/" + auditEvent + "/explain/",
-		"reader": apiKey(reader), "writer": apiKey(writer), "stranger": bearer(stranger), "first": first.ID, "second": second.ID,
+		"as": servertest.Bearer(token), "event": "/api/v1/events/" + published.ID + "/explain/", "audit": "/api/v1/events/" + auditEvent + "/explain/",
+		"reader": servertest.APIKey(reader), "writer": servertest.APIKey(writer), "stranger": servertest.Bearer(stranger), "first": first.ID, "second": second.ID,
 	}
 	foreign := []string{"X-Organization-Id", owner.Organization.ID}
-	f.run(t, known, []scenario{
-		ok("is explained for each subscription, newest first", "GET {event}", "", 200, `{"data":[{"subscription_id":"`+second.ID+`","url_host":"example.org:8443","verdict":"not_wanted"`,
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("is explained for each subscription, newest first", "GET {event}", "", 200, `{"data":[{"subscription_id":"`+second.ID+`","url_host":"example.org:8443","verdict":"not_wanted"`,
 			`{"subscription_id":"`+first.ID+`","url_host":"hooks.example.com","verdict":"scheduled"`, `"has_more":false,"next_cursor":null}`),
-		ok("is explained for one subscription", "GET {event}?subscription_id={first}", "", 200, `{"data":[{"subscription_id":"`+first.ID),
-		ok("is explained in pages", "GET {event}?limit=1", "", 200, `"subscription_id":"`+second.ID, `"has_more":true,"next_cursor":"`),
-		{"is explained to readers of events", call{"GET {event}", "{reader}", "", nil}, 200, "", []string{`"verdict":"scheduled"`}, []string{"secret-path"}},
-		{"names the organization in commands for those who act for it", call{"GET {event}", operator, "", foreign}, 200, "", []string{" --event-types 'user.*,order.paid' --organization " + owner.Organization.ID}, noSecret},
-		{"is not explained to others", call{"GET {event}", "{writer}", "", nil}, 403, "permission_denied", nil, noSecret},
-		{"of another organization does not exist", call{"GET {event}", "{stranger}", "", nil}, 404, "not_found", nil, noSecret},
-		ok("of the audit log is explained to those who may read it", "GET {audit}?subscription_id={second}", "", 200, `"verdict":"about_itself"`),
-		{"of the audit log does not exist for others", call{"GET {audit}", "{reader}", "", nil}, 404, "not_found", nil, noSecret},
-		bad("needs the id or the external id of a subscription", "GET {event}?subscription_id=key_"+someID, "", 400, "invalid_parameter"),
-		bad("knows no other external id", "GET {event}?subscription_id=nobody", "", 404, "not_found", "There is no such subscription"),
-		bad("needs a subscription that exists", "GET {event}?subscription_id=sub_01h455vb4pex5vsknk084sn02q", "", 404, "not_found"),
-		bad("needs an event that exists", "GET /api/v1/events/evt_01h455vb4pex5vsknk084sn02q/explain/", "", 404, "not_found"),
-		bad("needs the id of an event", "GET /api/v1/events/1/explain/?limit=x", "", 404, "not_found"),
-		bad("takes no other parameter", "GET {event}?verdict=delivered", "", 400, "unknown_parameter"),
+		servertest.OK("is explained for one subscription", "GET {event}?subscription_id={first}", "", 200, `{"data":[{"subscription_id":"`+first.ID),
+		servertest.OK("is explained in pages", "GET {event}?limit=1", "", 200, `"subscription_id":"`+second.ID, `"has_more":true,"next_cursor":"`),
+		{Name: "is explained to readers of events", Call: servertest.NewCall("GET {event}", "{reader}", ""), Status: 200, Want: []string{`"verdict":"scheduled"`}, Never: []string{"secret-path"}},
+		{Name: "names the organization in commands for those who act for it", Call: servertest.NewCall("GET {event}", servertest.Operator, "", foreign...), Status: 200, Want: []string{" --event-types 'user.*,order.paid' --organization " + owner.Organization.ID}, Never: servertest.NoSecret},
+		{Name: "is not explained to others", Call: servertest.NewCall("GET {event}", "{writer}", ""), Status: 403, Code: "permission_denied", Never: servertest.NoSecret},
+		{Name: "of another organization does not exist", Call: servertest.NewCall("GET {event}", "{stranger}", ""), Status: 404, Code: "not_found", Never: servertest.NoSecret},
+		servertest.OK("of the audit log is explained to those who may read it", "GET {audit}?subscription_id={second}", "", 200, `"verdict":"about_itself"`),
+		{Name: "of the audit log does not exist for others", Call: servertest.NewCall("GET {audit}", "{reader}", ""), Status: 404, Code: "not_found", Never: servertest.NoSecret},
+		servertest.Bad("needs the id or the external id of a subscription", "GET {event}?subscription_id=key_"+servertest.SomeID, "", 400, "invalid_parameter"),
+		servertest.Bad("knows no other external id", "GET {event}?subscription_id=nobody", "", 404, "not_found", "There is no such subscription"),
+		servertest.Bad("needs a subscription that exists", "GET {event}?subscription_id=sub_01h455vb4pex5vsknk084sn02q", "", 404, "not_found"),
+		servertest.Bad("needs an event that exists", "GET /api/v1/events/evt_01h455vb4pex5vsknk084sn02q/explain/", "", 404, "not_found"),
+		servertest.Bad("needs the id of an event", "GET /api/v1/events/1/explain/?limit=x", "", 404, "not_found"),
+		servertest.Bad("takes no other parameter", "GET {event}?verdict=delivered", "", 400, "unknown_parameter"),
 	})
 }

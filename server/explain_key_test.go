@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -51,14 +52,14 @@ func (f *testServer) explain(t *testing.T, as, key, line string, permission ...s
 		asked["permission"] = permission[0]
 	}
 	body, _ := json.Marshal(asked)
-	got := f.do(t, call{"POST /api/v1/auth/explain/", as, string(body), nil}).want(t, 200, "")
+	got := f.Do(t, "POST /api/v1/auth/explain/", as, string(body)).Want(t, 200, "")
 	if got.Header.Get("Cache-Control") != "no-store" {
 		t.Error("the response may be cached")
 	}
-	if access, isKey := strings.CutPrefix(key, "svc_"); isKey && len(access) > 10 && strings.Contains(got.body, access[7:]) {
-		t.Errorf("the response shows the key: %s", got.body)
+	if access, isKey := strings.CutPrefix(key, "svc_"); isKey && len(access) > 10 && strings.Contains(got.Text, access[7:]) {
+		t.Errorf("the response shows the key: %s", got.Text)
 	}
-	if err := json.Unmarshal([]byte(got.body), &e); err != nil {
+	if err := json.Unmarshal([]byte(got.Text), &e); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -93,10 +94,10 @@ func TestExplanationsAreTrue(t *testing.T) {
 		if tt.check == "" {
 			line, permission = "GET /api/v1/events/?limit=3", access.EventsRead
 		}
-		reported := f.do(t, call{line, "ApiKey " + tt.raw, "", nil})
-		proxied := f.do(t, call{"GET " + gate + "forward/" + permission, "ApiKey " + tt.raw, "", nil})
-		verified := f.do(t, call{"POST /api/v1/auth/verify/", operator, `{"key":"` + tt.raw + `","permission":"` + permission + `"}`, nil}).want(t, 200, "")
-		code := reported.field("code")
+		reported := f.Do(t, line, "ApiKey "+tt.raw, "")
+		proxied := f.Do(t, "GET "+gate+"forward/"+permission, "ApiKey "+tt.raw, "")
+		verified := f.Do(t, "POST /api/v1/auth/verify/", servertest.Operator, `{"key":"`+tt.raw+`","permission":"`+permission+`"}`).Want(t, 200, "")
+		code := reported.Field("code")
 		if code == "" {
 			code = "valid"
 		}
@@ -105,11 +106,11 @@ func TestExplanationsAreTrue(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("of a key that is %s, by %.4s", tt.name, shown), func(t *testing.T) {
-				e := f.explain(t, operator, shown, line)
-				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (reported.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
-					t.Errorf("explained %t %s, the request got %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
+				e := f.explain(t, servertest.Operator, shown, line)
+				if e.Code != code || e.Code != verified.Field("code") || e.Allowed != (reported.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
+					t.Errorf("explained %t %s, the request got %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.Field("code"))
 				}
-				if other := f.explain(t, operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
+				if other := f.explain(t, servertest.Operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
 					t.Errorf("for a proxy %s, for a request %s", other.verdicts(), e.verdicts())
 				}
 				if tt.id != "" && (e.KeyID == nil || *e.KeyID != tt.id) {
@@ -157,18 +158,18 @@ func (s consumed) Used(p access.Principal) {
 func TestExplanationsConsumeNothing(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = consumed{o.Store, t} })
-	f.plan(t, "three", true, true, "3")
-	owner, _ := storagetest.Organization(t, f.store, "acme", "three", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
+	f.Plan(t, "three", true, true, "3")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "three", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	for range 30 {
-		e := f.explain(t, operator, raw.Reveal(), "GET /api/v1/events/")
+		e := f.explain(t, servertest.Operator, raw.Reveal(), "GET /api/v1/events/")
 		if !e.Allowed || !strings.HasPrefix(e.detail("rate_limit"), "3 of 3 left") {
 			t.Fatalf("%t, %s", e.Allowed, e.detail("rate_limit"))
 		}
-		f.explain(t, operator, key.ID, "GET /api/v1/audit-events/")
-		f.explain(t, operator, "svc_guess", "GET /api/v1/events/")
+		f.explain(t, servertest.Operator, key.ID, "GET /api/v1/audit-events/")
+		f.explain(t, servertest.Operator, "svc_guess", "GET /api/v1/events/")
 	}
-	if f.server.FailedAddresses() != 0 {
+	if f.Server.FailedAddresses() != 0 {
 		t.Error("an explanation counted a failure")
 	}
 }
@@ -176,11 +177,11 @@ func TestExplanationsConsumeNothing(t *testing.T) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.EventsRead)
-	foreign, _ := storagetest.Organization(t, f.store, "foreign", "growth", access.RoleOwner)
-	theirs, theirRaw := storagetest.Key(t, f.store, foreign, access.EventsRead)
-	as := bearer(token)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, access.APIKeysRead, access.EventsRead)
+	foreign, _ := storagetest.Organization(t, f.Store, "foreign", "growth", access.RoleOwner)
+	theirs, theirRaw := storagetest.Key(t, f.Store, foreign, access.EventsRead)
+	as := servertest.Bearer(token)
 
 	t.Run("needs the permissions of the route", func(t *testing.T) {
 		for line, want := range map[string]struct{ route, permission, code string }{
@@ -243,7 +244,7 @@ func TestExplain(t *testing.T) {
 	})
 	t.Run("does not find keys of other organizations, except for callers that may act there", func(t *testing.T) {
 		body := `{"method":"GET","path":"/","key":"` + theirs.ID + `"}`
-		f.do(t, call{"POST /api/v1/auth/explain/", as, body, nil}).want(t, 404, "not_found")
+		f.Do(t, "POST /api/v1/auth/explain/", as, body).Want(t, 404, "not_found")
 		of := func(key string) explanation {
 			e := f.explain(t, as, key, "GET /")
 			e.Checks[0].Value = "" // its display prefix
@@ -254,17 +255,17 @@ func TestExplain(t *testing.T) {
 			t.Errorf("a foreign key differs from an unknown one (-unknown +foreign):\n%s", diff)
 		}
 		for _, shown := range []string{theirs.ID, theirRaw.Reveal()} {
-			if e := f.explain(t, operator, shown, "GET /"); !e.Allowed || *e.KeyID != theirs.ID {
+			if e := f.explain(t, servertest.Operator, shown, "GET /"); !e.Allowed || *e.KeyID != theirs.ID {
 				t.Errorf("operator: %+v", e)
 			}
 		}
 		// A key of the operator is limited by its scope too.
-		_, narrow := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.APIKeysRead)
-		f.do(t, call{"POST /api/v1/auth/explain/", apiKey(narrow), body, nil}).want(t, 404, "not_found")
+		_, narrow := storagetest.Key(t, f.Store, storagetest.Operator(t, f.Store), access.APIKeysRead)
+		f.Do(t, "POST /api/v1/auth/explain/", servertest.APIKey(narrow), body).Want(t, 404, "not_found")
 	})
 	t.Run("counts the request for the explanation, if a key made it", func(t *testing.T) {
 		body := `{"method":"GET","path":"/","key":"` + key.ID + `"}`
-		checkWindow(t, f.do(t, call{"POST /api/v1/auth/explain/", apiKey(raw), body, nil}).want(t, 200, ""), 600, 599)
+		checkWindow(t, f.Do(t, "POST /api/v1/auth/explain/", servertest.APIKey(raw), body).Want(t, 200, ""), 600, 599)
 	})
 	t.Run("lists all problems of its own request", func(t *testing.T) {
 		for body, want := range map[string][]string{
@@ -276,11 +277,11 @@ func TestExplain(t *testing.T) {
 			`{"key":"x","method":"GET","path":"/","permission":"no:such"}`: {"permission: unknown_permission"},
 			`{"key":1,"method":2,"path":3,"a":4}`:                          {"key: wrong_type", "method: wrong_type", "path: wrong_type", "a: unknown_field"},
 		} {
-			got := f.do(t, call{"POST /api/v1/auth/explain/", as, body, nil}).want(t, 422, "")
-			if diff := cmp.Diff(want, got.fields()); diff != "" {
+			got := f.Do(t, "POST /api/v1/auth/explain/", as, body).Want(t, 422, "")
+			if diff := cmp.Diff(want, got.Fields()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", body, diff)
 			}
 		}
-		f.do(t, call{"POST /api/v1/auth/explain/", as, `{"key":"key_01h455vb4pex5vsknk084sn02q","method":"GET","path":"/"}`, nil}).want(t, 404, "not_found")
+		f.Do(t, "POST /api/v1/auth/explain/", as, `{"key":"key_01h455vb4pex5vsknk084sn02q","method":"GET","path":"/"}`).Want(t, 404, "not_found")
 	})
 }

@@ -2,12 +2,6 @@ package server
 
 // What black-box tests cannot reach.
 
-// Description returns the JSON that is served for openapi.yaml.
-func Description() ([]byte, error) {
-	d, err := newDescription("").json()
-	return d.body, err
-}
-
 // FailedAddresses is how many addresses have failed authentications that count.
 func (s *Server) FailedAddresses() int { return s.auth.checker.FailedAddresses() }
 

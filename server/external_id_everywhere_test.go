@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -30,23 +31,23 @@ type customer struct {
 
 func (f *testServer) newCustomer(t *testing.T) customer {
 	t.Helper()
-	n := fmt.Sprint(strings.Count(f.log.String(), "\n"))
+	n := fmt.Sprint(strings.Count(f.Log.String(), "\n"))
 	c := customer{n: n, externals: named{"org/" + n, "auth0|" + n, "sub~" + n, "key:" + n}}
-	owner, token := storagetest.Organization(t, f.store, "acme"+n, "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme"+n, "growth", access.RoleOwner)
 	in := []string{"X-Organization-Id", owner.Home.ID}
-	f.do(t, call{"PATCH " + orgs + owner.Home.ID + "/", operator, `{"external_id":"` + c.externals.organization + `"}`, nil}).want(t, 200, "")
-	f.do(t, call{"PATCH " + users + owner.User.ID + "/", operator, `{"external_id":"` + c.externals.user + `"}`, nil}).want(t, 200, "")
-	sub := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator, `{"url":"https://example.com/","external_id":"` + c.externals.subscription + `"}`, in}).want(t, 201, "").field("id")
-	stored, err := f.store.History.Subscription(t.Context(), owner.Home.RowID, sub)
+	f.Do(t, "PATCH "+servertest.Orgs+owner.Home.ID+"/", servertest.Operator, `{"external_id":"`+c.externals.organization+`"}`).Want(t, 200, "")
+	f.Do(t, "PATCH "+servertest.Users+owner.User.ID+"/", servertest.Operator, `{"external_id":"`+c.externals.user+`"}`).Want(t, 200, "")
+	sub := f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.Operator, `{"url":"https://example.com/","external_id":"`+c.externals.subscription+`"}`, in...).Want(t, 201, "").Field("id")
+	stored, err := f.Store.History.Subscription(t.Context(), owner.Home.RowID, sub)
 	if err != nil {
 		t.Fatal(err)
 	}
-	attempted(t, f, owner, stored, 1)
-	c.event = storagetest.Publish(t, f.store, owner, "user.created").ID
-	c.attempt, _ = f.list(t, bearer(token), "/api/v1/webhooks/subscriptions/"+sub+"/deliveries/").Data[0]["id"].(string)
+	f.Attempted(t, owner, stored, 1)
+	c.event = storagetest.Publish(t, f.Store, owner, "user.created").ID
+	c.attempt, _ = f.List(t, servertest.Bearer(token), "/api/v1/webhooks/subscriptions/"+sub+"/deliveries/").Data[0]["id"].(string)
 	c.token = owner.Token.ID
 	body := `{"name":"b","scope":"webhooks:read","user_id":"` + c.externals.user + `","external_id":"` + c.externals.key + `"}`
-	key := f.do(t, call{"POST /api/v1/api-keys/", bearer(token), body, nil}).want(t, 201, "").field("id")
+	key := f.Do(t, "POST /api/v1/api-keys/", servertest.Bearer(token), body).Want(t, 201, "").Field("id")
 	c.ids = named{owner.Home.ID, owner.User.ID, sub, key}
 	return c
 }
@@ -102,17 +103,17 @@ func TestExternalIDsEverywhere(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) {
 		o.ConsoleURL = "https://keys.example.com/"
-		o.Tester = tester(func(context.Context) (webhook.Attempt, error) {
+		o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) {
 			return webhook.Attempt{
-				ID: "att_" + someID, SubscriptionID: "sub_" + someID, EventID: "evt_" + someID, EventType: "test", Number: 1,
+				ID: "att_" + servertest.SomeID, SubscriptionID: "sub_" + servertest.SomeID, EventID: "evt_" + servertest.SomeID, EventType: "test", Number: 1,
 				Trigger: webhook.ByTest, Outcome: webhook.Succeeded,
 			}, nil
 		})
 	})
-	isUse := func(got testResponse) bool {
-		return got.StatusCode == http.StatusConflict && got.field("code") == "in_use"
+	isUse := func(got servertest.Response) bool {
+		return got.StatusCode == http.StatusConflict && got.Field("code") == "in_use"
 	}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if r.Open || r.Proxied || strings.HasPrefix(r.Pattern, "/api/v1/audit-events/{") {
 			continue
 		}
@@ -122,20 +123,20 @@ func TestExternalIDsEverywhere(t *testing.T) {
 			continue
 		}
 		t.Run("are taken by "+line(r), func(t *testing.T) {
-			got := f.do(t, call{request, operator, body, []string{"X-Organization-Id", c.externals.organization}})
+			got := f.Do(t, request, servertest.Operator, body, "X-Organization-Id", c.externals.organization)
 			if got.StatusCode >= 300 && !isUse(got) { // whatever is found may still have something
-				t.Fatalf("%s %s: %d %s", request, body, got.StatusCode, got.body)
+				t.Fatalf("%s %s: %d %s", request, body, got.StatusCode, got.Text)
 			}
 			if r.Method != http.MethodGet && !strings.HasSuffix(r.Pattern, "/explain/") {
 				return
 			}
 			byID, sameBody := c.request(r, c.ids)
-			want := f.do(t, call{byID, operator, sameBody, []string{"X-Organization-Id", c.ids.organization}})
-			if diff := cmp.Diff(want.body, got.body); diff != "" {
+			want := f.Do(t, byID, servertest.Operator, sameBody, "X-Organization-Id", c.ids.organization)
+			if diff := cmp.Diff(want.Text, got.Text); diff != "" {
 				t.Errorf("not as %s (-want +got):\n%s", byID, diff)
 			}
-			if strings.Contains(request, "?") && !strings.Contains(got.body, c.ids.subscription) && !strings.Contains(got.body, `"totals"`) && !strings.Contains(request, "actor") {
-				t.Errorf("%s finds nothing: %s", request, got.body)
+			if strings.Contains(request, "?") && !strings.Contains(got.Text, c.ids.subscription) && !strings.Contains(got.Text, `"totals"`) && !strings.Contains(request, "actor") {
+				t.Errorf("%s finds nothing: %s", request, got.Text)
 			}
 		})
 	}
@@ -145,17 +146,17 @@ func TestExternalIDsEverywhere(t *testing.T) {
 func TestFieldsThatNameSomethingAreTried(t *testing.T) {
 	t.Parallel()
 	names := []string{"subscription_id", "key_id", "user_id", "organization_id", "subscription", "user", "organization"}
-	for _, op := range written(t).operations {
-		if op.body == nil {
+	for _, op := range written(t).Operations {
+		if op.Body == nil {
 			continue
 		}
-		schema := op.body
+		schema := op.Body
 		for schema.Ref != nil {
 			schema = schema.Ref
 		}
 		for _, field := range slices.Sorted(maps.Keys(schema.Properties)) {
-			if slices.Contains(names, field) && !strings.Contains(bodiesOf[op.line()], `"`+field+`"`) {
-				t.Errorf("%s has the field %s", op.line(), field)
+			if slices.Contains(names, field) && !strings.Contains(bodiesOf[op.Line()], `"`+field+`"`) {
+				t.Errorf("%s has the field %s", op.Line(), field)
 			}
 		}
 	}

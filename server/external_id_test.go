@@ -7,102 +7,96 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
-)
-
-const (
-	orgs  = "/api/v1/organizations/"
-	users = "/api/v1/users/"
-	// someID has the form of an id, and belongs to nothing.
-	someID = "01h455vb4pex5vsknk084sn02q"
 )
 
 func TestExternalIDsStandForIDs(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	org := f.do(t, call{"POST " + orgs, operator, `{"name":"Acme","plan":"growth","external_id":"acme/17"}`, nil}).want(t, 201, "").field("id")
-	user := f.do(t, call{"POST " + users, operator, `{"email":"ada@example.com","external_id":"auth0|ada+b"}`, nil}).want(t, 201, "").field("id")
-	known := map[string]string{"as": operator, "org": orgs + url.PathEscape("acme/17") + "/", "user": url.PathEscape("auth0|ada+b"), "org_id": org, "user_id": user}
-	f.run(t, known, []scenario{
-		ok("in the path of an organization, with a slash", "GET {org}", "", 200, `"id":"{org_id}","name":"Acme"`),
-		ok("without the last slash", "GET "+orgs+"acme%2f17", "", 200, `"id":"{org_id}"`),
-		ok("in a change of an organization", "PATCH {org}", `{"name":"ACME"}`, 200, `"id":"{org_id}","name":"ACME"`),
-		ok("in the path of a user", "GET "+users+"{user}/", "", 200, `"id":"{user_id}"`),
-		ok("in a change of a user", "PATCH "+users+"{user}/", `{"name":"Ada"}`, 200, `"id":"{user_id}","email":"ada@example.com","name":"Ada"`),
-		ok("in both parts of the path of a member", "PUT {org}members/{user}/", `{"role":"owner"}`, 200, `"user_id":"{user_id}"`),
-		ok("in the list of members", "GET {org}members/", "", 200, `"user_id":"{user_id}"`),
-		bad("not as the id of another type", "GET "+orgs+"usr_"+someID+"/", "", 404, "not_found"),
-		bad("not if nobody has it", "GET "+orgs+"nobody/", "", 404, "not_found"),
-		bad("not in another case", "GET "+users+"AUTH0%7Cada+b/", "", 404, "not_found"),
-		bad("not without a text", "GET "+orgs+"/", "", 404, "not_found"),
-		bad("not with a character that none can have", "GET "+orgs+"a%00b/", "", 404, "not_found"),
-		bad("not with a slash that separates", "GET "+orgs+"acme/17/", "", 404, "not_found"),
-		shows("in the path and in the body of a new token", "POST "+users+"{user}/access-tokens/", `{"organization_id":"acme/17"}`, 201,
+	org := f.Do(t, "POST "+servertest.Orgs, servertest.Operator, `{"name":"Acme","plan":"growth","external_id":"acme/17"}`).Want(t, 201, "").Field("id")
+	user := f.Do(t, "POST "+servertest.Users, servertest.Operator, `{"email":"ada@example.com","external_id":"auth0|ada+b"}`).Want(t, 201, "").Field("id")
+	known := map[string]string{"as": servertest.Operator, "org": servertest.Orgs + url.PathEscape("acme/17") + "/", "user": url.PathEscape("auth0|ada+b"), "org_id": org, "user_id": user}
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("in the path of an organization, with a slash", "GET {org}", "", 200, `"id":"{org_id}","name":"Acme"`),
+		servertest.OK("without the last slash", "GET "+servertest.Orgs+"acme%2f17", "", 200, `"id":"{org_id}"`),
+		servertest.OK("in a change of an organization", "PATCH {org}", `{"name":"ACME"}`, 200, `"id":"{org_id}","name":"ACME"`),
+		servertest.OK("in the path of a user", "GET "+servertest.Users+"{user}/", "", 200, `"id":"{user_id}"`),
+		servertest.OK("in a change of a user", "PATCH "+servertest.Users+"{user}/", `{"name":"Ada"}`, 200, `"id":"{user_id}","email":"ada@example.com","name":"Ada"`),
+		servertest.OK("in both parts of the path of a member", "PUT {org}members/{user}/", `{"role":"owner"}`, 200, `"user_id":"{user_id}"`),
+		servertest.OK("in the list of members", "GET {org}members/", "", 200, `"user_id":"{user_id}"`),
+		servertest.Bad("not as the id of another type", "GET "+servertest.Orgs+"usr_"+servertest.SomeID+"/", "", 404, "not_found"),
+		servertest.Bad("not if nobody has it", "GET "+servertest.Orgs+"nobody/", "", 404, "not_found"),
+		servertest.Bad("not in another case", "GET "+servertest.Users+"AUTH0%7Cada+b/", "", 404, "not_found"),
+		servertest.Bad("not without a text", "GET "+servertest.Orgs+"/", "", 404, "not_found"),
+		servertest.Bad("not with a character that none can have", "GET "+servertest.Orgs+"a%00b/", "", 404, "not_found"),
+		servertest.Bad("not with a slash that separates", "GET "+servertest.Orgs+"acme/17/", "", 404, "not_found"),
+		servertest.Shows("in the path and in the body of a new token", "POST "+servertest.Users+"{user}/access-tokens/", `{"organization_id":"acme/17"}`, 201,
 			`"user_id":"{user_id}"`, `"organization_id":"{org_id}"`, "Location: /api/v1/users/{user_id}/access-tokens/tok_"),
-		ok("in the list of tokens", "GET "+users+"{user}/access-tokens/", "", 200, `"id":"{last}"`),
-		ok("in the path of a token", "GET "+users+"{user}/access-tokens/{last}/", "", 200, `"id":"{last}"`),
-		bad("not in a body if nobody has it", "POST "+users+"{user}/access-tokens/", `{"organization_id":"nobody"}`, 422, "", `"field":"organization_id","code":"unknown_organization"`),
+		servertest.OK("in the list of tokens", "GET "+servertest.Users+"{user}/access-tokens/", "", 200, `"id":"{last}"`),
+		servertest.OK("in the path of a token", "GET "+servertest.Users+"{user}/access-tokens/{last}/", "", 200, `"id":"{last}"`),
+		servertest.Bad("not in a body if nobody has it", "POST "+servertest.Users+"{user}/access-tokens/", `{"organization_id":"nobody"}`, 422, "", `"field":"organization_id","code":"unknown_organization"`),
 	})
 	token := "Bearer " + known["token"]
 	in := []string{"X-Organization-Id", "acme/17"}
 	t.Run("in X-Organization-Id of an operator", func(t *testing.T) {
-		if got := f.do(t, call{"GET /api/v1/whoami/", operator, "", in}).want(t, 200, ""); !strings.Contains(got.body, org) {
-			t.Error(got.body)
+		if got := f.Do(t, "GET /api/v1/whoami/", servertest.Operator, "", in...).Want(t, 200, ""); !strings.Contains(got.Text, org) {
+			t.Error(got.Text)
 		}
 	})
 	t.Run("in X-Organization-Id, which says so if no external id can have the text", func(t *testing.T) {
-		for _, as := range []string{operator, token} {
+		for _, as := range []string{servertest.Operator, token} {
 			for _, name := range []string{"ä1", "\xe4" + "1"} {
-				got := f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", name}}).want(t, 400, "invalid_parameter")
-				if !strings.Contains(got.body, "send the id of the organization") {
-					t.Error(got.body)
+				got := f.Do(t, "GET /api/v1/whoami/", as, "", "X-Organization-Id", name).Want(t, 400, "invalid_parameter")
+				if !strings.Contains(got.Text, "send the id of the organization") {
+					t.Error(got.Text)
 				}
 			}
 		}
 	})
 	t.Run("in X-Organization-Id of its own member, and of nobody else", func(t *testing.T) {
-		f.do(t, call{"GET /api/v1/whoami/", token, "", in}).want(t, 200, "")
-		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-		f.do(t, call{"GET /api/v1/whoami/", bearer(other), "", in}).want(t, 404, "not_found")
-		f.do(t, call{"GET /api/v1/whoami/", operator, "", []string{"X-Organization-Id", "nobody"}}).want(t, 404, "not_found")
+		f.Do(t, "GET /api/v1/whoami/", token, "", in...).Want(t, 200, "")
+		_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+		f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(other), "", in...).Want(t, 404, "not_found")
+		f.Do(t, "GET /api/v1/whoami/", servertest.Operator, "", "X-Organization-Id", "nobody").Want(t, 404, "not_found")
 	})
 	t.Run("from the moment of a change, also for a cached principal", func(t *testing.T) {
 		ask := func(name string, status int) {
 			t.Helper()
-			for _, as := range []string{token, operator} {
-				f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", name}}).want(t, status, "")
+			for _, as := range []string{token, servertest.Operator} {
+				f.Do(t, "GET /api/v1/whoami/", as, "", "X-Organization-Id", name).Want(t, status, "")
 			}
 		}
-		f.do(t, call{"PATCH " + orgs + org + "/", operator, `{"external_id":"new"}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH "+servertest.Orgs+org+"/", servertest.Operator, `{"external_id":"new"}`).Want(t, 200, "")
 		ask("acme/17", 404)
 		ask("new", 200)
-		f.do(t, call{"PATCH " + orgs + "new/", operator, `{"external_id":null}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH "+servertest.Orgs+"new/", servertest.Operator, `{"external_id":null}`).Want(t, 200, "")
 		ask("new", 404)
 		ask(org, 200)
 	})
 	t.Run("in the audit log by the id", func(t *testing.T) {
-		for _, e := range f.list(t, operator, "/api/v1/audit-events/?organization=all&limit=200").Data {
+		for _, e := range f.List(t, servertest.Operator, "/api/v1/audit-events/?organization=all&limit=200").Data {
 			target, _ := e["target"].(map[string]any)
 			if id, _ := target["id"].(string); strings.Contains(id, "acme") || strings.Contains(id, "auth0") {
 				t.Errorf("%v", e)
 			}
 		}
 	})
-	f.run(t, known, []scenario{
-		ok("in the revocation of a token", "DELETE "+users+"{user}/access-tokens/{last}/", "", 204),
-		ok("in the removal of a member", "DELETE "+orgs+"{org_id}/members/{user}/", "", 204),
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("in the revocation of a token", "DELETE "+servertest.Users+"{user}/access-tokens/{last}/", "", 204),
+		servertest.OK("in the removal of a member", "DELETE "+servertest.Orgs+"{org_id}/members/{user}/", "", 204),
 	})
 }
 
 func TestExternalIDsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	org := f.do(t, call{"POST " + orgs, operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`, nil}).want(t, 201, "").field("id")
-	user := f.do(t, call{"POST " + users, operator, `{"email":"ada@example.com"}`, nil}).want(t, 201, "").field("id")
+	org := f.Do(t, "POST "+servertest.Orgs, servertest.Operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`).Want(t, 201, "").Field("id")
+	user := f.Do(t, "POST "+servertest.Users, servertest.Operator, `{"email":"ada@example.com"}`).Want(t, 201, "").Field("id")
 	for name, value := range map[string]string{
 		"the id of an organization":      org,
-		"the form of another id":         "key_" + someID,
+		"the form of another id":         "key_" + servertest.SomeID,
 		"a dot":                          ".",
 		"two dots":                       "..",
 		"a space at the end":             "a ",
@@ -114,63 +108,63 @@ func TestExternalIDsThatCannotBe(t *testing.T) {
 		"nothing":                        "",
 		"only spaces, which say nothing": " ",
 	} {
-		for _, c := range []call{
-			{"POST " + orgs, operator, `{"name":"B","plan":"growth","external_id":"` + value + `"}`, nil},
-			{"PATCH " + orgs + org + "/", operator, `{"external_id":"` + value + `"}`, nil},
-			{"POST " + users, operator, `{"email":"b@example.com","external_id":"` + value + `"}`, nil},
-			{"PATCH " + users + user + "/", operator, `{"external_id":"` + value + `"}`, nil},
+		for _, c := range []servertest.Call{
+			servertest.NewCall("POST "+servertest.Orgs, servertest.Operator, `{"name":"B","plan":"growth","external_id":"`+value+`"}`),
+			servertest.NewCall("PATCH "+servertest.Orgs+org+"/", servertest.Operator, `{"external_id":"`+value+`"}`),
+			servertest.NewCall("POST "+servertest.Users, servertest.Operator, `{"email":"b@example.com","external_id":"`+value+`"}`),
+			servertest.NewCall("PATCH "+servertest.Users+user+"/", servertest.Operator, `{"external_id":"`+value+`"}`),
 		} {
-			t.Run(name+": "+c.line[:5], func(t *testing.T) {
-				got := f.do(t, c).want(t, 422, "validation_failed")
-				if fields := got.fields(); len(fields) != 1 || !strings.HasPrefix(fields[0], "external_id: ") {
-					t.Errorf("%s: %v", c.line, fields)
+			t.Run(name+": "+c.Line[:5], func(t *testing.T) {
+				got := f.Call(t, c).Want(t, 422, "validation_failed")
+				if fields := got.Fields(); len(fields) != 1 || !strings.HasPrefix(fields[0], "external_id: ") {
+					t.Errorf("%s: %v", c.Line, fields)
 				}
 			})
 		}
 	}
 	t.Run("but an id of another product can", func(t *testing.T) {
-		f.do(t, call{"POST " + orgs, operator, `{"name":"B","plan":"growth","external_id":"cus_` + someID + `"}`, nil}).want(t, 201, "")
-		f.do(t, call{"GET " + orgs + "cus_" + someID + "/", operator, "", nil}).want(t, 200, "")
+		f.Do(t, "POST "+servertest.Orgs, servertest.Operator, `{"name":"B","plan":"growth","external_id":"cus_`+servertest.SomeID+`"}`).Want(t, 201, "")
+		f.Do(t, "GET "+servertest.Orgs+"cus_"+servertest.SomeID+"/", servertest.Operator, "").Want(t, 200, "")
 	})
 }
 
 func TestConflictsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	org := f.do(t, call{"POST " + orgs, operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`, nil}).want(t, 201, "").field("id")
-	ada := f.do(t, call{"POST " + users, operator, `{"email":"ada@example.com","external_id":"ada"}`, nil}).want(t, 201, "").field("id")
-	bob := f.do(t, call{"POST " + users, operator, `{"email":"bob@example.com"}`, nil}).want(t, 201, "").field("id")
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	other := f.do(t, call{"POST " + orgs, operator, `{"name":"Other","plan":"growth"}`, nil}).want(t, 201, "").field("id")
-	rotated := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "").field("id")
-	heir := f.do(t, call{"POST /api/v1/api-keys/" + rotated + "/rotate/", operator, "", nil}).want(t, 201, "").field("id")
+	org := f.Do(t, "POST "+servertest.Orgs, servertest.Operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`).Want(t, 201, "").Field("id")
+	ada := f.Do(t, "POST "+servertest.Users, servertest.Operator, `{"email":"ada@example.com","external_id":"ada"}`).Want(t, 201, "").Field("id")
+	bob := f.Do(t, "POST "+servertest.Users, servertest.Operator, `{"email":"bob@example.com"}`).Want(t, 201, "").Field("id")
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
+	other := f.Do(t, "POST "+servertest.Orgs, servertest.Operator, `{"name":"Other","plan":"growth"}`).Want(t, 201, "").Field("id")
+	rotated := f.Do(t, "POST /api/v1/api-keys/", servertest.Operator, `{"name":"ci","scope":"events:read"}`).Want(t, 201, "").Field("id")
+	heir := f.Do(t, "POST /api/v1/api-keys/"+rotated+"/rotate/", servertest.Operator, "").Want(t, 201, "").Field("id")
 	t.Run("a rotated key", func(t *testing.T) {
-		again := f.do(t, call{"POST /api/v1/api-keys/" + rotated + "/rotate/", operator, "", nil}).want(t, 409, "already_rotated")
-		if again.field("conflicting_id") != heir {
-			t.Error(again.body)
+		again := f.Do(t, "POST /api/v1/api-keys/"+rotated+"/rotate/", servertest.Operator, "").Want(t, 409, "already_rotated")
+		if again.Field("conflicting_id") != heir {
+			t.Error(again.Text)
 		}
 	})
 	for name, c := range map[string]struct{ line, body, want string }{
-		"a new organization":                    {"POST " + orgs, `{"name":"B","plan":"growth","external_id":"acme"}`, org},
-		"a change of an organization":           {"PATCH " + orgs + other + "/", `{"external_id":"acme"}`, org},
-		"a new user by the external id":         {"POST " + users, `{"email":"c@example.com","external_id":"ada"}`, ada},
-		"a new user by the e-mail address":      {"POST " + users, `{"email":"BOB@example.com"}`, bob},
-		"a new user by both, the external id's": {"POST " + users, `{"email":"bob@example.com","external_id":"ada"}`, ada},
-		"a change of a user":                    {"PATCH " + users + bob + "/", `{"email":"ada@example.com"}`, ada},
+		"a new organization":                    {"POST " + servertest.Orgs, `{"name":"B","plan":"growth","external_id":"acme"}`, org},
+		"a change of an organization":           {"PATCH " + servertest.Orgs + other + "/", `{"external_id":"acme"}`, org},
+		"a new user by the external id":         {"POST " + servertest.Users, `{"email":"c@example.com","external_id":"ada"}`, ada},
+		"a new user by the e-mail address":      {"POST " + servertest.Users, `{"email":"BOB@example.com"}`, bob},
+		"a new user by both, the external id's": {"POST " + servertest.Users, `{"email":"bob@example.com","external_id":"ada"}`, ada},
+		"a change of a user":                    {"PATCH " + servertest.Users + bob + "/", `{"email":"ada@example.com"}`, ada},
 		"a plan":                                {"POST /api/v1/plans/", `{"name":"growth","api_rate_limit_per_minute":1}`, "growth"},
 		"a permission":                          {"POST /api/v1/permissions/", `{"key":"orders:read"}`, "orders:read"},
 		"a role":                                {"POST /api/v1/roles/", `{"name":"clerk","permissions":[]}`, "clerk"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := f.do(t, call{c.line, operator, c.body, nil}).want(t, 409, "already_exists")
-			if got.field("conflicting_id") != c.want {
-				t.Errorf("conflicting_id %q, want %q: %s", got.field("conflicting_id"), c.want, got.body)
+			got := f.Do(t, c.line, servertest.Operator, c.body).Want(t, 409, "already_exists")
+			if got.Field("conflicting_id") != c.want {
+				t.Errorf("conflicting_id %q, want %q: %s", got.Field("conflicting_id"), c.want, got.Text)
 			}
 			_, path, isPost := strings.Cut(c.line, "POST ")
-			mayPut := isPost && (path == orgs || path == users)
-			if strings.Contains(got.field("detail"), "use PUT "+path+"{external_id}/.") != mayPut {
-				t.Errorf("the detail is %q", got.field("detail"))
+			mayPut := isPost && (path == servertest.Orgs || path == servertest.Users)
+			if strings.Contains(got.Field("detail"), "use PUT "+path+"{external_id}/.") != mayPut {
+				t.Errorf("the detail is %q", got.Field("detail"))
 			}
 		})
 	}
@@ -180,29 +174,29 @@ func TestConflictsNameWhatExists(t *testing.T) {
 func TestOneOfManyGetsAnExternalID(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	for _, c := range []call{
-		{"POST " + orgs, operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`, nil},
-		{"POST " + users, operator, `{"email":"ada@example.com","external_id":"ada"}`, nil},
+	for _, c := range []servertest.Call{
+		servertest.NewCall("POST "+servertest.Orgs, servertest.Operator, `{"name":"Acme","plan":"growth","external_id":"acme"}`),
+		servertest.NewCall("POST "+servertest.Users, servertest.Operator, `{"email":"ada@example.com","external_id":"ada"}`),
 	} {
 		var wait sync.WaitGroup
 		var mu sync.Mutex
 		created, conflicting := []string{}, map[string]int{}
 		for range 20 {
 			wait.Go(func() {
-				got := f.do(t, c)
+				got := f.Call(t, c)
 				mu.Lock()
 				defer mu.Unlock()
 				if got.StatusCode == http.StatusCreated {
-					created = append(created, got.field("id"))
+					created = append(created, got.Field("id"))
 					return
 				}
-				got.want(t, 409, "already_exists")
-				conflicting[got.field("conflicting_id")]++
+				got.Want(t, 409, "already_exists")
+				conflicting[got.Field("conflicting_id")]++
 			})
 		}
 		wait.Wait()
 		if len(created) != 1 || conflicting[created[0]] != 19 {
-			t.Errorf("%s: created %v, conflicting %v", c.line, created, conflicting)
+			t.Errorf("%s: created %v, conflicting %v", c.Line, created, conflicting)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -18,14 +19,14 @@ type failingKey struct {
 // organization can fail them. Each organization has one key of one creator, so that a key can fail each check alone.
 func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 	t.Helper()
-	f.plan(t, "closed", false, false, "0") // neither keys nor requests
-	f.plan(t, "refusing", true, true, "0")
+	f.Plan(t, "closed", false, false, "0") // neither keys nor requests
+	f.Plan(t, "refusing", true, true, "0")
 	keys := map[string]failingKey{}
 	organization := func(name string, expiresAt *int64) access.Principal {
 		t.Helper()
-		p, _ := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
+		p, _ := storagetest.Organization(t, f.Store, name, "growth", access.RoleOwner)
 		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead), ExpiresAt: expiresAt}
-		key, err := f.store.Directory.CreateKey(t.Context(), p, p.Actor("", ""), k)
+		key, err := f.Store.Directory.CreateKey(t.Context(), p, p.Actor("", ""), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,16 +39,16 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 	organization("foreign", nil)
 	organization("powerless", nil)
 
-	if err := f.store.Directory.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
+	if err := f.Store.Directory.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []access.Principal{revoked, expired, inactive} {
-		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH /api/v1/users/"+p.User.ID+"/", servertest.Operator, `{"is_active":false}`).Want(t, 200, "")
 	}
-	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	f.Do(t, "DELETE /api/v1/organizations/"+removed.Organization.ID+"/members/"+removed.User.ID+"/", servertest.Operator, "").Want(t, 204, "")
 	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
-		f.move(t, p.Organization.ID, "closed")
+		f.Move(t, p.Organization.ID, "closed")
 	}
-	f.move(t, limited.Organization.ID, "refusing")
+	f.Move(t, limited.Organization.ID, "refusing")
 	return keys
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -23,7 +24,7 @@ import (
 const gate = "/api/v1/authz/"
 
 // identity returns the headers of a response that identify the key; absent headers are "absent".
-func identity(a testResponse) map[string]string {
+func identity(a servertest.Response) map[string]string {
 	who := map[string]string{}
 	for _, name := range []string{"Key-Id", "User-Id", "Organization-Id", "Scope", "Plan"} {
 		who[name] = "absent"
@@ -41,8 +42,8 @@ func TestAPathOfNoGateNamesTheDialects(t *testing.T) {
 		"apache/": `no dialect "apache" of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy`, "apache": `no dialect "apache"`,
 		"": `no dialect ""`, "forward//x": gate + "forward/{permissions}/", "nginx/-/v1/orders": "Only in the dialect envoy",
 	} {
-		if got := f.do(t, call{"GET " + gate + path, "", "", nil}).want(t, 404, "not_found"); !strings.Contains(got.field("detail"), want) {
-			t.Errorf("%s: %s", path, got.body)
+		if got := f.Do(t, "GET "+gate+path, "", "").Want(t, 404, "not_found"); !strings.Contains(got.Field("detail"), want) {
+			t.Errorf("%s: %s", path, got.Text)
 		}
 	}
 }
@@ -50,19 +51,19 @@ func TestAPathOfNoGateNamesTheDialects(t *testing.T) {
 func TestGate(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead, access.EventsWrite)
-	as := apiKey(raw)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead, access.EventsWrite)
+	as := servertest.APIKey(raw)
 	who := map[string]string{
 		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read events:write", "Plan": "growth",
 	}
 	left := 600
-	passes := func(t *testing.T, c call) testResponse {
+	passes := func(t *testing.T, c servertest.Call) servertest.Response {
 		t.Helper()
-		got := f.do(t, c).want(t, 200, "")
+		got := f.Call(t, c).Want(t, 200, "")
 		left--
-		if diff := cmp.Diff(who, identity(got)); diff != "" || got.body != "" || got.Header.Get("Content-Length") != "0" || got.Header.Get("Content-Type") != "" {
-			t.Errorf("%s: identity (-want +got):\n%sbody %q, headers %v", c.line, diff, got.body, got.Header)
+		if diff := cmp.Diff(who, identity(got)); diff != "" || got.Text != "" || got.Header.Get("Content-Length") != "0" || got.Header.Get("Content-Type") != "" {
+			t.Errorf("%s: identity (-want +got):\n%sbody %q, headers %v", c.Line, diff, got.Text, got.Header)
 		}
 		checkWindow(t, got, 600, left)
 		return got
@@ -71,7 +72,7 @@ func TestGate(t *testing.T) {
 	t.Run("allows and identifies a valid key, whatever the method", func(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "BREW"} {
 			for _, dialect := range []string{"forward", "nginx", "envoy"} {
-				passes(t, call{method + " " + gate + dialect + "/", as, "", nil})
+				passes(t, servertest.NewCall(method+" "+gate+dialect+"/", as, ""))
 			}
 		}
 	})
@@ -80,7 +81,7 @@ func TestGate(t *testing.T) {
 			"forward", "forward/events:read", "nginx/events:read/", "forward/events:read+events:write/", "envoy/events:write+events:read",
 			"forward/events%3Aread%2Bevents:write", "forward/-/", "nginx/-", "envoy/-",
 		} {
-			passes(t, call{"GET " + gate + path, as, "", nil})
+			passes(t, servertest.NewCall("GET "+gate+path, as, ""))
 		}
 	})
 	t.Run("accepts any further path in the dialect of envoy", func(t *testing.T) {
@@ -88,10 +89,10 @@ func TestGate(t *testing.T) {
 			"envoy/-/v1/orders/7", "envoy/events:read/", "envoy/events:read/api/v1/whoami/", "envoy/events:read//a//b/../c/?x=%zz;&limit=9",
 			"envoy/-/%2e%2e/%00/ü", "envoy/-/api/v1/authz/forward/audit:read/",
 		} {
-			passes(t, call{"POST " + gate + path, as, "", nil})
+			passes(t, servertest.NewCall("POST "+gate+path, as, ""))
 		}
 		for _, dialect := range []string{"forward", "nginx"} {
-			f.do(t, call{"POST " + gate + dialect + "/-/v1/orders/7", "", "", nil}).want(t, 404, "not_found")
+			f.Do(t, "POST "+gate+dialect+"/-/v1/orders/7", "", "").Want(t, 404, "not_found")
 		}
 	})
 	t.Run("ignores everything else in the request", func(t *testing.T) {
@@ -99,19 +100,19 @@ func TestGate(t *testing.T) {
 			"X-Service-Key-Id", "key_spoofed", "X-Service-Scope", "platform:write", "X-Service-Status", "200", "X-Organization-Id", "org_of_the_client",
 			"Content-Type", "text/nonsense; charset", "Content-Encoding", "br", "X-Original-Uri", "/admin", "Cookie", "a=b; session=c", "Accept", "text/none",
 		}
-		passes(t, call{"PUT " + gate + "forward/?limit=0&permission=audit:read&dialect=nginx&%zz", as, `{"key":1}`, spoofed})
-		got := f.do(t, call{"PUT " + gate + "forward/?key=" + raw.Reveal(), "", `{"key":"` + raw.Reveal() + `"}`, spoofed}).want(t, 401, "missing_credential")
+		passes(t, servertest.NewCall("PUT "+gate+"forward/?limit=0&permission=audit:read&dialect=nginx&%zz", as, `{"key":1}`, spoofed...))
+		got := f.Do(t, "PUT "+gate+"forward/?key="+raw.Reveal(), "", `{"key":"`+raw.Reveal()+`"}`, spoofed...).Want(t, 401, "missing_credential")
 		if id := identity(got); id["Key-Id"] != "absent" || id["Scope"] != "absent" {
 			t.Errorf("a refusal names %v", id)
 		}
 	})
 	t.Run("refuses a key without the permission, and counts the request", func(t *testing.T) {
 		for _, path := range []string{"forward/audit:read/", "nginx/audit:read", "envoy/audit:read/x", "forward/events:read+audit:read"} {
-			got := f.do(t, call{"GET " + gate + path, as, "", nil}).want(t, 403, "permission_denied")
+			got := f.Do(t, "GET "+gate+path, as, "").Want(t, 403, "permission_denied")
 			left--
 			checkWindow(t, got, 600, left)
-			if !strings.HasPrefix(got.field("detail"), "This needs the permission audit:read. Ask an operator for a role") || got.Header.Get("X-Service-Status") != "" || identity(got)["Key-Id"] != "absent" {
-				t.Errorf("%s: %v %s", path, got.Header, got.body)
+			if !strings.HasPrefix(got.Field("detail"), "This needs the permission audit:read. Ask an operator for a role") || got.Header.Get("X-Service-Status") != "" || identity(got)["Key-Id"] != "absent" {
+				t.Errorf("%s: %v %s", path, got.Header, got.Text)
 			}
 		}
 	})
@@ -120,42 +121,42 @@ func TestGate(t *testing.T) {
 			"forward/orders:read": "orders:read", "nginx/events.read/": "events.read", "envoy/v1/orders": "v1", "forward/events:read+": "",
 			"forward/events:read++events:write": "", "forward/EVENTS:READ": "EVENTS:READ", "forward/events:read%20audit:read": "events:read audit:read",
 		} {
-			got := f.do(t, call{"GET " + gate + path, as, "", nil}).want(t, 403, "permission_denied")
+			got := f.Do(t, "GET "+gate+path, as, "").Want(t, 403, "permission_denied")
 			left--
-			if want := fmt.Sprintf("There is no permission %q here", word); !strings.Contains(got.field("detail"), want) {
-				t.Errorf("%s: %s", path, got.body)
+			if want := fmt.Sprintf("There is no permission %q here", word); !strings.Contains(got.Field("detail"), want) {
+				t.Errorf("%s: %s", path, got.Text)
 			}
 		}
 	})
 	t.Run("is not served at other paths, and requests there count too", func(t *testing.T) {
 		for _, path := range []string{"", "caddy/", "Forward/", "forward//", "forward//x", "envoy//v1/orders", "envoy///", "/forward/"} {
-			f.do(t, call{"GET " + gate + path, "", "", nil}).want(t, 404, "not_found")
-			got := f.do(t, call{"GET " + gate + path, as, "", nil}).want(t, 404, "not_found")
+			f.Do(t, "GET "+gate+path, "", "").Want(t, 404, "not_found")
+			got := f.Do(t, "GET "+gate+path, as, "").Want(t, 404, "not_found")
 			left--
 			checkWindow(t, got, 600, left)
 		}
 	})
 	t.Run("accepts API keys only", func(t *testing.T) {
-		for _, shown := range []string{bearer(token), operator, "ApiKey " + token.Reveal(), "Bearer " + raw.Reveal(), "Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30."} {
-			got := f.do(t, call{"GET " + gate + "forward/", shown, "", nil}).want(t, 401, "wrong_scheme")
-			if !strings.Contains(got.field("detail"), `"Authorization: ApiKey svc_…"`) {
-				t.Errorf("no hint: %s", got.body)
+		for _, shown := range []string{servertest.Bearer(token), servertest.Operator, "ApiKey " + token.Reveal(), "Bearer " + raw.Reveal(), "Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30."} {
+			got := f.Do(t, "GET "+gate+"forward/", shown, "").Want(t, 401, "wrong_scheme")
+			if !strings.Contains(got.Field("detail"), `"Authorization: ApiKey svc_…"`) {
+				t.Errorf("no hint: %s", got.Text)
 			}
 		}
 	})
 	t.Run("sets all headers if the creator has lost every permission", func(t *testing.T) {
-		f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"nobody","permissions":[]}`, nil}).want(t, 201, "")
-		f.do(t, call{"PUT /api/v1/organizations/" + owner.Organization.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"nobody"}`, nil}).want(t, 200, "")
+		f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"nobody","permissions":[]}`).Want(t, 201, "")
+		f.Do(t, "PUT /api/v1/organizations/"+owner.Organization.ID+"/members/"+owner.User.ID+"/", servertest.Operator, `{"role":"nobody"}`).Want(t, 200, "")
 		who["Scope"] = ""
-		passes(t, call{"GET " + gate + "forward/", as, "", nil})
+		passes(t, servertest.NewCall("GET "+gate+"forward/", as, ""))
 	})
 	t.Run("is one route in the log and in the metrics", func(t *testing.T) {
-		got := f.do(t, call{"BREW " + gate + "envoy/-/secret/path", as, "", nil}).want(t, 200, "")
+		got := f.Do(t, "BREW "+gate+"envoy/-/secret/path", as, "").Want(t, 200, "")
 		entry := f.logged(t, got.Header.Get("X-Request-Id"))
 		if entry["route"] != gate+"{dialect}/" || entry["method"] != "other" || entry["key"] != key.ID || entry["level"] != "INFO" {
 			t.Errorf("logged %v", entry)
 		}
-		if strings.Contains(f.log.String(), "secret/path") || strings.Contains(f.log.String(), raw.Reveal()) {
+		if strings.Contains(f.Log.String(), "secret/path") || strings.Contains(f.Log.String(), raw.Reveal()) {
 			t.Error("the log shows the path of the held request, or the key")
 		}
 	})
@@ -165,19 +166,19 @@ func TestGate(t *testing.T) {
 func TestGateRefusals(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.plan(t, "none", true, true, "0")
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	revoked, asRevoked := storagetest.Key(t, f.store, owner, access.EventsRead)
-	if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
+	f.Plan(t, "none", true, true, "0")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	revoked, asRevoked := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
-	_, asPowerless := storagetest.Key(t, f.store, owner, access.EventsRead)
-	limited, _ := storagetest.Organization(t, f.store, "limited", "growth", access.RoleOwner)
-	_, asLimited := storagetest.Key(t, f.store, limited, access.EventsRead)
-	f.move(t, limited.Organization.ID, "none")
-	downgraded, _ := storagetest.Organization(t, f.store, "downgraded", "growth", access.RoleOwner)
-	_, asDowngraded := storagetest.Key(t, f.store, downgraded, access.EventsRead)
-	f.move(t, downgraded.Organization.ID, "free")
+	_, asPowerless := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	limited, _ := storagetest.Organization(t, f.Store, "limited", "growth", access.RoleOwner)
+	_, asLimited := storagetest.Key(t, f.Store, limited, access.EventsRead)
+	f.Move(t, limited.Organization.ID, "none")
+	downgraded, _ := storagetest.Organization(t, f.Store, "downgraded", "growth", access.RoleOwner)
+	_, asDowngraded := storagetest.Key(t, f.Store, downgraded, access.EventsRead)
+	f.Move(t, downgraded.Organization.ID, "free")
 	for _, tt := range []struct {
 		name, as string
 		status   int
@@ -186,12 +187,12 @@ func TestGateRefusals(t *testing.T) {
 	}{
 		{"no credential", "", 401, "missing_credential", 401},
 		{"a malformed key", "ApiKey svc_x", 401, "invalid_key", 401},
-		{"an unknown key", apiKey(access.Mint("svc")), 401, "invalid_key", 401},
-		{"a revoked key", apiKey(asRevoked), 401, "key_revoked", 401},
-		{"a plan without keys", apiKey(asDowngraded), 403, "plan_capability_required", 403},
-		{"a window that is used up", apiKey(asLimited), 429, "rate_limited", 403},
-		{"a key without the permission", apiKey(asPowerless), 403, "permission_denied", 403},
-		{"two credentials", apiKey(asPowerless) + "," + apiKey(asLimited), 400, "multiple_credentials", 403},
+		{"an unknown key", servertest.APIKey(access.Mint("svc")), 401, "invalid_key", 401},
+		{"a revoked key", servertest.APIKey(asRevoked), 401, "key_revoked", 401},
+		{"a plan without keys", servertest.APIKey(asDowngraded), 403, "plan_capability_required", 403},
+		{"a window that is used up", servertest.APIKey(asLimited), 429, "rate_limited", 403},
+		{"a key without the permission", servertest.APIKey(asPowerless), 403, "permission_denied", 403},
+		{"two credentials", servertest.APIKey(asPowerless) + "," + servertest.APIKey(asLimited), 400, "multiple_credentials", 403},
 	} {
 		for _, dialect := range []string{"forward", "envoy", "nginx"} {
 			t.Run(tt.name+" in the dialect "+dialect, func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestGateRefusals(t *testing.T) {
 						reported = fmt.Sprint(tt.status)
 					}
 				}
-				got := f.do(t, call{"POST " + gate + dialect + "/audit:read", tt.as, "a body", []string{"Content-Type", "x"}}).want(t, want, tt.code)
+				got := f.Do(t, "POST "+gate+dialect+"/audit:read", tt.as, "a body", "Content-Type", "x").Want(t, want, tt.code)
 				if got.Header.Get("X-Service-Status") != reported {
 					t.Errorf("X-Service-Status %q, want %q", got.Header.Get("X-Service-Status"), reported)
 				}
@@ -228,7 +229,7 @@ func TestGateFailsClosed(t *testing.T) {
 		f := start(t, func(o *server.Options) { o.Store = failing{o.Store, err} })
 		for _, dialect := range []string{"forward", "nginx", "envoy"} {
 			t.Run("when the database cannot be read: "+name+", "+dialect, func(t *testing.T) {
-				got := f.do(t, call{"GET " + gate + dialect + "/", apiKey(access.Mint("svc")), "", nil}).want(t, 503, "storage_unavailable")
+				got := f.Do(t, "GET "+gate+dialect+"/", servertest.APIKey(access.Mint("svc")), "").Want(t, 503, "storage_unavailable")
 				if got.Header.Get("Retry-After") == "" || identity(got)["Key-Id"] != "absent" {
 					t.Errorf("headers %v", got.Header)
 				}
@@ -238,9 +239,9 @@ func TestGateFailsClosed(t *testing.T) {
 	t.Run("when the permissions cannot be read", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) { o.Store = withoutPermissions{o.Store} })
-		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
-		f.do(t, call{"GET " + gate + "forward/no:such", apiKey(key), "", nil}).want(t, 403, "permission_denied")
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		f.Do(t, "GET "+gate+"forward/no:such", servertest.APIKey(key), "").Want(t, 403, "permission_denied")
 	})
 }
 
@@ -256,8 +257,8 @@ func (withoutPermissions) UnknownPermissions(context.Context, access.Scope) (acc
 func TestGateLeavesBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	for name, head := range map[string]string{
 		"a length":             "Content-Length: 100000",
 		"a length beyond all":  "Content-Length: 1000000000000",
@@ -268,10 +269,10 @@ func TestGateLeavesBodies(t *testing.T) {
 		"a type and no body":   "Content-Type: application/json",
 		"an unknown encoding":  "Content-Length: 5\r\nContent-Encoding: middle-out",
 	} {
-		for as, want := range map[string]int{apiKey(key): 200, "ApiKey svc_x": 401} {
+		for as, want := range map[string]int{servertest.APIKey(key): 200, "ApiKey svc_x": 401} {
 			t.Run(fmt.Sprintf("that are announced and not sent: %s, %d", name, want), func(t *testing.T) {
 				t.Parallel()
-				conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+				conn, err := net.Dial("tcp", strings.TrimPrefix(f.URL, "http://"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -296,13 +297,13 @@ func TestGateLeavesBodies(t *testing.T) {
 func TestGateThrottle(t *testing.T) {
 	t.Parallel()
 	f := build(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	ask := func(dialect, client, as string) (int, http.Header) {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://keyhook"+gate+dialect+"/", nil)
 		r.RemoteAddr, r.Header["Authorization"], r.Header["X-Forwarded-For"] = "10.0.0.1:1", []string{as}, []string{client}
-		response := f.handle(r)
-		checkResponse(t, "GET "+r.URL.Path, testResponse{response, read(t, response)})
+		response := f.Handle(r)
+		servertest.CheckResponse(t, "GET "+r.URL.Path, servertest.Response{Response: response, Text: servertest.Read(t, response)})
 		return response.StatusCode, response.Header
 	}
 	for range 20 {
@@ -313,13 +314,13 @@ func TestGateThrottle(t *testing.T) {
 	if status, header := ask("forward", "198.51.100.7", "ApiKey svc_x"); status != 429 || header.Get("Retry-After") == "" {
 		t.Errorf("throttled: status %d, %v", status, header)
 	}
-	if status, header := ask("nginx", "198.51.100.7", apiKey(access.Mint("svc"))); status != 403 || header.Get("X-Service-Status") != "429" || header.Get("Retry-After") == "" {
+	if status, header := ask("nginx", "198.51.100.7", servertest.APIKey(access.Mint("svc"))); status != 403 || header.Get("X-Service-Status") != "429" || header.Get("Retry-After") == "" {
 		t.Errorf("throttled, nginx: status %d, %v", status, header)
 	}
-	if status, _ := ask("forward", "198.51.100.8", apiKey(key)); status != 200 {
+	if status, _ := ask("forward", "198.51.100.8", servertest.APIKey(key)); status != 200 {
 		t.Errorf("another client: status %d", status)
 	}
-	if status, _ := ask("forward", "198.51.100.7", apiKey(key)); status != 200 {
+	if status, _ := ask("forward", "198.51.100.7", servertest.APIKey(key)); status != 200 {
 		t.Errorf("a valid key of the throttled client: status %d", status)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -18,32 +19,32 @@ type grants struct {
 
 func newGrants(t *testing.T) grants {
 	f := build(t)
-	admin := storagetest.Operator(t, f.store)
+	admin := storagetest.Operator(t, f.Store)
 	by := admin.Actor("192.0.2.1", "req")
 	for name, permissions := range map[string][]string{
 		"writer": {access.PlatformWrite}, "traveller": {access.PlatformWrite, access.PlatformActAs}, "auditor": {access.EventsRead, access.AuditRead},
 	} {
-		if _, err := f.store.Directory.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
+		if _, err := f.Store.Directory.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	auditor, _ := storagetest.Member(t, f.store, admin.Home, "auditor", "auditor")
-	asleep, _ := storagetest.Member(t, f.store, admin.Home, "asleep", access.RoleOperator)
-	if _, err := f.store.Directory.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	auditor, _ := storagetest.Member(t, f.Store, admin.Home, "auditor", "auditor")
+	asleep, _ := storagetest.Member(t, f.Store, admin.Home, "asleep", access.RoleOperator)
+	if _, err := f.Store.Directory.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {
 		t.Fatal(err)
 	}
-	writer, writerToken := storagetest.Member(t, f.store, admin.Home, "writer", "writer")
-	_, travellerToken := storagetest.Member(t, f.store, admin.Home, "traveller", "traveller")
-	if _, err := f.store.Directory.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
+	writer, writerToken := storagetest.Member(t, f.Store, admin.Home, "writer", "writer")
+	_, travellerToken := storagetest.Member(t, f.Store, admin.Home, "traveller", "traveller")
+	if _, err := f.Store.Directory.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
 		t.Fatal(err)
 	}
-	_, key := storagetest.Key(t, f.store, admin, access.PlatformWrite)
+	_, key := storagetest.Key(t, f.Store, admin, access.PlatformWrite)
 	return grants{f,
 		map[string]string{
-			"a key of the scope platform:write":              apiKey(key),
-			"a user with platform:write":                     bearer(writerToken),
-			"a user with platform:write and platform:act_as": bearer(travellerToken),
+			"a key of the scope platform:write":              servertest.APIKey(key),
+			"a user with platform:write":                     servertest.Bearer(writerToken),
+			"a user with platform:write and platform:act_as": servertest.Bearer(travellerToken),
 		},
 		strings.NewReplacer("{admin}", admin.User.ID, "{owner}", owner.User.ID, "{auditor}", auditor.User.ID, "{asleep}", asleep.User.ID,
 			"{writer}", writer.User.ID, "{default}", admin.Home.ID, "{acme}", owner.Home.ID),
@@ -58,7 +59,7 @@ func (g grants) state(t *testing.T) string {
 		"roles/", "users/", "organizations/{default}/members/", "organizations/{acme}/members/",
 		"users/{admin}/access-tokens/", "users/{owner}/access-tokens/", "users/{auditor}/access-tokens/", "audit-events/",
 	} {
-		text.WriteString(g.do(t, call{"GET /api/v1/" + g.fill.Replace(path), operator, "", nil}).want(t, http.StatusOK, "").body)
+		text.WriteString(g.Do(t, "GET /api/v1/"+g.fill.Replace(path), servertest.Operator, "").Want(t, http.StatusOK, "").Text)
 	}
 	return text.String()
 }
@@ -86,15 +87,15 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		{"an owner's external id", "PATCH users/{owner}/", `{"external_id":"my-other-sub"}`, access.EventsRead, true},
 		{"an inactive operator", "PATCH users/{asleep}/", `{"is_active":true}`, access.EventsRead, false},
 	}
-	request := func(line, body, as string) call {
+	request := func(line, body, as string) servertest.Call {
 		method, path, _ := strings.Cut(line, " ")
-		return call{line: method + " /api/v1/" + g.fill.Replace(path), body: g.fill.Replace(body), as: as}
+		return servertest.NewCall(method+" /api/v1/"+g.fill.Replace(path), as, g.fill.Replace(body))
 	}
 	before := g.state(t)
 	for _, way := range ways {
 		for caller, as := range g.callers {
 			t.Run(caller+" cannot get "+way.name, func(t *testing.T) {
-				detail := g.do(t, request(way.line, way.body, as)).want(t, http.StatusForbidden, "permission_denied").field("detail")
+				detail := g.Call(t, request(way.line, way.body, as)).Want(t, http.StatusForbidden, "permission_denied").Field("detail")
 				if !strings.Contains(detail, way.missing) {
 					t.Errorf("the detail does not name %s: %s", way.missing, detail)
 				}
@@ -109,8 +110,8 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 	}
 	for _, way := range ways {
 		t.Run("an operator can get "+way.name, func(t *testing.T) {
-			if got := g.do(t, request(way.line, way.body, operator)); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusCreated {
-				t.Errorf("status %d: %s", got.StatusCode, got.body)
+			if got := g.Call(t, request(way.line, way.body, servertest.Operator)); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusCreated {
+				t.Errorf("status %d: %s", got.StatusCode, got.Text)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -66,7 +67,7 @@ func TestEveryRoute(t *testing.T) {
 	f := start(t, measured)
 	tokenWith := f.tokens(t)
 	described := written(t)
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		var fromElsewhere []string // as far as a local route can tell
 		if r.Local {
 			fromElsewhere = []string{"X-Forwarded-For", "192.0.2.1"}
@@ -83,8 +84,8 @@ func TestEveryRoute(t *testing.T) {
 				}
 			})
 			t.Run("appears in openapi.yaml", func(t *testing.T) {
-				if !slices.ContainsFunc(described.operations, func(op *operation) bool {
-					return op.path == r.Pattern && (op.method == r.Method || r.Method == "*")
+				if !slices.ContainsFunc(described.Operations, func(op *servertest.Operation) bool {
+					return op.Path == r.Pattern && (op.Method == r.Method || r.Method == "*")
 				}) {
 					t.Error("it does not")
 				}
@@ -99,17 +100,17 @@ func TestEveryRoute(t *testing.T) {
 						case r.Pattern == "/", strings.HasPrefix(r.Pattern, "/console/oidc/"):
 							status = http.StatusSeeOther
 						}
-						f.do(t, call{request, "", "", nil}).want(t, status, code)
+						f.Do(t, request, "", "").Want(t, status, code)
 					})
 					continue
 				}
 				if r.Local {
 					t.Run("needs no credential on this machine: "+request, func(t *testing.T) {
-						f.do(t, call{request, "", "", nil}).want(t, http.StatusOK, "")
+						f.Do(t, request, "", "").Want(t, http.StatusOK, "")
 					})
 				}
 				t.Run("refuses without a credential: "+request, func(t *testing.T) {
-					refused := f.do(t, call{request, "", "", fromElsewhere}).want(t, http.StatusUnauthorized, "missing_credential")
+					refused := f.Do(t, request, "", "", fromElsewhere...).Want(t, http.StatusUnauthorized, "missing_credential")
 					challenges := []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 					if diff := cmp.Diff(challenges, refused.Header.Values("WWW-Authenticate")); diff != "" {
 						t.Errorf("challenges (-want +got):\n%s", diff)
@@ -118,16 +119,16 @@ func TestEveryRoute(t *testing.T) {
 				for i, permission := range r.Permissions {
 					t.Run("refuses without "+permission+": "+request, func(t *testing.T) {
 						others := slices.Delete(slices.Clone(r.Permissions), i, i+1)
-						refused := f.do(t, call{request, tokenWith(others), "", fromElsewhere}).want(t, http.StatusForbidden, "permission_denied")
-						if !strings.Contains(refused.field("detail"), permission) {
-							t.Errorf("it does not name the permission: %s", refused.body)
+						refused := f.Do(t, request, tokenWith(others), "", fromElsewhere...).Want(t, http.StatusForbidden, "permission_denied")
+						if !strings.Contains(refused.Field("detail"), permission) {
+							t.Errorf("it does not name the permission: %s", refused.Text)
 						}
 					})
 				}
 				t.Run("accepts the operator: "+request, func(t *testing.T) {
-					got := f.do(t, call{request, operator, "", fromElsewhere})
+					got := f.Do(t, request, servertest.Operator, "", fromElsewhere...)
 					if got.StatusCode >= 500 || got.StatusCode == http.StatusForbidden || got.StatusCode == http.StatusUnauthorized && !r.Proxied {
-						t.Errorf("%d %s", got.StatusCode, got.body)
+						t.Errorf("%d %s", got.StatusCode, got.Text)
 					}
 				})
 			}
@@ -142,9 +143,9 @@ func (f *testServer) tokens(t *testing.T) func(permissions []string) string {
 		name := fmt.Sprint("role-", len(created))
 		list, _ := json.Marshal(permissions)
 		if created[string(list)] == "" {
-			f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"` + name + `","permissions":` + string(list) + `}`, nil}).want(t, http.StatusCreated, "")
-			_, token := storagetest.Organization(t, f.store, name, "growth", name)
-			created[string(list)] = bearer(token)
+			f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"`+name+`","permissions":`+string(list)+`}`).Want(t, http.StatusCreated, "")
+			_, token := storagetest.Organization(t, f.Store, name, "growth", name)
+			created[string(list)] = servertest.Bearer(token)
 		}
 		return created[string(list)]
 	}
@@ -154,7 +155,7 @@ func TestMethods(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	allowed := map[string][]string{}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if r.Method == "*" {
 			continue
 		}
@@ -173,9 +174,9 @@ func TestMethods(t *testing.T) {
 					continue
 				}
 				for _, at := range []string{path, strings.TrimSuffix(path, "/")} {
-					got := f.do(t, call{method + " " + at, "", "", nil})
+					got := f.Do(t, method+" "+at, "", "")
 					if method != http.MethodHead {
-						got.want(t, http.StatusMethodNotAllowed, "method_not_allowed")
+						got.Want(t, http.StatusMethodNotAllowed, "method_not_allowed")
 					}
 					if allow := got.Header.Get("Allow"); allow != strings.Join(methods, ", ") {
 						t.Errorf("%s %s: Allow %q", method, at, allow)
@@ -191,10 +192,10 @@ func TestHead(t *testing.T) {
 	f := start(t)
 	for _, path := range []string{"/healthz", "/api/v1/whoami/", "/api/v1/plans/growth/", "/api/v1/plans/none/"} {
 		t.Run("responds like GET, without a body, at "+path, func(t *testing.T) {
-			get := f.do(t, call{"GET " + path, operator, "", nil})
-			head := f.do(t, call{"HEAD " + path, operator, "", nil})
-			if head.StatusCode != get.StatusCode || head.body != "" || head.ContentLength != get.ContentLength {
-				t.Errorf("HEAD %d, length %d, body %q; GET %d, length %d", head.StatusCode, head.ContentLength, head.body, get.StatusCode, get.ContentLength)
+			get := f.Do(t, "GET "+path, servertest.Operator, "")
+			head := f.Do(t, "HEAD "+path, servertest.Operator, "")
+			if head.StatusCode != get.StatusCode || head.Text != "" || head.ContentLength != get.ContentLength {
+				t.Errorf("HEAD %d, length %d, body %q; GET %d, length %d", head.StatusCode, head.ContentLength, head.Text, get.StatusCode, get.ContentLength)
 			}
 		})
 	}
@@ -208,8 +209,8 @@ func TestUnknownPaths(t *testing.T) {
 		"/api/v1/../v1/whoami/", "/healthz//", "/api/v1/api-keys/a/b/c/",
 	} {
 		t.Run("are a 404 problem: "+path, func(t *testing.T) {
-			f.do(t, call{"GET " + path, "", "", nil}).want(t, http.StatusNotFound, "not_found")
-			f.do(t, call{"POST " + path, operator, "{}", nil}).want(t, http.StatusNotFound, "not_found")
+			f.Do(t, "GET "+path, "", "").Want(t, http.StatusNotFound, "not_found")
+			f.Do(t, "POST "+path, servertest.Operator, "{}").Want(t, http.StatusNotFound, "not_found")
 		})
 	}
 	for _, target := range []string{"*", "example.com:443"} {
@@ -220,7 +221,7 @@ func TestUnknownPaths(t *testing.T) {
 				r.Method, r.URL.Path = http.MethodConnect, ""
 			}
 			w := httptest.NewRecorder()
-			f.server.Handler().ServeHTTP(w, r)
+			f.Server.Handler().ServeHTTP(w, r)
 			if w.Code != http.StatusNotFound {
 				t.Errorf("status %d", w.Code)
 			}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/keyhook/keyhook/server/servertest"
 )
 
 // halfSent sends a request and half of its body.
@@ -33,7 +35,7 @@ func TestHalfSentBodies(t *testing.T) {
 				"signing in":             {"POST " + sessionPath, "", 400, 5 * time.Second},
 				"a wrong credential":     {publish, "ApiKey svc_x", 401, 5 * time.Second},
 				"no credential":          {publish, "", 401, 5 * time.Second},
-				"with a good credential": {publish, operator, 400, 15 * time.Second},
+				"with a good credential": {publish, servertest.Operator, 400, 15 * time.Second},
 			} {
 				began := time.Now()
 				conn := s.halfSent("203.0.113.9", tt.line, tt.as)
@@ -52,7 +54,7 @@ func TestHalfSentBodies(t *testing.T) {
 
 	t.Run("without a valid credential keep nobody out", func(t *testing.T) {
 		t.Parallel()
-		for _, as := range []string{"", "ApiKey svc_x", operator} {
+		for _, as := range []string{"", "ApiKey svc_x", servertest.Operator} {
 			synctest.Test(t, func(t *testing.T) {
 				s := limited(t)
 				var conns []net.Conn
@@ -63,7 +65,7 @@ func TestHalfSentBodies(t *testing.T) {
 				began, got := time.Now(), false
 				next := s.pipes.connect("198.51.100.1")
 				got = responds(next, "/api/v1/whoami/")
-				if waited := time.Since(began); !got || (waited == 0) != (as != operator) {
+				if waited := time.Since(began); !got || (waited == 0) != (as != servertest.Operator) {
 					t.Errorf("%q: the next client waited %s, response: %t", as, waited, got)
 				}
 				for _, conn := range append(conns, next) {

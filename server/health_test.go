@@ -36,12 +36,12 @@ type checked struct {
 
 func (f *testServer) ready(t *testing.T, status int) (checked, map[string]string) {
 	t.Helper()
-	got := f.do(t, call{"GET /readyz", "", "", nil}).want(t, status, "")
+	got := f.Do(t, "GET /readyz", "", "").Want(t, status, "")
 	if (status == 503) != (got.Header.Get("Retry-After") != "") {
 		t.Errorf("status %d with Retry-After %q", status, got.Header.Get("Retry-After"))
 	}
 	var c checked
-	if err := json.Unmarshal([]byte(got.body), &c); err != nil {
+	if err := json.Unmarshal([]byte(got.Text), &c); err != nil {
 		t.Fatal(err)
 	}
 	wrong := map[string]string{}
@@ -92,7 +92,7 @@ func TestReady(t *testing.T) {
 			time.Sleep(time.Second)
 			_, wrong = f.ready(t, 503)
 			want(wrong, map[string]string{"scheduler": "has not ticked yet"})
-			f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
+			f.Do(t, "GET /healthz", "", "").Want(t, 200, "")
 		})
 	})
 
@@ -139,7 +139,7 @@ func TestReady(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := httptest.NewRequestWithContext(gone, "GET", "/readyz", nil)
-		f.server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		f.Server.Handler().ServeHTTP(httptest.NewRecorder(), r)
 		f.ready(t, 200)
 	})
 }
@@ -189,10 +189,10 @@ func TestReadyWithDeliveries(t *testing.T) {
 			d.All = o.Store.(storage.All)
 			o.Deliveries = d.run(t).Ready
 		})
-		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-		sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
 		for range 1000 {
-			storagetest.Publish(t, f.store, owner, "user.created")
+			storagetest.Publish(t, f.Store, owner, "user.created")
 		}
 		time.Sleep(59 * time.Second)
 		if got, _ := f.ready(t, 200); got.Checks["deliveries"].Warning != "" {
@@ -211,14 +211,14 @@ func TestReadyWithDeliveries(t *testing.T) {
 		}
 
 		// Behind a rate limit, attempts do not begin with their deliveries, once the scheduler has read the change.
-		if _, err := f.store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
+		if _, err := f.Store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
 			SetRateLimit: true, RateLimitPerSecond: new(int64(100)),
 		}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		d.stuck.Store(true)
-		storagetest.Publish(t, f.store, owner, "user.created")
+		storagetest.Publish(t, f.Store, owner, "user.created")
 		time.Sleep(59 * time.Second)
 		f.ready(t, 200)
 		time.Sleep(4 * time.Second)
@@ -241,8 +241,8 @@ func TestReadyWithoutDatabase(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"database": "does not answer"}, wrong); diff != "" {
 		t.Errorf("what is wrong (-want +got):\n%s", diff)
 	}
-	if got := f.do(t, call{"GET /readyz", "", "", nil}); strings.Contains(got.body, "secret") {
-		t.Errorf("the response says too much: %s", got.body)
+	if got := f.Do(t, "GET /readyz", "", ""); strings.Contains(got.Text, "secret") {
+		t.Errorf("the response says too much: %s", got.Text)
 	}
-	f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
+	f.Do(t, "GET /healthz", "", "").Want(t, 200, "")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -50,90 +51,90 @@ func withIssuer(i check.Issuer) func(*server.Options) {
 func TestTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	f := start(t, withIssuer(new(unsignedIssuer)))
-	owner, _ := storagetest.Organization(t, f.store, "acme", "free", access.RoleOwner)
-	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "free", access.RoleOwner)
+	second, _ := storagetest.Organization(t, f.Store, "second", "growth", access.RoleMember)
 	patch := func(p access.Principal, body string) {
 		t.Helper()
-		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, body, nil}).want(t, 200, "")
+		f.Do(t, "PATCH /api/v1/users/"+p.User.ID+"/", servertest.Operator, body).Want(t, 200, "")
 	}
 	patch(owner, `{"external_id":"owner"}`)
 	patch(second, `{"external_id":"second"}`)
-	patch(storagetest.Operator(t, f.store), `{"external_id":"root"}`)
-	whoami := func(says string, header ...string) testResponse {
+	patch(storagetest.Operator(t, f.Store), `{"external_id":"root"}`)
+	whoami := func(says string, header ...string) servertest.Response {
 		t.Helper()
-		return f.do(t, call{"GET /api/v1/whoami/", foreign(says), "", header})
+		return f.Do(t, "GET /api/v1/whoami/", foreign(says), "", header...)
 	}
-	within := func(got testResponse, id string) {
+	within := func(got servertest.Response, id string) {
 		t.Helper()
-		if got.want(t, 200, ""); !strings.Contains(got.body, `"organization":{"id":"`+id) {
-			t.Errorf("not in %s: %s", id, got.body)
+		if got.Want(t, 200, ""); !strings.Contains(got.Text, `"organization":{"id":"`+id) {
+			t.Errorf("not in %s: %s", id, got.Text)
 		}
 	}
 
 	t.Run("have all permissions of their user's role, and no rate window", func(t *testing.T) {
 		got := whoami("owner")
 		within(got, owner.Home.ID)
-		if !strings.Contains(got.body, `"id":"`+owner.User.ID) || !strings.Contains(got.body, access.WebhooksWrite) || !strings.Contains(got.body, `"key":null`) || got.Header.Get("RateLimit") != "" {
-			t.Errorf("%v %s", got.Header, got.body)
+		if !strings.Contains(got.Text, `"id":"`+owner.User.ID) || !strings.Contains(got.Text, access.WebhooksWrite) || !strings.Contains(got.Text, `"key":null`) || got.Header.Get("RateLimit") != "" {
+			t.Errorf("%v %s", got.Header, got.Text)
 		}
-		f.do(t, call{"GET /api/v1/plans/", foreign("owner"), "", nil}).want(t, 403, "permission_denied")
+		f.Do(t, "GET /api/v1/plans/", foreign("owner"), "").Want(t, 403, "permission_denied")
 	})
 	t.Run("act in the organization that they name", func(t *testing.T) {
 		within(whoami("owner,,"+owner.Home.ID), owner.Home.ID)
-		whoami("owner,,"+second.Home.ID).want(t, 401, "not_a_member")
-		whoami("owner,,"+owner.Home.ID, "X-Organization-Id", second.Home.ID).want(t, 404, "not_found")
+		whoami("owner,,"+second.Home.ID).Want(t, 401, "not_a_member")
+		whoami("owner,,"+owner.Home.ID, "X-Organization-Id", second.Home.ID).Want(t, 404, "not_found")
 	})
 	t.Run("of a member of several organizations act in the one that the header names", func(t *testing.T) {
 		path := "/api/v1/organizations/" + owner.Home.ID + "/members/" + second.User.ID + "/"
-		f.do(t, call{"PUT " + path, operator, `{"role":"owner"}`, nil}).want(t, 200, "")
-		if got := whoami("second").want(t, 400, "organization_required"); !strings.Contains(got.body, "X-Organization-Id") {
-			t.Errorf("no mend in %s", got.body)
+		f.Do(t, "PUT "+path, servertest.Operator, `{"role":"owner"}`).Want(t, 200, "")
+		if got := whoami("second").Want(t, 400, "organization_required"); !strings.Contains(got.Text, "X-Organization-Id") {
+			t.Errorf("no mend in %s", got.Text)
 		}
 		within(whoami("second", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
 		within(whoami("second", "X-Organization-Id", second.Home.ID), second.Home.ID)
 		within(whoami("second,,"+second.Home.ID), second.Home.ID)
-		whoami("second", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
-		f.do(t, call{"DELETE " + path, operator, "", nil}).want(t, 204, "")
+		whoami("second", "X-Organization-Id", storagetest.Operator(t, f.Store).Home.ID).Want(t, 404, "not_found")
+		f.Do(t, "DELETE "+path, servertest.Operator, "").Want(t, 204, "")
 		within(whoami("second"), second.Home.ID)
-		whoami("second", "X-Organization-Id", owner.Home.ID).want(t, 404, "not_found")
+		whoami("second", "X-Organization-Id", owner.Home.ID).Want(t, 404, "not_found")
 	})
 	t.Run("of an operator act in any organization", func(t *testing.T) {
 		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
 	})
 	t.Run("are refused for an unknown user, and for the e-mail address of another user", func(t *testing.T) {
-		whoami("nobody").want(t, 401, "unknown_user")
-		got := whoami("nobody,"+owner.User.Email).want(t, 401, "subject_mismatch")
-		if strings.Contains(got.body, "another") || !strings.Contains(f.log.String(), "another external_id") {
-			t.Errorf("the response or the log has too much or too little: %s", got.body)
+		whoami("nobody").Want(t, 401, "unknown_user")
+		got := whoami("nobody,"+owner.User.Email).Want(t, 401, "subject_mismatch")
+		if strings.Contains(got.Text, "another") || !strings.Contains(f.Log.String(), "another external_id") {
+			t.Errorf("the response or the log has too much or too little: %s", got.Text)
 		}
 	})
 	t.Run("are refused from the next request on when their user is deactivated", func(t *testing.T) {
-		whoami("owner").want(t, 200, "")
+		whoami("owner").Want(t, 200, "")
 		patch(owner, `{"is_active":false}`)
-		whoami("owner").want(t, 401, "user_inactive")
+		whoami("owner").Want(t, 401, "user_inactive")
 		patch(owner, `{"is_active":true}`)
-		whoami("owner").want(t, 200, "")
-		f.do(t, call{"DELETE /api/v1/organizations/" + owner.Home.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
-		whoami("owner").want(t, 401, "not_a_member")
+		whoami("owner").Want(t, 200, "")
+		f.Do(t, "DELETE /api/v1/organizations/"+owner.Home.ID+"/members/"+owner.User.ID+"/", servertest.Operator, "").Want(t, 204, "")
+		whoami("owner").Want(t, 401, "not_a_member")
 	})
 	t.Run("that the issuer refuses get its message, and the log has the cause", func(t *testing.T) {
-		got := whoami("forged").want(t, 401, "invalid_key")
-		if strings.Contains(got.body, "strange") || !strings.Contains(f.log.String(), "a strange key") {
-			t.Errorf("the response or the log has too much or too little: %s", got.body)
+		got := whoami("forged").Want(t, 401, "invalid_key")
+		if strings.Contains(got.Text, "strange") || !strings.Contains(f.Log.String(), "a strange key") {
+			t.Errorf("the response or the log has too much or too little: %s", got.Text)
 		}
 		if challenge := got.Header.Values("WWW-Authenticate"); len(challenge) != 2 {
 			t.Errorf("challenges %q", challenge)
 		}
 	})
 	t.Run("that cannot be verified at the moment get a Retry-After", func(t *testing.T) {
-		if got := whoami("down").want(t, 503, "issuer_unavailable"); got.Header.Get("Retry-After") == "" {
+		if got := whoami("down").Want(t, 503, "issuer_unavailable"); got.Header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
 	})
 	t.Run("count as a credential beside another one", func(t *testing.T) {
-		whoami("owner", "Cookie", "keyhook_session=x").want(t, 400, "multiple_credentials")
+		whoami("owner", "Cookie", "keyhook_session=x").Want(t, 400, "multiple_credentials")
 	})
-	if strings.Contains(f.log.String(), strings.TrimPrefix(foreign("second"), "Bearer ")) {
+	if strings.Contains(f.Log.String(), strings.TrimPrefix(foreign("second"), "Bearer ")) {
 		t.Error("the log shows a token")
 	}
 }
@@ -156,19 +157,19 @@ func TestWhatIsATokenOfAnIssuer(t *testing.T) {
 		"another alphabet":                       {"Bearer " + good + "+", 0},
 		"too many bytes":                         {"Bearer " + good + strings.Repeat("A", 8<<10), 0},
 		"the scheme of API keys":                 {"ApiKey " + good, 0},
-		"a token of Keyhook":                     {bearer(access.Mint("kat")), 0},
+		"a token of Keyhook":                     {servertest.Bearer(access.Mint("kat")), 0},
 		"a key of Keyhook":                       {"Bearer " + access.Mint("svc").Reveal(), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := new(unsignedIssuer)
 			f := start(t, withIssuer(i))
-			got := f.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil})
+			got := f.Do(t, "GET /api/v1/whoami/", tt.value, "")
 			if got.StatusCode != 401 || i.asked.Load() != tt.asked {
 				t.Errorf("status %d, the issuer was asked %d times", got.StatusCode, i.asked.Load())
 			}
 			none := start(t)
-			none.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil}).want(t, 401, "")
+			none.Do(t, "GET /api/v1/whoami/", tt.value, "").Want(t, 401, "")
 		})
 	}
 }
@@ -180,21 +181,21 @@ func TestAServerWithoutAnIssuerSaysSoToAJWT(t *testing.T) {
 	for name, jwt := range map[string]string{"short": short, "long": short + strings.Repeat("A", 300)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := f.do(t, call{"GET /api/v1/whoami/", "Bearer " + jwt, "", nil}).want(t, 401, "invalid_key")
-			if !strings.Contains(got.field("detail"), "accepts no JWTs, because oidc.issuer is not set") {
-				t.Errorf("it does not say so: %s", got.body)
+			got := f.Do(t, "GET /api/v1/whoami/", "Bearer "+jwt, "").Want(t, 401, "invalid_key")
+			if !strings.Contains(got.Field("detail"), "accepts no JWTs, because oidc.issuer is not set") {
+				t.Errorf("it does not say so: %s", got.Text)
 			}
-			got = with.do(t, call{"GET /api/v1/whoami/", "Bearer " + jwt, "", nil})
-			if strings.Contains(got.body, "oidc.issuer") {
-				t.Errorf("with an issuer: %s", got.body)
+			got = with.Do(t, "GET /api/v1/whoami/", "Bearer "+jwt, "")
+			if strings.Contains(got.Text, "oidc.issuer") {
+				t.Errorf("with an issuer: %s", got.Text)
 			}
 		})
 	}
 	t.Run("and not to any other token", func(t *testing.T) {
 		t.Parallel()
-		got := f.do(t, call{"GET /api/v1/whoami/", "Bearer operators.chosen.token-of-dots", "", nil}).want(t, 401, "invalid_key")
-		if strings.Contains(got.body, "JWT") {
-			t.Errorf("got %s", got.body)
+		got := f.Do(t, "GET /api/v1/whoami/", "Bearer operators.chosen.token-of-dots", "").Want(t, 401, "invalid_key")
+		if strings.Contains(got.Text, "JWT") {
+			t.Errorf("got %s", got.Text)
 		}
 	})
 	t.Run("but takes a first token of that form", func(t *testing.T) {
@@ -207,7 +208,7 @@ func TestAServerWithoutAnIssuerSaysSoToAJWT(t *testing.T) {
 		o.Bootstrap = c
 		store, _ := storagetest.OpenWith(t, o)
 		chosen := start(t, func(o *server.Options) { o.Store = store.All() })
-		chosen.do(t, call{"GET /api/v1/whoami/", bearer(c), "", nil}).want(t, 200, "")
+		chosen.Do(t, "GET /api/v1/whoami/", servertest.Bearer(c), "").Want(t, 200, "")
 	})
 }
 
@@ -215,7 +216,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T) *testServer {
 		f := build(t, withIssuer(new(unsignedIssuer)))
-		f.do(t, call{"PATCH /api/v1/users/" + storagetest.Operator(t, f.store).User.ID + "/", operator, `{"external_id":"root"}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH /api/v1/users/"+storagetest.Operator(t, f.Store).User.ID+"/", servertest.Operator, `{"external_id":"root"}`).Want(t, 200, "")
 		return f
 	}
 	const peer = "198.51.100.7:1"
@@ -260,7 +261,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 // FuzzCredentials sends any Authorization header and any cookie. Neither may be accepted.
 func FuzzCredentials(f *testing.F) {
 	s := build(f, withIssuer(refuses{}))
-	handler := s.server.Handler()
+	handler := s.Server.Handler()
 	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.", "keyhook_session=x")
 	f.Add("", "keyhook_session="+access.MintSession().Reveal())
 	f.Add(foreign("root"), "")

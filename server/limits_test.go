@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -18,12 +19,12 @@ func TestDescribedLimits(t *testing.T) {
 	t.Parallel()
 	d := written(t)
 	f := start(t, measured)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/plans/", operator, `{"name":"gold","api_rate_limit_per_minute":1}`, nil}).want(t, 201, "")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/plans/", servertest.Operator, `{"name":"gold","api_rate_limit_per_minute":1}`).Want(t, 201, "")
 
 	ids := map[string]string{"{key}": "orders:read", "{user_id}": owner.User.ID}
 	for prefix, id := range map[string]string{
@@ -33,44 +34,44 @@ func TestDescribedLimits(t *testing.T) {
 	}
 	ids["plans/{name}"], ids["roles/{name}"] = "plans/gold", "roles/clerk"
 
-	for _, op := range d.operations {
-		if op.body == nil {
+	for _, op := range d.Operations {
+		if op.Body == nil {
 			continue
 		}
-		path := op.path
+		path := op.Path
 		for name, value := range ids {
 			path = strings.ReplaceAll(path, name, value)
 		}
-		as := operator
+		as := servertest.Operator
 		if strings.Contains(path, sub.ID) || strings.Contains(path, key.ID) {
-			as = bearer(token)
+			as = servertest.Bearer(token)
 		}
-		_, body := follow(d.doc, "", object(op.node, "requestBody"))
-		_, schema := follow(d.doc, "", member(body, "content", "application/json", "schema").(map[string]any))
+		_, body := servertest.Follow(d.Doc, "", servertest.Object(op.Node, "requestBody"))
+		_, schema := servertest.Follow(d.Doc, "", servertest.Member(body, "content", "application/json", "schema").(map[string]any))
 		// refused returns the refused fields of a body. The body always has one unknown field, so the request creates nothing.
 		ask := func(t *testing.T, body map[string]any) []string {
 			t.Helper()
 			sent := maps.Clone(body)
 			sent["no_such_field"] = true
 			text, _ := json.Marshal(sent)
-			got := f.do(t, call{op.method + " " + path, as, string(text), nil})
+			got := f.Do(t, op.Method+" "+path, as, string(text))
 			if got.StatusCode == http.StatusRequestEntityTooLarge {
 				return slices.Sorted(maps.Keys(body)) // all of them
 			}
-			return got.want(t, http.StatusUnprocessableEntity, "").fields()
+			return got.Want(t, http.StatusUnprocessableEntity, "").Fields()
 		}
-		t.Run(op.line(), func(t *testing.T) {
+		t.Run(op.Line(), func(t *testing.T) {
 			t.Run("requires what is described as required", func(t *testing.T) {
 				missing := ask(t, map[string]any{})
 				required, _ := schema["required"].([]any)
-				for name := range object(schema, "properties") {
+				for name := range servertest.Object(schema, "properties") {
 					if slices.Contains(missing, name+": missing") != slices.Contains(required, any(name)) {
 						t.Errorf("required are %v, and missing %v", required, missing)
 					}
 				}
 			})
-			for name, property := range object(schema, "properties") {
-				_, property := follow(d.doc, "", property.(map[string]any))
+			for name, property := range servertest.Object(schema, "properties") {
+				_, property := servertest.Follow(d.Doc, "", property.(map[string]any))
 				t.Run("accepts the described values of "+name, func(t *testing.T) {
 					taken, refused := sides(property)
 					isRefused := func(value any) (refused, forItsForm bool) {

@@ -1,90 +1,47 @@
 package server_test
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
-
-// listed is the body of a page.
-type listed struct {
-	Data       []map[string]any `json:"data"`
-	HasMore    *bool            `json:"has_more"`
-	NextCursor *string          `json:"next_cursor"`
-}
-
-func (f *testServer) list(t testing.TB, as, path string) listed {
-	t.Helper()
-	var page listed
-	if err := json.Unmarshal([]byte(f.do(t, call{"GET " + path, as, "", nil}).want(t, 200, "").body), &page); err != nil {
-		t.Fatal(err)
-	}
-	if page.Data == nil || page.HasMore == nil || *page.HasMore != (page.NextCursor != nil) {
-		t.Fatalf("%s: incomplete page %+v", path, page)
-	}
-	return page
-}
-
-// all reads a list page by page.
-func (f *testServer) all(t testing.TB, as, path, id string, limit int) (ids []string) {
-	t.Helper()
-	join := "?"
-	if strings.Contains(path, "?") {
-		join = "&"
-	}
-	for next := ""; ; {
-		page := f.list(t, as, fmt.Sprintf("%s%slimit=%d%s", path, join, limit, next))
-		for _, item := range page.Data {
-			ids = append(ids, item[id].(string))
-		}
-		if page.NextCursor == nil {
-			return ids
-		}
-		if len(page.Data) != limit {
-			t.Fatalf("%s: a page of %d with more behind it, want %d", path, len(page.Data), limit)
-		}
-		next = "&cursor=" + url.QueryEscape(*page.NextCursor)
-	}
-}
 
 // filled returns a server with several resources of every kind, and the paths of all lists with the field that identifies
 // items.
 func filled(t *testing.T) (f *testServer, as string, lists map[string]string) {
 	t.Helper()
 	f = start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOperator)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
 	for range 6 {
-		storagetest.Key(t, f.store, owner, access.AuditRead)
-		storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
-		storagetest.Publish(t, f.store, owner, "user.created")
+		storagetest.Key(t, f.Store, owner, access.AuditRead)
+		storagetest.Subscription(t, f.Store, owner, "https://example.com/", "never.happens")
+		storagetest.Publish(t, f.Store, owner, "user.created")
 	}
 	for i := range 6 {
 		n := string(rune('a' + i))
-		storagetest.Member(t, f.store, owner.Organization, "member-"+n, access.RoleMember)
-		if _, err := f.store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
+		storagetest.Member(t, f.Store, owner.Organization, "member-"+n, access.RoleMember)
+		if _, err := f.Store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, created := range []call{
-			{"POST /api/v1/plans/", operator, `{"name":"plan-` + n + `","api_rate_limit_per_minute":1}`, nil},
-			{"POST /api/v1/permissions/", operator, `{"key":"orders:` + n + `"}`, nil},
-			{"POST /api/v1/roles/", operator, `{"name":"role-` + n + `","permissions":["orders:` + n + `"]}`, nil},
-			{"POST /api/v1/organizations/", operator, `{"name":"org ` + n + `","plan":"free"}`, nil},
+		for _, created := range []servertest.Call{
+			servertest.NewCall("POST /api/v1/plans/", servertest.Operator, `{"name":"plan-`+n+`","api_rate_limit_per_minute":1}`),
+			servertest.NewCall("POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:`+n+`"}`),
+			servertest.NewCall("POST /api/v1/roles/", servertest.Operator, `{"name":"role-`+n+`","permissions":["orders:`+n+`"]}`),
+			servertest.NewCall("POST /api/v1/organizations/", servertest.Operator, `{"name":"org `+n+`","plan":"free"}`),
 		} {
-			f.do(t, created).want(t, 201, "")
+			f.Call(t, created).Want(t, 201, "")
 		}
 	}
-	attempted(t, f, owner, sub, 6)
+	f.Attempted(t, owner, sub, 6)
 	org, user := "/api/v1/organizations/"+owner.Organization.ID, "/api/v1/users/"+owner.User.ID
-	return f, bearer(token), map[string]string{
+	return f, servertest.Bearer(token), map[string]string{
 		"/api/v1/api-keys/": "id", "/api/v1/webhooks/subscriptions/": "id", "/api/v1/events/": "id", "/api/v1/audit-events/": "id",
 		"/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/": "id",
 		"/api/v1/plans/": "name", "/api/v1/permissions/": "key", "/api/v1/roles/": "name",
@@ -95,7 +52,7 @@ func filled(t *testing.T) (f *testServer, as string, lists map[string]string) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, as, lists := filled(t)
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if slices.Contains(r.Parameters, "cursor") && len(lists) != 12 {
 			t.Errorf("a list is not tested: %s", line(r))
 		}
@@ -103,27 +60,27 @@ func TestLists(t *testing.T) {
 	var cursors []string
 	for path, id := range lists {
 		t.Run("return every item once, newest first, page by page: "+path, func(t *testing.T) {
-			whole := f.all(t, as, path, id, 200)
+			whole := f.All(t, as, path, id, 200)
 			if len(whole) < 6 {
 				t.Fatalf("only %d items", len(whole))
 			}
 			for _, limit := range []int{1, 2, 5, len(whole)} {
-				if diff := cmp.Diff(whole, f.all(t, as, path, id, limit)); diff != "" {
+				if diff := cmp.Diff(whole, f.All(t, as, path, id, limit)); diff != "" {
 					t.Errorf("pages of %d (-whole +paged):\n%s", limit, diff)
 				}
 			}
 		})
-		cursors = append(cursors, path+" "+*f.list(t, as, path+"?limit=1").NextCursor)
+		cursors = append(cursors, path+" "+*f.List(t, as, path+"?limit=1").NextCursor)
 	}
 	for path := range lists {
 		t.Run("accept only their own cursors: "+path, func(t *testing.T) {
 			for _, c := range cursors {
 				from, cursor, _ := strings.Cut(c, " ")
-				got := f.do(t, call{"GET " + path + "?cursor=" + cursor, as, "", nil})
+				got := f.Do(t, "GET "+path+"?cursor="+cursor, as, "")
 				if from == path {
-					got.want(t, 200, "")
+					got.Want(t, 200, "")
 				} else {
-					got.want(t, 400, "invalid_cursor")
+					got.Want(t, 400, "invalid_cursor")
 				}
 			}
 		})
@@ -136,10 +93,10 @@ func TestLists(t *testing.T) {
 				"cursor=": "invalid_cursor", "cursor=x": "invalid_cursor", "cursor=%00": "invalid_cursor", "cursor=AAAA": "invalid_cursor",
 				"Limit=1": "unknown_parameter", "page=2": "unknown_parameter",
 			} {
-				got := f.do(t, call{"GET " + path + "?" + query, as, "", nil}).want(t, 400, code)
+				got := f.Do(t, "GET "+path+"?"+query, as, "").Want(t, 400, code)
 				name, _, _ := strings.Cut(query, "=")
-				if diff := cmp.Diff([]string{name + ": " + code}, got.fields()); diff != "" || !strings.Contains(got.field("detail"), name) {
-					t.Errorf("%s: the parameter is not named in %s (-want +got):\n%s", query, got.field("detail"), diff)
+				if diff := cmp.Diff([]string{name + ": " + code}, got.Fields()); diff != "" || !strings.Contains(got.Field("detail"), name) {
+					t.Errorf("%s: the parameter is not named in %s (-want +got):\n%s", query, got.Field("detail"), diff)
 				}
 			}
 		})
@@ -151,14 +108,14 @@ func TestCursorOfAnotherOrganization(t *testing.T) {
 	f := start(t)
 	cursorOf := map[string]string{}
 	for _, name := range []string{"acme", "other"} {
-		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
-		storagetest.Key(t, f.store, owner, access.AuditRead)
-		storagetest.Key(t, f.store, owner, access.AuditRead)
-		cursorOf[bearer(token)] = *f.list(t, bearer(token), "/api/v1/api-keys/?limit=1").NextCursor
+		owner, token := storagetest.Organization(t, f.Store, name, "growth", access.RoleOwner)
+		storagetest.Key(t, f.Store, owner, access.AuditRead)
+		storagetest.Key(t, f.Store, owner, access.AuditRead)
+		cursorOf[servertest.Bearer(token)] = *f.List(t, servertest.Bearer(token), "/api/v1/api-keys/?limit=1").NextCursor
 	}
 	for as, own := range cursorOf {
 		for _, cursor := range cursorOf {
-			got := f.do(t, call{"GET /api/v1/api-keys/?cursor=" + cursor, as, "", nil})
+			got := f.Do(t, "GET /api/v1/api-keys/?cursor="+cursor, as, "")
 			if want := map[bool]int{true: 200, false: 400}[cursor == own]; got.StatusCode != want {
 				t.Errorf("status %d, want %d", got.StatusCode, want)
 			}
@@ -169,9 +126,9 @@ func TestCursorOfAnotherOrganization(t *testing.T) {
 func TestQueryWhereThereIsNone(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.do(t, call{"GET /api/v1/whoami/?verbose=1", operator, "", nil}).want(t, 400, "unknown_parameter")
-	f.do(t, call{"POST /api/v1/roles/?dry_run=1", operator, `{}`, nil}).want(t, 400, "unknown_parameter")
-	f.do(t, call{"GET /healthz/?probe=1", "", "", nil}).want(t, 200, "")
+	f.Do(t, "GET /api/v1/whoami/?verbose=1", servertest.Operator, "").Want(t, 400, "unknown_parameter")
+	f.Do(t, "POST /api/v1/roles/?dry_run=1", servertest.Operator, `{}`).Want(t, 400, "unknown_parameter")
+	f.Do(t, "GET /healthz/?probe=1", "", "").Want(t, 200, "")
 }
 
 func TestAllThatIsWrongWithAQuery(t *testing.T) {
@@ -196,8 +153,8 @@ func TestAllThatIsWrongWithAQuery(t *testing.T) {
 	} {
 		t.Run("are listed together, in a fixed order: "+query, func(t *testing.T) {
 			for range 5 {
-				got := f.do(t, call{"GET " + tt.path + "?" + query, operator, "", nil}).want(t, 400, tt.code)
-				if diff := cmp.Diff(tt.want, got.fields()); diff != "" {
+				got := f.Do(t, "GET "+tt.path+"?"+query, servertest.Operator, "").Want(t, 400, tt.code)
+				if diff := cmp.Diff(tt.want, got.Fields()); diff != "" {
 					t.Errorf("problems (-want +got):\n%s", diff)
 				}
 			}

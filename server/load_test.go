@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -24,14 +25,14 @@ func unlogged(o *server.Options) { o.Logger = slog.New(slog.DiscardHandler) }
 
 // status makes a GET over the network and returns its status.
 func (f *testServer) status(ctx context.Context, path string, header ...string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL+path, nil)
 	if err != nil {
 		return 0, err
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	response, err := client.Do(r)
+	response, err := servertest.Client.Do(r)
 	if err != nil {
 		return 0, err
 	}
@@ -45,8 +46,8 @@ func (f *testServer) status(ctx context.Context, path string, header ...string) 
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := start(t, unlogged)
-	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-	key, credential := storagetest.Key(t, f.store, owner, access.EventsRead)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+	key, credential := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	const (
 		connections = 8
 		enoughAfter = 10_000
@@ -71,7 +72,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 				if late && (after.Load() >= enoughAfter || time.Now().UnixNano() > ends.Load()) {
 					return
 				}
-				switch status, err := f.status(ctx, path, "Authorization", apiKey(credential)); {
+				switch status, err := f.status(ctx, path, "Authorization", servertest.APIKey(credential)); {
 				case err != nil:
 					t.Errorf("%s: %v", path, err)
 					return
@@ -89,7 +90,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 		})
 	}
 	warm.Wait()
-	f.do(t, call{"DELETE /api/v1/api-keys/" + key.ID + "/", bearer(token), "", nil}).want(t, http.StatusNoContent, "")
+	f.Do(t, "DELETE /api/v1/api-keys/"+key.ID+"/", servertest.Bearer(token), "").Want(t, http.StatusNoContent, "")
 	ends.Store(time.Now().Add(enoughTime).UnixNano())
 	revoked.Store(true)
 	workers.Wait()
@@ -115,7 +116,7 @@ func TestStrangersSeldomReachTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lookups atomic.Int64
 		f := build(t, unlogged, func(o *server.Options) { o.Store = counting{o.Store, &lookups} })
-		handler := f.server.Handler()
+		handler := f.Server.Handler()
 		from := func(path, as string) int {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.RemoteAddr, r.Header["Authorization"] = "198.51.100.7:1", []string{as}
@@ -123,27 +124,27 @@ func TestStrangersSeldomReachTheStore(t *testing.T) {
 			handler.ServeHTTP(w, r)
 			return w.Code
 		}
-		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-		_, good := storagetest.Key(t, f.store, owner, access.EventsRead)
-		if status := from("/api/v1/whoami/", apiKey(good)); status != http.StatusOK {
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, good := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		if status := from("/api/v1/whoami/", servertest.APIKey(good)); status != http.StatusOK {
 			t.Fatalf("status %d", status)
 		}
 		lookups.Store(0)
 		refused := map[int]int{}
 		for n := range 10_000 {
-			refused[from([]string{"/api/v1/whoami/", "/api/v1/authz/forward/"}[n%2], apiKey(access.Mint("svc")))]++
+			refused[from([]string{"/api/v1/whoami/", "/api/v1/authz/forward/"}[n%2], servertest.APIKey(access.Mint("svc")))]++
 		}
 		if lookups.Load() != 520 || refused[401] != 20 || refused[429] != 9_980 {
 			t.Errorf("%d lookups, responses %v", lookups.Load(), refused)
 		}
-		if status := from("/api/v1/authz/forward/", apiKey(good)); status != http.StatusOK {
+		if status := from("/api/v1/authz/forward/", servertest.APIKey(good)); status != http.StatusOK {
 			t.Errorf("a key that was valid before: status %d", status)
 		}
-		if f.server.FailedAddresses() != 1 {
-			t.Errorf("%d addresses have failures", f.server.FailedAddresses())
+		if f.Server.FailedAddresses() != 1 {
+			t.Errorf("%d addresses have failures", f.Server.FailedAddresses())
 		}
 		time.Sleep(3 * time.Second)
-		if status := from("/api/v1/authz/forward/", apiKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookups.Load() != 522 {
+		if status := from("/api/v1/authz/forward/", servertest.APIKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookups.Load() != 522 {
 			t.Errorf("after three seconds: status %d, %d lookups", status, lookups.Load())
 		}
 	})
@@ -153,8 +154,8 @@ func TestStrangersSeldomReachTheStore(t *testing.T) {
 // of them share the machine, and so do the clients.
 func BenchmarkBesideStrangers(b *testing.B) {
 	f := start(b, unlogged, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	owner, _ := storagetest.Organization(b, f.store, "acme", "enterprise", access.RoleOwner)
-	_, credential := storagetest.Key(b, f.store, owner, access.EventsRead)
+	owner, _ := storagetest.Organization(b, f.Store, "acme", "enterprise", access.RoleOwner)
+	_, credential := storagetest.Key(b, f.Store, owner, access.EventsRead)
 	const path, rate = "/api/v1/authz/forward/", 10_000
 	wait := func(n int) []time.Duration { // at a low rate
 		waited := make([]time.Duration, 0, n)
@@ -163,7 +164,7 @@ func BenchmarkBesideStrangers(b *testing.B) {
 		for range n {
 			<-tick.C
 			began := time.Now()
-			if status, err := f.status(b.Context(), path, "Authorization", apiKey(credential), "X-Forwarded-For", "198.51.100.1"); err != nil || status != http.StatusOK {
+			if status, err := f.status(b.Context(), path, "Authorization", servertest.APIKey(credential), "X-Forwarded-For", "198.51.100.1"); err != nil || status != http.StatusOK {
 				b.Fatalf("status %d, error %v", status, err)
 			}
 			waited = append(waited, time.Since(began))

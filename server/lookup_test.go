@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -46,21 +47,21 @@ func referring(organization, user string) map[string]struct {
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	for name, tt := range referring(owner.Organization.ID, owner.User.ID) {
 		t.Run("are listed with all other problems: "+name, func(t *testing.T) {
-			got := f.do(t, call{tt.line, operator, tt.body, nil}).want(t, 422, "validation_failed")
-			if diff := cmp.Diff(tt.want, got.fields()); diff != "" {
+			got := f.Do(t, tt.line, servertest.Operator, tt.body).Want(t, 422, "validation_failed")
+			if diff := cmp.Diff(tt.want, got.Fields()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
 	}
 	t.Run("in a scope are named, up to a number and a length", func(t *testing.T) {
 		body := `{"name":"x","scope":"* ` + strings.Repeat("y", 5000) + ` a:b \u001b[31m c:d` + strings.Repeat(" Z", 10) + `"}`
-		got := f.do(t, call{"POST /api/v1/api-keys/", operator, body, nil}).want(t, 422, "unknown_permission")
+		got := f.Do(t, "POST /api/v1/api-keys/", servertest.Operator, body).Want(t, 422, "unknown_permission")
 		want := "Unknown permissions: *, " + strings.Repeat("y", 100) + "…, \ufffd[31m" + strings.Repeat(", Z", 7) + " and 5 more. Use those that GET /api/v1/permissions/ lists, or ask an operator to create these there."
-		if diff := cmp.Diff(want, got.field("detail")); diff != "" {
+		if diff := cmp.Diff(want, got.Field("detail")); diff != "" {
 			t.Errorf("detail (-want +got):\n%s", diff)
 		}
 	})
@@ -96,14 +97,14 @@ func TestNamesThatCannotBeLookedUp(t *testing.T) {
 		t.Run("are not a problem of the request: "+name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t, func(o *server.Options) { o.Store = unknowing{o.Store, tt.err} })
-			owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 			for of, r := range referring(owner.Organization.ID, owner.User.ID) {
-				if got := f.do(t, call{r.line, operator, r.body, nil}).want(t, tt.status, tt.code); strings.Contains(got.body, "secret") {
-					t.Errorf("%s: %s", of, got.body)
+				if got := f.Do(t, r.line, servertest.Operator, r.body).Want(t, tt.status, tt.code); strings.Contains(got.Text, "secret") {
+					t.Errorf("%s: %s", of, got.Text)
 				}
 			}
-			if !strings.Contains(f.log.String(), "secret") {
-				t.Errorf("the log does not say why: %s", f.log.String())
+			if !strings.Contains(f.Log.String(), "secret") {
+				t.Errorf("the log does not say why: %s", f.Log.String())
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -38,7 +39,7 @@ func (f *testServer) asked(peer, line string, header ...string) *httptest.Respon
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	f.server.Handler().ServeHTTP(w, r)
+	f.Server.Handler().ServeHTTP(w, r)
 	return w
 }
 
@@ -62,10 +63,10 @@ func (f *testServer) counted(t *testing.T) map[string]string {
 func TestMetricsAccess(t *testing.T) {
 	t.Parallel()
 	f := build(t, measured, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
-	_, owner := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	principal := storagetest.Operator(t, f.store)
-	_, reads := storagetest.Key(t, f.store, principal, access.PlatformRead)
-	_, other := storagetest.Key(t, f.store, principal, access.EventsRead)
+	_, owner := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	principal := storagetest.Operator(t, f.Store)
+	_, reads := storagetest.Key(t, f.Store, principal, access.PlatformRead)
+	_, other := storagetest.Key(t, f.Store, principal, access.EventsRead)
 	const here, there, v6, mapped = "127.0.0.1:999", "203.0.113.9:999", "[::1]:999", "[::ffff:127.0.0.1]:999"
 
 	for name, tt := range map[string]struct {
@@ -86,13 +87,13 @@ func TestMetricsAccess(t *testing.T) {
 		"a host that begins with an address needs a credential":     {here, []string{"Host", "127.0.0.1.evil.example"}, 401, "missing_credential"},
 		"no host needs a credential":                                {here, []string{"Host", ""}, 401, "missing_credential"},
 		"a page of another site needs a credential":                 {here, []string{"Origin", "https://evil.example"}, 401, "missing_credential"},
-		"an operator may read them under another host":              {here, []string{"Host", "keys.example.com", "Authorization", operator}, 200, ""},
+		"an operator may read them under another host":              {here, []string{"Host", "keys.example.com", "Authorization", servertest.Operator}, 200, ""},
 		"another address needs a credential":                        {there, nil, 401, "missing_credential"},
 		"a client without an address needs a credential":            {"@", nil, 401, "missing_credential"},
-		"an operator may read them":                                 {there, []string{"Authorization", operator}, 200, ""},
-		"a key with platform:read may":                              {there, []string{"Authorization", apiKey(reads)}, 200, ""},
-		"a key without platform:read is refused":                    {there, []string{"Authorization", apiKey(other)}, 403, "permission_denied"},
-		"an owner may not: it is not their instance":                {there, []string{"Authorization", bearer(owner)}, 403, "permission_denied"},
+		"an operator may read them":                                 {there, []string{"Authorization", servertest.Operator}, 200, ""},
+		"a key with platform:read may":                              {there, []string{"Authorization", servertest.APIKey(reads)}, 200, ""},
+		"a key without platform:read is refused":                    {there, []string{"Authorization", servertest.APIKey(other)}, 403, "permission_denied"},
+		"an owner may not: it is not their instance":                {there, []string{"Authorization", servertest.Bearer(owner)}, 403, "permission_denied"},
 		"a wrong key is refused":                                    {there, []string{"Authorization", "ApiKey svc_x"}, 401, "invalid_key"},
 		"a trusted proxy on this machine asks for others":           {here, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
 		"a trusted proxy asks for others even if it names loopback": {here, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
@@ -102,7 +103,7 @@ func TestMetricsAccess(t *testing.T) {
 		"a proxy that sends only the host asks for others":          {here, []string{"X-Forwarded-Host", "keys.example.com"}, 401, "missing_credential"},
 		"a proxy with a header of its own asks for others":          {here, []string{"X-Real-IP", "203.0.113.9"}, 401, "missing_credential"},
 		"a client cannot claim to come from loopback":               {there, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
-		"an operator may read them through a proxy":                 {here, []string{"X-Forwarded-For", "203.0.113.9", "Authorization", operator}, 200, ""},
+		"an operator may read them through a proxy":                 {here, []string{"X-Forwarded-For", "203.0.113.9", "Authorization", servertest.Operator}, 200, ""},
 		"a credential from loopback is not read":                    {here, []string{"Authorization", "ApiKey svc_x"}, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestMetricsAccess(t *testing.T) {
 	})
 	t.Run("the path is unknown if the metrics have a listener of their own, to an operator too", func(t *testing.T) {
 		bare := build(t)
-		for _, header := range [][]string{nil, {"Authorization", operator}} {
+		for _, header := range [][]string{nil, {"Authorization", servertest.Operator}} {
 			if w := bare.asked(here, "GET /metrics", header...); w.Code != 404 {
 				t.Errorf("status %d", w.Code)
 			}
@@ -139,14 +140,14 @@ func TestMetricsOfRequests(t *testing.T) {
 		t.Parallel()
 		f := build(t, measured)
 		owner, key := f.key(t, "small", "2")
-		f.move(t, owner.Organization.ID, "small")
+		f.Move(t, owner.Organization.ID, "small")
 		before := f.counted(t)
 		const peer = "203.0.113.9:999"
 		for _, line := range []string{"GET /api/v1/whoami/", "GET /api/v1/whoami", "HEAD /api/v1/whoami", "GET /nothing"} {
-			f.asked(peer, line, "Authorization", apiKey(key)) // the last two are over the limit
+			f.asked(peer, line, "Authorization", servertest.APIKey(key)) // the last two are over the limit
 		}
 		f.asked(peer, "GET /api/v1/api-keys/key_01h455vb4pex5vsknk084sn02q/")
-		f.asked(peer, "DELETE /api/v1/api-keys/", "Authorization", operator)
+		f.asked(peer, "DELETE /api/v1/api-keys/", "Authorization", servertest.Operator)
 		for range 30 {
 			f.asked("203.0.113.10:1", "POST /api/v1/events/", "Authorization", "ApiKey svc_x")
 		}

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -33,10 +34,10 @@ var (
 func scraped(t *testing.T) labelsOf {
 	t.Helper()
 	f := build(t, measured)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	const peer = "203.0.113.9:999"
-	f.asked(peer, "GET /api/v1/whoami/", "Authorization", apiKey(key))
+	f.asked(peer, "GET /api/v1/whoami/", "Authorization", servertest.APIKey(key))
 	f.asked(peer, "GET /api/v1/whoami/")
 	found := labelsOf{"up": {"job": {"keyhook": true}}} // Prometheus itself makes this one
 	for line := range strings.Lines(f.asked("127.0.0.1:1", "GET /metrics").Body.String()) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -16,19 +17,19 @@ func TestOrganizationRate(t *testing.T) {
 	t.Parallel()
 	const verify = "POST /api/v1/auth/verify/"
 	// rounds makes three requests with each of five new keys. It returns how many succeeded, and the last key and response.
-	rounds := func(t *testing.T, f *testServer, owner access.Principal, ask func(access.Credential) testResponse) (passed int, last access.Credential, refusal testResponse) {
+	rounds := func(t *testing.T, f *testServer, owner access.Principal, ask func(access.Credential) servertest.Response) (passed int, last access.Credential, refusal servertest.Response) {
 		t.Helper()
 		for range 5 {
-			key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
+			key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead)
 			for range 3 {
-				if got := ask(raw); got.StatusCode == 200 && got.field("code") != "rate_limited" {
+				if got := ask(raw); got.StatusCode == 200 && got.Field("code") != "rate_limited" {
 					passed++
 				} else {
 					refusal = got
 				}
 			}
 			if last = raw; passed < 6 || refusal.Response == nil {
-				if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
+				if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
 					t.Fatal(err)
 				}
 				continue
@@ -37,20 +38,20 @@ func TestOrganizationRate(t *testing.T) {
 		}
 		return passed, last, refusal
 	}
-	for name, ask := range map[string]func(t *testing.T, f *testServer) func(access.Credential) testResponse{
-		"requests": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
-			return func(raw access.Credential) testResponse {
-				return f.do(t, call{"GET /api/v1/events/", apiKey(raw), "", nil})
+	for name, ask := range map[string]func(t *testing.T, f *testServer) func(access.Credential) servertest.Response{
+		"requests": func(t *testing.T, f *testServer) func(access.Credential) servertest.Response {
+			return func(raw access.Credential) servertest.Response {
+				return f.Do(t, "GET /api/v1/events/", servertest.APIKey(raw), "")
 			}
 		},
-		"a proxy's questions": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
-			return func(raw access.Credential) testResponse {
-				return f.do(t, call{"GET " + gate + "forward/", apiKey(raw), "", nil})
+		"a proxy's questions": func(t *testing.T, f *testServer) func(access.Credential) servertest.Response {
+			return func(raw access.Credential) servertest.Response {
+				return f.Do(t, "GET "+gate+"forward/", servertest.APIKey(raw), "")
 			}
 		},
-		"a back end's questions": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
-			return func(raw access.Credential) testResponse {
-				return f.do(t, call{verify, operator, `{"key":"` + raw.Reveal() + `"}`, nil})
+		"a back end's questions": func(t *testing.T, f *testServer) func(access.Credential) servertest.Response {
+			return func(raw access.Credential) servertest.Response {
+				return f.Do(t, verify, servertest.Operator, `{"key":"`+raw.Reveal()+`"}`)
 			}
 		},
 	} {
@@ -58,11 +59,11 @@ func TestOrganizationRate(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := build(t)
-				f.do(t, call{"POST /api/v1/plans/", operator,
-					`{"name":"pair","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3,"max_api_keys":2}`, nil}).want(t, 201, "")
-				owner, _ := storagetest.Organization(t, f.store, "acme", "pair", access.RoleOwner)
-				other, _ := storagetest.Organization(t, f.store, "other", "pair", access.RoleOwner)
-				_, neighbour := storagetest.Key(t, f.store, other, access.EventsRead)
+				f.Do(t, "POST /api/v1/plans/", servertest.Operator,
+					`{"name":"pair","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3,"max_api_keys":2}`).Want(t, 201, "")
+				owner, _ := storagetest.Organization(t, f.Store, "acme", "pair", access.RoleOwner)
+				other, _ := storagetest.Organization(t, f.Store, "other", "pair", access.RoleOwner)
+				_, neighbour := storagetest.Key(t, f.Store, other, access.EventsRead)
 
 				passed, last, refusal := rounds(t, f, owner, ask(t, f))
 				if passed != 6 {
@@ -72,8 +73,8 @@ func TestOrganizationRate(t *testing.T) {
 					t.Fatal("no request was refused")
 				}
 				if !strings.HasPrefix(name, "a back end") {
-					if !strings.Contains(refusal.body, "together") {
-						t.Errorf("refused with %s", refusal.body)
+					if !strings.Contains(refusal.Text, "together") {
+						t.Errorf("refused with %s", refusal.Text)
 					}
 					if retry := refusal.Header.Get("Retry-After"); retry != "60" {
 						t.Errorf("Retry-After is %q", retry)
@@ -82,19 +83,19 @@ func TestOrganizationRate(t *testing.T) {
 						t.Errorf("X-RateLimit-Limit is %q, want that of the key", own)
 					}
 				}
-				_, fresh := storagetest.Key(t, f.store, owner, access.EventsRead)
+				_, fresh := storagetest.Key(t, f.Store, owner, access.EventsRead)
 				for _, raw := range []access.Credential{last, fresh} {
-					e := f.explain(t, operator, raw.Reveal(), "GET /api/v1/events/")
+					e := f.explain(t, servertest.Operator, raw.Reveal(), "GET /api/v1/events/")
 					if e.Allowed || e.Code != "rate_limited" {
 						t.Errorf("explained as %s", e.verdicts())
 					}
 				}
-				f.do(t, call{"GET /api/v1/events/", apiKey(neighbour), "", nil}).want(t, 200, "")
+				f.Do(t, "GET /api/v1/events/", servertest.APIKey(neighbour), "").Want(t, 200, "")
 				time.Sleep(time.Minute)
-				if e := f.explain(t, operator, fresh.Reveal(), "GET /api/v1/events/"); !e.Allowed {
+				if e := f.explain(t, servertest.Operator, fresh.Reveal(), "GET /api/v1/events/"); !e.Allowed {
 					t.Errorf("a minute later it is explained as %s", e.verdicts())
 				}
-				f.do(t, call{"GET /api/v1/events/", apiKey(fresh), "", nil}).want(t, 200, "")
+				f.Do(t, "GET /api/v1/events/", servertest.APIKey(fresh), "").Want(t, 200, "")
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -21,7 +22,7 @@ func startPortal(t *testing.T) (f *testServer, owner access.Principal) {
 	f = start(t, measured, func(o *server.Options) {
 		o.ConsoleURL, o.Tester = "https://keys.example.com/keyhook/", ownTester{o.Store}
 	})
-	owner, _ = storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ = storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	return f, owner
 }
 
@@ -36,10 +37,10 @@ func (o ownTester) Test(ctx context.Context, organization int64, subscription st
 // portalLink creates a portal link and returns its secret.
 func (f *testServer) portalLink(t testing.TB, organization, body string) string {
 	t.Helper()
-	made := f.do(t, call{"POST /api/v1/organizations/" + organization + "/portal-links/", operator, body, nil}).want(t, http.StatusCreated, "")
-	secret, found := strings.CutPrefix(made.field("url"), linkStart)
+	made := f.Do(t, "POST /api/v1/organizations/"+organization+"/portal-links/", servertest.Operator, body).Want(t, http.StatusCreated, "")
+	secret, found := strings.CutPrefix(made.Field("url"), linkStart)
 	if !found || made.Header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("headers %v, body %s", made.Header, made.body)
+		t.Fatalf("headers %v, body %s", made.Header, made.Text)
 	}
 	return secret
 }
@@ -47,8 +48,8 @@ func (f *testServer) portalLink(t testing.TB, organization, body string) string 
 // signInToPortal returns a browser with a portal session.
 func (f *testServer) signInToPortal(t testing.TB, organization, body string) browser {
 	t.Helper()
-	b := newBrowser(t, f.url)
-	b.do(t, "POST "+sessionPath, `{"link":"`+f.portalLink(t, organization, body)+`"}`).want(t, http.StatusCreated, "")
+	b := newBrowser(t, f.URL)
+	b.do(t, "POST "+sessionPath, `{"link":"`+f.portalLink(t, organization, body)+`"}`).Want(t, http.StatusCreated, "")
 	return b
 }
 
@@ -59,12 +60,12 @@ func TestPortal(t *testing.T) {
 
 	t.Run("signs in once, as the service account limited to the role", func(t *testing.T) {
 		secret := f.portalLink(t, home, `{"role":"member","expires_in":600,"return_url":"https://shop.example/settings?tab=1"}`)
-		b := newBrowser(t, f.url)
-		dry := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`","dry_run":true}`).want(t, http.StatusOK, "")
-		if !strings.Contains(dry.body, `"organization":{"id":"`+home+`"`) || !strings.Contains(dry.body, `"kind":"service"`) || len(b.cookies(t)) > 0 {
-			t.Errorf("a dry run returns %s and %v", dry.body, b.cookies(t))
+		b := newBrowser(t, f.URL)
+		dry := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`","dry_run":true}`).Want(t, http.StatusOK, "")
+		if !strings.Contains(dry.Text, `"organization":{"id":"`+home+`"`) || !strings.Contains(dry.Text, `"kind":"service"`) || len(b.cookies(t)) > 0 {
+			t.Errorf("a dry run returns %s and %v", dry.Text, b.cookies(t))
 		}
-		created := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, http.StatusCreated, "")
+		created := b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).Want(t, http.StatusCreated, "")
 		var body struct {
 			Kind         string
 			Portal       struct{ Role, ReturnURL string }
@@ -72,53 +73,53 @@ func TestPortal(t *testing.T) {
 			Organization struct{ ID string }
 			Permissions  []string
 		}
-		if err := json.Unmarshal([]byte(strings.Replace(created.body, "return_url", "ReturnURL", 1)), &body); err != nil {
+		if err := json.Unmarshal([]byte(strings.Replace(created.Text, "return_url", "ReturnURL", 1)), &body); err != nil {
 			t.Fatal(err)
 		}
 		if body.Kind != "portal" || body.Portal.Role != "member" || body.Portal.ReturnURL != "https://shop.example/settings?tab=1" ||
 			body.User.Kind != "service" || body.Organization.ID != home || strings.Contains(strings.Join(body.Permissions, " "), "write") {
-			t.Errorf("the session is %s", created.body)
+			t.Errorf("the session is %s", created.Text)
 		}
-		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != created.body {
-			t.Errorf("then %s", again.body)
+		if again := b.do(t, "GET "+sessionPath, "").Want(t, 200, ""); again.Text != created.Text {
+			t.Errorf("then %s", again.Text)
 		}
-		newBrowser(t, f.url).do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, 401, "invalid_link")
-		b.do(t, "GET /api/v1/events/", "").want(t, 200, "")
-		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"events:read"}`).want(t, 403, "permission_denied")
-		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", home).want(t, 200, "")
-		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
-		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
-		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
-		if strings.Contains(f.log.String(), secret) {
+		newBrowser(t, f.URL).do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).Want(t, 401, "invalid_link")
+		b.do(t, "GET /api/v1/events/", "").Want(t, 200, "")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"events:read"}`).Want(t, 403, "permission_denied")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", home).Want(t, 200, "")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.Store).Home.ID).Want(t, 404, "not_found")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 204, "")
+		b.do(t, "GET "+sessionPath, "").Want(t, 401, "missing_credential")
+		if strings.Contains(f.Log.String(), secret) {
 			t.Error("the log shows the secret")
 		}
 	})
 	t.Run("is named in the audit log as what did it", func(t *testing.T) {
 		b := f.signInToPortal(t, home, "")
-		key := b.do(t, "POST /api/v1/api-keys/", `{"name":"mine","scope":"events:read platform:read"}`).want(t, 201, "")
-		if key.field("scope") != "events:read" {
-			t.Errorf("the key is %s", key.body)
+		key := b.do(t, "POST /api/v1/api-keys/", `{"name":"mine","scope":"events:read platform:read"}`).Want(t, 201, "")
+		if key.Field("scope") != "events:read" {
+			t.Errorf("the key is %s", key.Text)
 		}
-		log := b.do(t, "GET /api/v1/audit-events/?limit=3", "").want(t, 200, "").body
+		log := b.do(t, "GET /api/v1/audit-events/?limit=3", "").Want(t, 200, "").Text
 		for _, want := range []string{
 			`"type":"api_key_created","actor":{"type":"portal","id":"ses_`, `"name":"Portal (owner)"`, `"type":"session_started","actor":{"type":"portal"`,
-			`"type":"portal_link_created","actor":{"type":"user","id":"` + storagetest.Operator(t, f.store).User.ID, `"link_id":"lnk_`,
+			`"type":"portal_link_created","actor":{"type":"user","id":"` + storagetest.Operator(t, f.Store).User.ID, `"link_id":"lnk_`,
 		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("no %s in %s", want, log)
 			}
 		}
 		_, rest, _ := strings.Cut(log, `"actor":{"type":"portal","id":"`)
-		of := b.do(t, "GET /api/v1/audit-events/?actor="+rest[:30], "").want(t, 200, "").body
+		of := b.do(t, "GET /api/v1/audit-events/?actor="+rest[:30], "").Want(t, 200, "").Text
 		if strings.Count(of, `"actor":`) != 2 || strings.Contains(log+of, "ksl_") {
 			t.Errorf("of the session: %s", of)
 		}
 	})
 	t.Run("is found by the external id of the organization, and needs no body", func(t *testing.T) {
-		f.do(t, call{"PUT /api/v1/organizations/customer-42/", operator, `{"name":"C","plan":"growth"}`, nil}).want(t, 201, "")
+		f.Do(t, "PUT /api/v1/organizations/customer-42/", servertest.Operator, `{"name":"C","plan":"growth"}`).Want(t, 201, "")
 		got := f.signInToPortal(t, "customer-42", "").do(t, "GET "+sessionPath, "")
-		if !strings.Contains(got.body, `"portal":{"role":"owner","return_url":null}`) {
-			t.Errorf("the session is %s", got.body)
+		if !strings.Contains(got.Text, `"portal":{"role":"owner","return_url":null}`) {
+			t.Errorf("the session is %s", got.Text)
 		}
 	})
 	for name, tt := range map[string]struct {
@@ -138,17 +139,17 @@ func TestPortal(t *testing.T) {
 		"a body that is not an array": {`[]`, "", "", 400},
 	} {
 		t.Run("is not created with "+name, func(t *testing.T) {
-			got := f.do(t, call{"POST /api/v1/organizations/" + home + "/portal-links/", operator, tt.body, nil}).want(t, tt.status, tt.code)
-			if tt.field != "" && strings.Join(got.fields(), " ") != tt.field {
-				t.Errorf("fields %q", got.fields())
+			got := f.Do(t, "POST /api/v1/organizations/"+home+"/portal-links/", servertest.Operator, tt.body).Want(t, tt.status, tt.code)
+			if tt.field != "" && strings.Join(got.Fields(), " ") != tt.field {
+				t.Errorf("fields %q", got.Fields())
 			}
 		})
 	}
 	t.Run("is not started by another site", func(t *testing.T) {
 		secret := f.portalLink(t, home, "")
-		b := newBrowser(t, f.url)
-		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`, "Sec-Fetch-Site", "cross-site").want(t, 403, "cross_origin")
-		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).want(t, 201, "")
+		b := newBrowser(t, f.URL)
+		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`, "Sec-Fetch-Site", "cross-site").Want(t, 403, "cross_origin")
+		b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"}`).Want(t, 201, "")
 	})
 }
 
@@ -157,10 +158,10 @@ func TestPortalReachesNothingElse(t *testing.T) {
 	t.Parallel()
 	f, owner := startPortal(t)
 	b := f.signInToPortal(t, owner.Home.ID, `{"role":"owner"}`)
-	neighbour, _ := storagetest.Organization(t, f.store, "neighbour", "growth", access.RoleOwner)
-	key, _ := storagetest.Key(t, f.store, neighbour, access.EventsRead)
-	sub, _ := storagetest.Subscription(t, f.store, neighbour, "https://neighbour.example/hook")
-	event := storagetest.Publish(t, f.store, neighbour, "order.paid")
+	neighbour, _ := storagetest.Organization(t, f.Store, "neighbour", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, f.Store, neighbour, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.Store, neighbour, "https://neighbour.example/hook")
+	event := storagetest.Publish(t, f.Store, neighbour, "order.paid")
 	foreign := []string{key.ID, sub.ID, event.ID, neighbour.Home.ID, neighbour.User.ID, neighbour.User.Email, "neighbour", "Default", "operator-"}
 	ofNeighbour := strings.NewReplacer("{user_id}", neighbour.User.ID, "{token_id}", neighbour.Token.ID, "{attempt_id}",
 		"att_01h455vb4pex5vsknk084sn02q", "{name}", "operator", "{key}", "platform:read", "{dialect}", "forward")
@@ -178,7 +179,7 @@ func TestPortalReachesNothingElse(t *testing.T) {
 		}
 		return ofNeighbour.Replace(strings.ReplaceAll(pattern, "{id}", id))
 	}
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if r.Open || r.Proxied || line(r) == "DELETE "+sessionPath {
 			continue
 		}
@@ -204,11 +205,11 @@ func TestPortalReachesNothingElse(t *testing.T) {
 				got := b.do(t, r.Method+" "+path, body, header...)
 				refused := got.StatusCode == http.StatusForbidden || got.StatusCode == http.StatusNotFound
 				if (forbidden || q != "" || strings.Contains(r.Pattern, "{")) && !refused {
-					t.Errorf("%s %s: status %d: %s", r.Method, path, got.StatusCode, got.body)
+					t.Errorf("%s %s: status %d: %s", r.Method, path, got.StatusCode, got.Text)
 				}
 				for _, text := range foreign {
-					if strings.Contains(got.body, text) && !strings.Contains(path, text) {
-						t.Errorf("%s %s shows %s: %s", r.Method, path, text, got.body)
+					if strings.Contains(got.Text, text) && !strings.Contains(path, text) {
+						t.Errorf("%s %s shows %s: %s", r.Method, path, text, got.Text)
 					}
 				}
 			}
@@ -220,40 +221,40 @@ func TestPortalReachesNothingElse(t *testing.T) {
 func TestALinkEndsNoOtherSession(t *testing.T) {
 	t.Parallel()
 	f, owner := startPortal(t)
-	other, token := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	open := func(b browser, secret, more string) testResponse {
+	other, token := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	open := func(b browser, secret, more string) servertest.Response {
 		return b.do(t, "POST "+sessionPath, `{"link":"`+secret+`"`+more+`}`)
 	}
 	isIn := func(b browser, organization string) {
 		t.Helper()
-		if got := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); !strings.Contains(got.body, `"organization":{"id":"`+organization) {
-			t.Errorf("not in %s: %s", organization, got.body)
+		if got := b.do(t, "GET "+sessionPath, "").Want(t, 200, ""); !strings.Contains(got.Text, `"organization":{"id":"`+organization) {
+			t.Errorf("not in %s: %s", organization, got.Text)
 		}
 	}
 	t.Run("unless the person agrees", func(t *testing.T) {
-		for name, b := range map[string]browser{"a portal": f.signInToPortal(t, other.Home.ID, `{}`), "a token": newBrowser(t, f.url)} {
+		for name, b := range map[string]browser{"a portal": f.signInToPortal(t, other.Home.ID, `{}`), "a token": newBrowser(t, f.URL)} {
 			if name == "a token" {
 				b.signIn(t, token.Reveal())
 			}
 			secret := f.portalLink(t, owner.Home.ID, `{}`)
-			if got := open(b, secret, "").want(t, 409, "signed_in_as_other"); got.Header.Get("Set-Cookie") != "" {
+			if got := open(b, secret, "").Want(t, 409, "signed_in_as_other"); got.Header.Get("Set-Cookie") != "" {
 				t.Errorf("the response sets a cookie: %v", got.Header)
 			}
 			isIn(b, other.Home.ID)
-			open(b, secret, `,"dry_run":true`).want(t, 200, "")
+			open(b, secret, `,"dry_run":true`).Want(t, 200, "")
 			isIn(b, other.Home.ID)
-			open(b, secret, `,"replace":true`).want(t, 201, "")
+			open(b, secret, `,"replace":true`).Want(t, 201, "")
 			isIn(b, owner.Home.ID)
 		}
 	})
 	t.Run("but the same customer is not asked, with any role", func(t *testing.T) {
 		b := f.signInToPortal(t, owner.Home.ID, `{"role":"owner"}`)
-		open(b, f.portalLink(t, owner.Home.ID, `{"role":"member"}`), "").want(t, 201, "")
+		open(b, f.portalLink(t, owner.Home.ID, `{"role":"member"}`), "").Want(t, 201, "")
 	})
 	t.Run("but a session that has ended is nobody's", func(t *testing.T) {
 		b := f.signInToPortal(t, other.Home.ID, `{}`)
 		cookie := []string{"Cookie", "keyhook_session=" + b.cookies(t)[0].Value}
-		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
-		f.do(t, call{"POST " + sessionPath, "", `{"link":"` + f.portalLink(t, owner.Home.ID, `{}`) + `"}`, cookie}).want(t, 201, "")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 204, "")
+		f.Do(t, "POST "+sessionPath, "", `{"link":"`+f.portalLink(t, owner.Home.ID, `{}`)+`"}`, cookie...).Want(t, 201, "")
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -236,11 +237,11 @@ func (p *proxied) ask(t *testing.T, line, as, body string, header ...string) (*h
 	if as != "" {
 		r.Header.Set("Authorization", as)
 	}
-	response, err := client.Do(r)
+	response, err := servertest.Client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := read(t, response)
+	text := servertest.Read(t, response)
 	requests, bodies := p.api.take()
 	return response, text, requests, bodies
 }
@@ -248,7 +249,7 @@ func (p *proxied) ask(t *testing.T, line, as, body string, header ...string) (*h
 // passes expects the proxy to pass on a request with the valid key, with the identity of the key and without the key itself.
 func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
 	t.Helper()
-	response, text, requests, bodies := p.ask(t, line, apiKey(p.key), body, header...)
+	response, text, requests, bodies := p.ask(t, line, servertest.APIKey(p.key), body, header...)
 	if response.StatusCode != 200 || response.Header.Get("X-From") != "the API" || text != "orders\n" && !strings.HasPrefix(line, "HEAD") || len(requests) != 1 {
 		t.Fatalf("%s: %d %v %q, %d requests came through", line, response.StatusCode, response.Header, text, len(requests))
 	}
@@ -256,7 +257,7 @@ func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
 	if r.Method+" "+r.RequestURI != line || bodies[0] != body {
 		t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
 	}
-	if diff := cmp.Diff(p.identity, identity(testResponse{Response: &http.Response{Header: r.Header}})); diff != "" {
+	if diff := cmp.Diff(p.identity, identity(servertest.Response{Response: &http.Response{Header: r.Header}})); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
 	}
 	if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, p.key.Reveal()) || strings.Contains(dump, "spoofed") {
@@ -286,18 +287,18 @@ func (p *proxied) refuses(t *testing.T, as string, status int, code string) *htt
 
 func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int, caddy bool) {
 	f := start(t)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.plan(t, "two", true, true, "2")
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, "orders:read", access.EventsRead)
-	revoked, asRevoked := storagetest.Key(t, f.store, owner, "orders:read")
-	_, asNarrow := storagetest.Key(t, f.store, owner, access.EventsRead)
-	small, _ := storagetest.Organization(t, f.store, "small", "two", access.RoleOwner)
-	_, asSmall := storagetest.Key(t, f.store, small, "orders:read")
-	if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Plan(t, "two", true, true, "2")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, "orders:read", access.EventsRead)
+	revoked, asRevoked := storagetest.Key(t, f.Store, owner, "orders:read")
+	_, asNarrow := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	small, _ := storagetest.Organization(t, f.Store, "small", "two", access.RoleOwner)
+	_, asSmall := storagetest.Key(t, f.Store, small, "orders:read")
+	if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
-	keyhook, _ := strings.CutPrefix(f.url, "http://")
+	keyhook, _ := strings.CutPrefix(f.URL, "http://")
 	l := proxy(t, keyhook)
 	identity := map[string]string{
 		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read orders:read", "Plan": "growth",
@@ -328,33 +329,33 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		p.passes(t, "GET /orders/", "", "Connection", "keep-alive", "Connection", "x-service-key-id")
 	})
 	t.Run("switches to another protocol if the proxy supports that", func(t *testing.T) {
-		_, _, requests, _ := p.ask(t, "GET /orders/", apiKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
+		_, _, requests, _ := p.ask(t, "GET /orders/", servertest.APIKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
 		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != caddy || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
 			t.Errorf("%d requests came through: %v", len(requests), requests)
 		}
 	})
 	t.Run("refuses requests without a credential, or with another kind", func(t *testing.T) {
 		p.refuses(t, "", 401, "missing_credential")
-		p.refuses(t, bearer(token), 401, "wrong_scheme")
+		p.refuses(t, servertest.Bearer(token), 401, "wrong_scheme")
 		p.refuses(t, "ApiKey svc_x", 401, "invalid_key")
-		p.refuses(t, apiKey(raw)+", "+apiKey(asSmall), 400, "multiple_credentials")
+		p.refuses(t, servertest.APIKey(raw)+", "+servertest.APIKey(asSmall), 400, "multiple_credentials")
 	})
-	t.Run("refuses a revoked key", func(t *testing.T) { p.refuses(t, apiKey(asRevoked), 401, "key_revoked") })
-	t.Run("refuses a key without the permission", func(t *testing.T) { p.refuses(t, apiKey(asNarrow), 403, "permission_denied") })
+	t.Run("refuses a revoked key", func(t *testing.T) { p.refuses(t, servertest.APIKey(asRevoked), 401, "key_revoked") })
+	t.Run("refuses a key without the permission", func(t *testing.T) { p.refuses(t, servertest.APIKey(asNarrow), 403, "permission_denied") })
 	t.Run("refuses requests beyond the limit, with Retry-After", func(t *testing.T) {
 		for range 2 {
-			if response, _, requests, _ := p.ask(t, "GET /", apiKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
+			if response, _, requests, _ := p.ask(t, "GET /", servertest.APIKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
 				t.Errorf("status %d", response.StatusCode)
 			}
 		}
-		if retry := p.refuses(t, apiKey(asSmall), 429, "rate_limited").Header.Get("Retry-After"); retry == "" || retry == "0" || len(retry) > 2 {
+		if retry := p.refuses(t, servertest.APIKey(asSmall), 429, "rate_limited").Header.Get("Retry-After"); retry == "" || retry == "0" || len(retry) > 2 {
 			t.Errorf("Retry-After %q", retry)
 		}
 	})
 	t.Run("refuses all requests while Keyhook is down", func(t *testing.T) {
-		f.stop()
+		f.Stop()
 		for range 3 {
-			response, text, requests, _ := p.ask(t, "POST /orders/", apiKey(raw), "a body")
+			response, text, requests, _ := p.ask(t, "POST /orders/", servertest.APIKey(raw), "a body")
 			if response.StatusCode != down || len(requests) != 0 {
 				t.Errorf("status %d, %d requests came through: %s", response.StatusCode, len(requests), text)
 			}
@@ -366,11 +367,11 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 func TestExamplesOfOtherProxies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, "orders:read")
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, "orders:read")
 	var named []string
-	for name := range f.do(t, call{"GET " + gate + "forward/", apiKey(key), "", nil}).Header {
+	for name := range f.Do(t, "GET "+gate+"forward/", servertest.APIKey(key), "").Header {
 		if strings.HasPrefix(name, "X-Service-") {
 			named = append(named, name)
 		}
@@ -395,7 +396,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 			if !found || !strings.HasPrefix(path, gate) {
 				t.Fatalf("it asks %q", path)
 			}
-			f.do(t, call{"PATCH " + path + tt.after, apiKey(key), "", nil}).want(t, 200, "")
+			f.Do(t, "PATCH "+path+tt.after, servertest.APIKey(key), "").Want(t, 200, "")
 			for _, name := range named {
 				if !strings.Contains(strings.ToLower(examples[i]), "- "+strings.ToLower(name)) && !strings.Contains(examples[i], "- exact: "+strings.ToLower(name)) {
 					t.Errorf("it has no %s", name)

@@ -14,7 +14,7 @@ func TestProxyWarning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-		warnings := func() int { return strings.Count(f.log.String(), "is not in server.trusted_proxies") }
+		warnings := func() int { return strings.Count(f.Log.String(), "is not in server.trusted_proxies") }
 		for _, quiet := range []struct {
 			peer   string
 			header []string
@@ -32,7 +32,7 @@ func TestProxyWarning(t *testing.T) {
 		for range 3 {
 			f.asked("192.168.1.10:1", "GET /nothing", "X-Forwarded-For", "203.0.113.9")
 		}
-		if warnings() != 1 || !strings.Contains(f.log.String(), `"peer":"192.168.1.10"`) {
+		if warnings() != 1 || !strings.Contains(f.Log.String(), `"peer":"192.168.1.10"`) {
 			t.Errorf("%d warnings at once", warnings())
 		}
 		time.Sleep(time.Hour)

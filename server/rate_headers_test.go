@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -24,9 +25,9 @@ var windowHeaders = []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit
 // key creates an organization on a plan with this limit, and a key of it with every permission except the platform permissions.
 func (f *testServer) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
 	t.Helper()
-	f.plan(t, name, true, true, limit)
-	owner, _ := storagetest.Organization(t, f.store, name, name, access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.APIKeysWrite, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
+	f.Plan(t, name, true, true, limit)
+	owner, _ := storagetest.Organization(t, f.Store, name, name, access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead, access.APIKeysWrite, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
 	return owner, key
 }
 
@@ -34,59 +35,59 @@ func TestWindowHeaders(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	owner, key := f.key(t, "small", "11")
-	as := apiKey(key)
-	_, reader := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	as := servertest.APIKey(key)
+	_, reader := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 
 	remaining := 11
 	for _, tt := range []struct {
-		call   call
+		call   servertest.Call
 		status int
 	}{
-		{call{"GET /api/v1/whoami/", as, "", nil}, 200},
-		{call{"HEAD /api/v1/whoami", as, "", nil}, 200},
-		{call{"POST /api/v1/api-keys/", as, `{"name":"n","scope":"api_keys:read"}`, nil}, 201},
-		{call{"DELETE /api/v1/webhooks/subscriptions/sub_x/", as, "", nil}, 404},
-		{call{"GET /api/v1/plans/", as, "", nil}, 403},
-		{call{"PUT /api/v1/api-keys/", as, "", nil}, 405},
-		{call{"POST /api/v1/api-keys/", as, `{`, nil}, 400},
-		{call{"POST /api/v1/api-keys/", as, `{"name":""}`, nil}, 422},
-		{call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", "org_x"}}, 404},
-		{call{"POST /api/v1/api-keys/", as, `{}`, []string{"Content-Type", "text/plain"}}, 415},
-		{call{"POST /api/v1/webhooks/subscriptions/sub_x/test/", as, "", nil}, 404},
-		{call{"GET /api/v1/whoami/", as, "", nil}, 429},
-		{call{"GET /nothing/", as, "", nil}, 429},
+		{servertest.NewCall("GET /api/v1/whoami/", as, ""), 200},
+		{servertest.NewCall("HEAD /api/v1/whoami", as, ""), 200},
+		{servertest.NewCall("POST /api/v1/api-keys/", as, `{"name":"n","scope":"api_keys:read"}`), 201},
+		{servertest.NewCall("DELETE /api/v1/webhooks/subscriptions/sub_x/", as, ""), 404},
+		{servertest.NewCall("GET /api/v1/plans/", as, ""), 403},
+		{servertest.NewCall("PUT /api/v1/api-keys/", as, ""), 405},
+		{servertest.NewCall("POST /api/v1/api-keys/", as, `{`), 400},
+		{servertest.NewCall("POST /api/v1/api-keys/", as, `{"name":""}`), 422},
+		{servertest.NewCall("GET /api/v1/whoami/", as, "", "X-Organization-Id", "org_x"), 404},
+		{servertest.NewCall("POST /api/v1/api-keys/", as, `{}`, "Content-Type", "text/plain"), 415},
+		{servertest.NewCall("POST /api/v1/webhooks/subscriptions/sub_x/test/", as, ""), 404},
+		{servertest.NewCall("GET /api/v1/whoami/", as, ""), 429},
+		{servertest.NewCall("GET /nothing/", as, ""), 429},
 	} {
 		remaining = max(0, remaining-1)
-		t.Run(fmt.Sprintf("are in a response with status %d, counted once: %s", tt.status, tt.call.line), func(t *testing.T) {
-			got := f.do(t, tt.call).want(t, tt.status, "")
+		t.Run(fmt.Sprintf("are in a response with status %d, counted once: %s", tt.status, tt.call.Line), func(t *testing.T) {
+			got := f.Call(t, tt.call).Want(t, tt.status, "")
 			checkWindow(t, got, 11, remaining)
 		})
 	}
 	t.Run("are separate for each key", func(t *testing.T) {
-		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(reader), "", nil}).want(t, 200, ""), 11, 10)
+		checkWindow(t, f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(reader), "").Want(t, 200, ""), 11, 10)
 	})
 	t.Run("change when the limit is raised within the window", func(t *testing.T) {
-		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":20}`, nil}).want(t, 200, "")
-		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""), 20, 8)
+		f.Do(t, "PATCH /api/v1/plans/small/", servertest.Operator, `{"api_rate_limit_per_minute":20}`).Want(t, 200, "")
+		checkWindow(t, f.Do(t, "GET /api/v1/whoami/", as, "").Want(t, 200, ""), 20, 8)
 	})
 	t.Run("are absent if the limit is null", func(t *testing.T) {
-		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":null}`, nil}).want(t, 200, "")
-		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""))
+		f.Do(t, "PATCH /api/v1/plans/small/", servertest.Operator, `{"api_rate_limit_per_minute":null}`).Want(t, 200, "")
+		checkNoWindow(t, f.Do(t, "GET /api/v1/whoami/", as, "").Want(t, 200, ""))
 	})
 	t.Run("refuse every request if the limit is 0", func(t *testing.T) {
-		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":0}`, nil}).want(t, 200, "")
-		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 429, "rate_limited"), 0, 0)
+		f.Do(t, "PATCH /api/v1/plans/small/", servertest.Operator, `{"api_rate_limit_per_minute":0}`).Want(t, 200, "")
+		checkWindow(t, f.Do(t, "GET /api/v1/whoami/", as, "").Want(t, 429, "rate_limited"), 0, 0)
 	})
 	t.Run("are absent for an access token", func(t *testing.T) {
-		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}))
+		checkNoWindow(t, f.Do(t, "GET /api/v1/whoami/", servertest.Operator, ""))
 	})
 	t.Run("are absent for an invalid key", func(t *testing.T) {
-		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(access.Mint("svc")), "", nil}).want(t, 401, ""))
+		checkNoWindow(t, f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(access.Mint("svc")), "").Want(t, 401, ""))
 	})
 }
 
 // checkWindow checks every header of the window, and whether they agree.
-func checkWindow(t *testing.T, a testResponse, limit, remaining int) {
+func checkWindow(t *testing.T, a servertest.Response, limit, remaining int) {
 	t.Helper()
 	got := map[string]string{}
 	for _, name := range windowHeaders {
@@ -120,7 +121,7 @@ func checkWindow(t *testing.T, a testResponse, limit, remaining int) {
 	}
 }
 
-func checkNoWindow(t *testing.T, a testResponse) {
+func checkNoWindow(t *testing.T, a servertest.Response) {
 	t.Helper()
 	for _, name := range windowHeaders {
 		if got := a.Header.Get(name); got != "" {
@@ -140,7 +141,7 @@ func TestWindowUnderConcurrency(t *testing.T) {
 	for range 64 {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				switch got := f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}); got.StatusCode {
+				switch got := f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), ""); got.StatusCode {
 				case http.StatusOK:
 					passed.Add(1)
 				case http.StatusTooManyRequests:
@@ -159,13 +160,13 @@ func TestSteadyStreamDoesNotExtendTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t)
-		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-		_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 		get := func() int {
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
-			r.Header.Set("Authorization", apiKey(key))
+			r.Header.Set("Authorization", servertest.APIKey(key))
 			w := httptest.NewRecorder()
-			f.server.Handler().ServeHTTP(w, r)
+			f.Server.Handler().ServeHTTP(w, r)
 			return w.Code
 		}
 		const perSecond, limit = 20, 600 // used up after 30 s, asked for throughout
@@ -187,24 +188,24 @@ func TestSteadyStreamDoesNotExtendTheWindow(t *testing.T) {
 func TestWhatIsRefusedBeforeTheWindowDoesNotCount(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.plan(t, "without", false, false, "600")
+	f.Plan(t, "without", false, false, "600")
 	owner, key := f.key(t, "with", "600")
 	for range 5 {
-		f.move(t, owner.Organization.ID, "without")
-		got := f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}).want(t, 403, "plan_capability_required")
+		f.Move(t, owner.Organization.ID, "without")
+		got := f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), "").Want(t, 403, "plan_capability_required")
 		checkWindow(t, got, 600, 600)
-		f.do(t, call{"GET /api/v1/whoami/", "Bearer " + key.Reveal(), "", nil}).want(t, 401, "wrong_scheme")
+		f.Do(t, "GET /api/v1/whoami/", "Bearer "+key.Reveal(), "").Want(t, 401, "wrong_scheme")
 	}
-	f.move(t, owner.Organization.ID, "with")
-	checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}).want(t, 200, ""), 600, 599)
+	f.Move(t, owner.Organization.ID, "with")
+	checkWindow(t, f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), "").Want(t, 200, ""), 600, 599)
 }
 
 func TestRevocationHoldsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
 	for range 20 {
-		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		key, credential := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 		var revoked atomic.Bool
 		var late atomic.Int64
 		var wg sync.WaitGroup
@@ -212,16 +213,16 @@ func TestRevocationHoldsAtOnce(t *testing.T) {
 			wg.Go(func() {
 				for range 20 {
 					after := revoked.Load()
-					got := f.do(t, call{"GET /api/v1/whoami/", apiKey(credential), "", nil})
+					got := f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(credential), "")
 					if after && got.StatusCode != http.StatusUnauthorized {
 						late.Add(1)
 					}
 				}
 			})
 		}
-		f.do(t, call{"DELETE /api/v1/api-keys/" + key.ID + "/", bearer(token), "", nil}).want(t, 204, "")
+		f.Do(t, "DELETE /api/v1/api-keys/"+key.ID+"/", servertest.Bearer(token), "").Want(t, 204, "")
 		revoked.Store(true)
-		f.do(t, call{"GET /api/v1/whoami/", apiKey(credential), "", nil}).want(t, 401, "key_revoked")
+		f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(credential), "").Want(t, 401, "key_revoked")
 		wg.Wait()
 		if late.Load() > 0 {
 			t.Fatalf("%d requests were accepted after the revocation", late.Load())
@@ -232,28 +233,28 @@ func TestRevocationHoldsAtOnce(t *testing.T) {
 func TestChangesHoldFromTheNextRequestOn(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.WebhooksWrite, access.AuditRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, owner, access.WebhooksRead, access.WebhooksWrite, access.AuditRead)
 	list := func(status int, code string) {
 		t.Helper()
-		f.do(t, call{"POST /api/v1/webhooks/subscriptions/", apiKey(key), `{"url":"https://example.com/"}`, nil}).want(t, status, code)
+		f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.APIKey(key), `{"url":"https://example.com/"}`).Want(t, status, code)
 	}
 	role := func(name string) {
 		t.Helper()
-		f.do(t, call{"PUT /api/v1/organizations/" + owner.Organization.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"` + name + `"}`, nil}).want(t, 200, "")
+		f.Do(t, "PUT /api/v1/organizations/"+owner.Organization.ID+"/members/"+owner.User.ID+"/", servertest.Operator, `{"role":"`+name+`"}`).Want(t, 200, "")
 	}
 	list(201, "")
-	f.move(t, owner.Organization.ID, "free")
+	f.Move(t, owner.Organization.ID, "free")
 	list(403, "plan_capability_required")
-	f.move(t, owner.Organization.ID, "growth")
+	f.Move(t, owner.Organization.ID, "growth")
 	list(201, "")
 	role(access.RoleMember)
 	list(403, "permission_denied")
 	role(access.RoleOperator) // the scope of the key still limits it
 	list(201, "")
-	f.do(t, call{"GET /api/v1/plans/", apiKey(key), "", nil}).want(t, 403, "permission_denied")
-	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	f.Do(t, "GET /api/v1/plans/", servertest.APIKey(key), "").Want(t, 403, "permission_denied")
+	f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"is_active":false}`).Want(t, 200, "")
 	list(401, "creator_inactive")
-	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
+	f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"is_active":true}`).Want(t, 200, "")
 	list(201, "")
 }

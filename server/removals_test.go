@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -12,58 +13,58 @@ import (
 func TestRemovals(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	acme, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, acme, access.EventsRead)
-	storagetest.Subscription(t, f.store, acme, "https://hooks.acme.example/")
-	storagetest.Publish(t, f.store, acme, "order.created")
+	acme, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.Store, acme, access.EventsRead)
+	storagetest.Subscription(t, f.Store, acme, "https://hooks.acme.example/")
+	storagetest.Publish(t, f.Store, acme, "order.created")
 	known := map[string]string{
-		"as": operator, "org": acme.Organization.ID, "user": acme.User.ID, "home": storagetest.Operator(t, f.store).Home.ID,
-		"admin": storagetest.Operator(t, f.store).User.ID, "token": bearer(token), "key": "ApiKey " + key.Reveal(), "system": systemID(t, f),
+		"as": servertest.Operator, "org": acme.Organization.ID, "user": acme.User.ID, "home": storagetest.Operator(t, f.Store).Home.ID,
+		"admin": storagetest.Operator(t, f.Store).User.ID, "token": servertest.Bearer(token), "key": "ApiKey " + key.Reveal(), "system": f.SystemID(t),
 	}
 	inAcme := []string{"X-Organization-Id", acme.Organization.ID}
-	refused := func(name, line, body string) scenario {
-		return scenario{name, call{line, operator, body, inAcme}, 409, "organization_closed", []string{"create a new organization"}, nil}
+	refused := func(name, line, body string) servertest.Scenario {
+		return servertest.Scenario{Name: name, Call: servertest.NewCall(line, servertest.Operator, body, inAcme...), Status: 409, Code: "organization_closed", Want: []string{"create a new organization"}}
 	}
-	f.run(t, known, []scenario{
-		ok("an erasure can be counted first", "POST "+users+"{user}/erase/", `{"dry_run":true}`, 200,
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("an erasure can be counted first", "POST "+servertest.Users+"{user}/erase/", `{"dry_run":true}`, 200,
 			`{"id":"{user}","erased_at":null,"complete":false,"api_keys":1,"access_tokens":1,"memberships":1}`),
-		ok("a count changes nothing", "GET "+users+"{user}/", "", 200, `"name":"acme-owner"`, `"erased_at":null`),
-		ok("a user is erased", "POST "+users+"{user}/erase/", "", 202, `"erased_at":"20`, `"complete":false,"api_keys":1,"access_tokens":1,"memberships":1}`),
-		ok("lists show who is erased", "GET "+users, "", 200, `"email":null,"name":"erased user","external_id":null,"is_active":false`, `"erased_at":"20`),
-		bad("nobody makes a token of an erased user", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "user_erased"),
-		bad("an erased user becomes no member", "PUT "+orgs+"{org}/members/{user}/", `{"role":"owner"}`, 409, "user_erased"),
-		bad("the last operator is not erased", "POST "+users+"{admin}/erase/", "", 409, "last_operator"),
-		bad("the built-in user is not erased", "POST "+users+"{system}/erase/", "", 409, "built_in"),
-		bad("nobody else is erased", "POST "+users+"nobody/erase/", "", 404, "not_found"),
-		{"the token of an erased user is refused", call{"GET /api/v1/whoami/", "{token}", "", nil}, 401, "", nil, nil},
-		{"the key of an erased user is refused", call{"GET /api/v1/whoami/", "{key}", "", nil}, 401, "", nil, nil},
+		servertest.OK("a count changes nothing", "GET "+servertest.Users+"{user}/", "", 200, `"name":"acme-owner"`, `"erased_at":null`),
+		servertest.OK("a user is erased", "POST "+servertest.Users+"{user}/erase/", "", 202, `"erased_at":"20`, `"complete":false,"api_keys":1,"access_tokens":1,"memberships":1}`),
+		servertest.OK("lists show who is erased", "GET "+servertest.Users, "", 200, `"email":null,"name":"erased user","external_id":null,"is_active":false`, `"erased_at":"20`),
+		servertest.Bad("nobody makes a token of an erased user", "POST "+servertest.Users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "user_erased"),
+		servertest.Bad("an erased user becomes no member", "PUT "+servertest.Orgs+"{org}/members/{user}/", `{"role":"owner"}`, 409, "user_erased"),
+		servertest.Bad("the last operator is not erased", "POST "+servertest.Users+"{admin}/erase/", "", 409, "last_operator"),
+		servertest.Bad("the built-in user is not erased", "POST "+servertest.Users+"{system}/erase/", "", 409, "built_in"),
+		servertest.Bad("nobody else is erased", "POST "+servertest.Users+"nobody/erase/", "", 404, "not_found"),
+		{Name: "the token of an erased user is refused", Call: servertest.NewCall("GET /api/v1/whoami/", "{token}", ""), Status: 401},
+		{Name: "the key of an erased user is refused", Call: servertest.NewCall("GET /api/v1/whoami/", "{key}", ""), Status: 401},
 	})
-	t.Run("an erasure says when it is complete", func(t *testing.T) { f.finish(t, users+acme.User.ID+"/erase/") })
+	t.Run("an erasure says when it is complete", func(t *testing.T) { f.finish(t, servertest.Users+acme.User.ID+"/erase/") })
 
-	f.run(t, known, []scenario{
-		ok("a closure can be counted first", "POST "+orgs+"{org}/close/", `{"dry_run":true}`, 200, `{"id":"{org}","closed_at":null,"complete":false,"api_keys":0,`,
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("a closure can be counted first", "POST "+servertest.Orgs+"{org}/close/", `{"dry_run":true}`, 200, `{"id":"{org}","closed_at":null,"complete":false,"api_keys":0,`,
 			`"subscriptions":1,"pending_deliveries":`),
-		bad("nobody closes the own organization", "POST "+orgs+"{home}/close/", "", 409, "in_use"),
-		ok("an organization is closed", "POST "+orgs+"{org}/close/", "", 202, `"closed_at":"20`, `"complete":false`, `"subscriptions":1`),
-		ok("lists show what is closed", "GET "+orgs, "", 200, `"name":"closed organization","plan":"growth","external_id":null,"closed_at":"20`),
+		servertest.Bad("nobody closes the own organization", "POST "+servertest.Orgs+"{home}/close/", "", 409, "in_use"),
+		servertest.OK("an organization is closed", "POST "+servertest.Orgs+"{org}/close/", "", 202, `"closed_at":"20`, `"complete":false`, `"subscriptions":1`),
+		servertest.OK("lists show what is closed", "GET "+servertest.Orgs, "", 200, `"name":"closed organization","plan":"growth","external_id":null,"closed_at":"20`),
 		refused("a closed organization gets no event", "POST /api/v1/events/", `{"type":"a","data":{}}`),
 		refused("a closed organization gets no batch of events", "POST /api/v1/events/batch/", `{"events":[{"type":"a","data":{}}]}`),
 		refused("a closed organization gets no key", "POST /api/v1/api-keys/", `{"name":"a","scope":"events:read"}`),
 		refused("a closed organization gets no subscription", "POST /api/v1/webhooks/subscriptions/", `{"url":"https://example.com/"}`),
-		refused("a closed organization gets no member", "PUT "+orgs+acme.Organization.ID+"/members/"+known["admin"]+"/", `{"role":"owner"}`),
-		refused("a closed organization gets no other plan", "PATCH "+orgs+acme.Organization.ID+"/", `{"plan":"business"}`),
-		ok("its log can be read", "GET /api/v1/audit-events/?organization=all", "", 200, `"type":"organization_closed"`, `"type":"user_erased"`),
+		refused("a closed organization gets no member", "PUT "+servertest.Orgs+acme.Organization.ID+"/members/"+known["admin"]+"/", `{"role":"owner"}`),
+		refused("a closed organization gets no other plan", "PATCH "+servertest.Orgs+acme.Organization.ID+"/", `{"plan":"business"}`),
+		servertest.OK("its log can be read", "GET /api/v1/audit-events/?organization=all", "", 200, `"type":"organization_closed"`, `"type":"user_erased"`),
 	})
-	t.Run("a closure says when it is complete", func(t *testing.T) { f.finish(t, orgs+acme.Organization.ID+"/close/") })
+	t.Run("a closure says when it is complete", func(t *testing.T) { f.finish(t, servertest.Orgs+acme.Organization.ID+"/close/") })
 }
 
 // finish repeats a request until the response says that it is complete.
 func (f *testServer) finish(t *testing.T, path string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		got := f.do(t, call{"POST " + path, operator, "", nil})
-		if complete := strings.Contains(got.body, `"complete":true`); complete != (got.StatusCode == 200) {
-			t.Fatalf("status %d: %s", got.StatusCode, got.body)
+		got := f.Do(t, "POST "+path, servertest.Operator, "")
+		if complete := strings.Contains(got.Text, `"complete":true`); complete != (got.StatusCode == 200) {
+			t.Fatalf("status %d: %s", got.StatusCode, got.Text)
 		} else if complete {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -19,41 +20,41 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, reader := storagetest.Key(t, f.store, owner, access.WebhooksRead)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*", "order.paid")
-	attempted(t, f, owner, sub, 2) // one is delivered, one waits
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, reader := storagetest.Key(t, f.Store, owner, access.WebhooksRead)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.*", "order.paid")
+	f.Attempted(t, owner, sub, 2) // one is delivered, one waits
 	known := map[string]string{
-		"as": bearer(token), "sub": "/api/v1/webhooks/subscriptions/" + sub.ID + "/", "reader": apiKey(reader), "org": owner.Organization.ID,
+		"as": servertest.Bearer(token), "sub": "/api/v1/webhooks/subscriptions/" + sub.ID + "/", "reader": servertest.APIKey(reader), "org": owner.Organization.ID,
 	}
-	f.run(t, known, []scenario{
-		ok("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
 	})
-	f.move(t, owner.Organization.ID, "free")
+	f.Move(t, owner.Organization.ID, "free")
 	for _, eventType := range []string{"user.created", "user.deleted", "order.paid", "order.refunded"} {
-		storagetest.Publish(t, f.store, owner, eventType)
+		storagetest.Publish(t, f.Store, owner, eventType)
 	}
-	f.move(t, owner.Organization.ID, "growth")
-	f.run(t, known, []scenario{
-		ok("(deactivated)", "PATCH {sub}", `{"is_active":false}`, 200),
-		ok("count without creating deliveries in a dry run", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
-		ok("(counted)", "GET {sub}", "", 200, `"pending_deliveries":1`),
-		ok("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
-		ok("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
-		ok("end with the period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
-		ok("create deliveries of one type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2,"reasons":{"exhausted":0,"plan":2,"type_added":0}}`),
-		ok("create the rest, also while the subscription is disabled", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1,"reasons":{"exhausted":0,"plan":1,"type_added":0}}`),
-		ok("create nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
-		ok("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
-		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
+	f.Move(t, owner.Organization.ID, "growth")
+	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("(deactivated)", "PATCH {sub}", `{"is_active":false}`, 200),
+		servertest.OK("count without creating deliveries in a dry run", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
+		servertest.OK("(counted)", "GET {sub}", "", 200, `"pending_deliveries":1`),
+		servertest.OK("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+		servertest.OK("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
+		servertest.OK("end with the period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+		servertest.OK("create deliveries of one type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2,"reasons":{"exhausted":0,"plan":2,"type_added":0}}`),
+		servertest.OK("create the rest, also while the subscription is disabled", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1,"reasons":{"exhausted":0,"plan":1,"type_added":0}}`),
+		servertest.OK("create nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+		servertest.OK("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
+		servertest.OK("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
 			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
-		bad("need a body", "POST {sub}replay/", "", 400, "body_required"),
-		{"need the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
+		servertest.Bad("need a body", "POST {sub}replay/", "", 400, "body_required"),
+		{Name: "need the permission", Call: servertest.NewCall("POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`), Status: 403, Code: "permission_denied", Never: servertest.NoSecret},
 	})
-	f.move(t, owner.Organization.ID, "free")
-	f.run(t, known, []scenario{
-		bad("need the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
-		bad("need the plan for a dry run too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
+	f.Move(t, owner.Organization.ID, "free")
+	f.Run(t, known, []servertest.Scenario{
+		servertest.Bad("need the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
+		servertest.Bad("need the plan for a dry run too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
 	})
 }
 
@@ -68,8 +69,8 @@ func (k shortRetention) EventRetention() time.Duration { return k.kept }
 func TestReplayFields(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = shortRetention{o.Store, 30 * 24 * time.Hour} })
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
 	recent := `"since":"` + at(time.Hour) + `"`
 	for name, tt := range map[string]struct{ body, code, problems string }{
@@ -94,13 +95,13 @@ func TestReplayFields(t *testing.T) {
 			"since: invalid until: wrong_type event_types.0: invalid only: invalid dry_run: wrong_type colour: unknown_field"},
 	} {
 		t.Run("of a replay: "+name, func(t *testing.T) {
-			got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), tt.body, nil})
+			got := f.Do(t, "POST /api/v1/webhooks/subscriptions/"+sub.ID+"/replay/", servertest.Bearer(token), tt.body)
 			if tt.problems == "" {
-				got.want(t, 202, "")
+				got.Want(t, 202, "")
 				return
 			}
-			got.want(t, 422, tt.code)
-			if fields := strings.Join(got.fields(), " "); fields != tt.problems {
+			got.Want(t, 422, tt.code)
+			if fields := strings.Join(got.Fields(), " "); fields != tt.problems {
 				t.Errorf("problems %q, want %q", fields, tt.problems)
 			}
 		})
@@ -119,17 +120,17 @@ func TestReplayBeyondRetention(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01T00:00:00Z
 				f := build(t, func(o *server.Options) { o.Store = shortRetention{o.Store, kept} })
-				owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-				ask := func(since string) testResponse {
-					return f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), `{"since":"` + since + `"}`, nil})
+				owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+				sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+				ask := func(since string) servertest.Response {
+					return f.Do(t, "POST /api/v1/webhooks/subscriptions/"+sub.ID+"/replay/", servertest.Bearer(token), `{"since":"`+since+`"}`)
 				}
-				got := ask("1999-01-01T00:00:00Z").want(t, 422, "beyond_retention")
-				if detail := got.field("detail"); detail != want {
+				got := ask("1999-01-01T00:00:00Z").Want(t, 422, "beyond_retention")
+				if detail := got.Field("detail"); detail != want {
 					t.Errorf("detail %q, want %q", detail, want)
 				}
 				earliest := strings.TrimSuffix(want[strings.LastIndex(want, " ")+1:], ".")
-				ask(earliest).want(t, 202, "")
+				ask(earliest).Want(t, 202, "")
 			})
 		})
 	}
@@ -165,7 +166,7 @@ func TestLengthyReplay(t *testing.T) {
 				s := serve(t, func(o *server.Options) { o.Store = lengthy{o.Store, tt.takes} })
 				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost,
 					"http://keyhook/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/replay/", strings.NewReader(`{"since":"1999-01-01T00:00:00Z"}`))
-				r.Header.Set("Authorization", operator)
+				r.Header.Set("Authorization", servertest.Operator)
 				r.Header.Set("Content-Type", "application/json")
 				began := time.Now()
 				response, err := s.client.Do(r)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -18,58 +19,58 @@ import (
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
-	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	first, _ := storagetest.Key(t, f.store, owner, access.EventsRead, access.APIKeysWrite)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	known := map[string]string{"as": servertest.Bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
+	_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	first, _ := storagetest.Key(t, f.Store, owner, access.EventsRead, access.APIKeysWrite)
 	known["first"] = first.ID
 	const path = "/api/v1/api-keys/"
-	f.run(t, known, []scenario{
-		bad("refuses a grace of more than a week", "POST "+path+"{first}/rotate/", `{"grace_seconds":604801}`, 422, "validation_failed", `"field":"grace_seconds","code":"out_of_range"`),
-		bad("refuses a grace below 0", "POST "+path+"{first}/rotate/", `{"grace_seconds":-1}`, 422, "validation_failed", `"field":"grace_seconds"`),
-		bad("refuses half a second", "POST "+path+"{first}/rotate/", `{"grace_seconds":0.5}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
-		bad("refuses a null", "POST "+path+"{first}/rotate/", `{"grace_seconds":null}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
-		bad("has no other field", "POST "+path+"{first}/rotate/", `{"scope":"events:write"}`, 422, "validation_failed", `"field":"scope","code":"unknown_field"`),
-		bad("is not served by GET", "GET "+path+"{first}/rotate/", "", 405, "method_not_allowed", "Allow: POST"),
-		{"is not found for other organizations", call{"POST " + path + "{first}/rotate/", bearer(other), "", nil}, 404, "not_found", nil, nil},
-		{"is not found for other organizations, even with an invalid body", call{"POST " + path + "{first}/rotate/", bearer(other), `{"x":1}`, nil}, 404, "not_found", nil, nil},
-		ok("has not changed the key yet", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
-		shows("responds with a new key, like a creation", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
+	f.Run(t, known, []servertest.Scenario{
+		servertest.Bad("refuses a grace of more than a week", "POST "+path+"{first}/rotate/", `{"grace_seconds":604801}`, 422, "validation_failed", `"field":"grace_seconds","code":"out_of_range"`),
+		servertest.Bad("refuses a grace below 0", "POST "+path+"{first}/rotate/", `{"grace_seconds":-1}`, 422, "validation_failed", `"field":"grace_seconds"`),
+		servertest.Bad("refuses half a second", "POST "+path+"{first}/rotate/", `{"grace_seconds":0.5}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
+		servertest.Bad("refuses a null", "POST "+path+"{first}/rotate/", `{"grace_seconds":null}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
+		servertest.Bad("has no other field", "POST "+path+"{first}/rotate/", `{"scope":"events:write"}`, 422, "validation_failed", `"field":"scope","code":"unknown_field"`),
+		servertest.Bad("is not served by GET", "GET "+path+"{first}/rotate/", "", 405, "method_not_allowed", "Allow: POST"),
+		{Name: "is not found for other organizations", Call: servertest.NewCall("POST "+path+"{first}/rotate/", servertest.Bearer(other), ""), Status: 404, Code: "not_found"},
+		{Name: "is not found for other organizations, even with an invalid body", Call: servertest.NewCall("POST "+path+"{first}/rotate/", servertest.Bearer(other), `{"x":1}`), Status: 404, Code: "not_found"},
+		servertest.OK("has not changed the key yet", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
+		servertest.Shows("responds with a new key, like a creation", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
 			`"name":"test"`, `"scope":"api_keys:write events:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
 			`"organization_id":"{org}"`, `"created_by":"{user}","creator":{"name":"acme-owner","kind":"person"}`, `"expires_at":null`, `"replaces":"{first}"`, `"rotated_to":null`, "Location: "+path+"key_"),
-		ok("names the new key in the old one", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
-		ok("lists both while both are valid", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
-		{"the new one works", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "", []string{`"id":"{last}"`}, nil},
-		bad("is refused a second time", "POST "+path+"{first}/rotate/", "", 409, "already_rotated", "{last}"),
-		shows("rotates the new key too, without a body", "POST "+path+"{last}/rotate", "", 201, `"replaces":"{last}"`),
-		ok("is in the audit log", "GET /api/v1/audit-events/?type=api_key_rotated", "", 200,
+		servertest.OK("names the new key in the old one", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
+		servertest.OK("lists both while both are valid", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
+		{Name: "the new one works", Call: servertest.NewCall("GET /api/v1/whoami/", "ApiKey {key}", ""), Status: 200, Want: []string{`"id":"{last}"`}},
+		servertest.Bad("is refused a second time", "POST "+path+"{first}/rotate/", "", 409, "already_rotated", "{last}"),
+		servertest.Shows("rotates the new key too, without a body", "POST "+path+"{last}/rotate", "", 201, `"replaces":"{last}"`),
+		servertest.OK("is in the audit log", "GET /api/v1/audit-events/?type=api_key_rotated", "", 200,
 			`"target":{"type":"api_key","id":"{first}"}`, `"grace_seconds":604800`, `"new_key_id":"{last}"`),
-		ok("is one audit event, not a creation and a revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"data":[]`),
-		ok("revokes", "DELETE "+path+"{last}/", "", 204),
-		bad("is refused to a revoked key", "POST "+path+"{last}/rotate/", "", 409, "key_not_active", "revoked"),
+		servertest.OK("is one audit event, not a creation and a revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"data":[]`),
+		servertest.OK("revokes", "DELETE "+path+"{last}/", "", 204),
+		servertest.Bad("is refused to a revoked key", "POST "+path+"{last}/rotate/", "", 409, "key_not_active", "revoked"),
 	})
 	t.Run("needs a plan that includes API keys", func(t *testing.T) {
-		key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-		f.move(t, owner.Organization.ID, "free")
-		f.do(t, call{"POST " + path + key.ID + "/rotate/", bearer(token), "", nil}).want(t, 403, "plan_capability_required")
-		f.move(t, owner.Organization.ID, "growth")
+		key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		f.Move(t, owner.Organization.ID, "free")
+		f.Do(t, "POST "+path+key.ID+"/rotate/", servertest.Bearer(token), "").Want(t, 403, "plan_capability_required")
+		f.Move(t, owner.Organization.ID, "growth")
 	})
 	t.Run("needs the permission, with a key and with a token", func(t *testing.T) {
-		key, raw := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-		f.do(t, call{"POST " + path + key.ID + "/rotate/", apiKey(raw), "", nil}).want(t, 403, "permission_denied")
+		key, raw := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+		f.Do(t, "POST "+path+key.ID+"/rotate/", servertest.APIKey(raw), "").Want(t, 403, "permission_denied")
 	})
 	t.Run("is sent to subscriptions to audit events", func(t *testing.T) {
-		key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-		storagetest.Subscription(t, f.store, owner, "https://example.com/", "api_key_rotated")
-		created := f.do(t, call{"POST " + path + key.ID + "/rotate/", bearer(token), "", nil}).want(t, 201, "")
-		event := f.list(t, bearer(token), "/api/v1/events/?limit=1").Data[0]
-		got := f.do(t, call{fmt.Sprintf("GET /api/v1/events/%s/", event["id"]), bearer(token), "", nil}).want(t, 200, "")
-		for _, want := range []string{`"type":"api_key_rotated"`, key.ID, created.field("id"), `"state":"pending"`} {
-			if !strings.Contains(got.body, want) {
-				t.Errorf("no %s in %s", want, got.body)
+		key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		storagetest.Subscription(t, f.Store, owner, "https://example.com/", "api_key_rotated")
+		created := f.Do(t, "POST "+path+key.ID+"/rotate/", servertest.Bearer(token), "").Want(t, 201, "")
+		event := f.List(t, servertest.Bearer(token), "/api/v1/events/?limit=1").Data[0]
+		got := f.Do(t, fmt.Sprintf("GET /api/v1/events/%s/", event["id"]), servertest.Bearer(token), "").Want(t, 200, "")
+		for _, want := range []string{`"type":"api_key_rotated"`, key.ID, created.Field("id"), `"state":"pending"`} {
+			if !strings.Contains(got.Text, want) {
+				t.Errorf("no %s in %s", want, got.Text)
 			}
 		}
-		if strings.Contains(got.body, created.field("key")) {
+		if strings.Contains(got.Text, created.Field("key")) {
 			t.Error("the event shows the key")
 		}
 	})
@@ -79,16 +80,16 @@ func TestRotation(t *testing.T) {
 func TestKeysRotateThemselves(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	for grace, after := range map[string]int{`{"grace_seconds":0}`: 401, `{"grace_seconds":60}`: 200} {
-		key, raw := storagetest.Key(t, f.store, owner, access.APIKeysWrite, access.EventsRead)
+		key, raw := storagetest.Key(t, f.Store, owner, access.APIKeysWrite, access.EventsRead)
 		var mu sync.Mutex
 		var statuses []int
-		var created testResponse
+		var created servertest.Response
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				got := f.do(t, call{"POST /api/v1/api-keys/" + key.ID + "/rotate/", apiKey(raw), grace, nil})
+				got := f.Do(t, "POST /api/v1/api-keys/"+key.ID+"/rotate/", servertest.APIKey(raw), grace)
 				mu.Lock()
 				defer mu.Unlock()
 				statuses = append(statuses, got.StatusCode)
@@ -102,10 +103,10 @@ func TestKeysRotateThemselves(t *testing.T) {
 		if statuses[0] != 201 || slices.Index(statuses, 201) != 0 || statuses[1] == 201 {
 			t.Fatalf("%s: %v", grace, statuses)
 		}
-		f.do(t, call{"GET /api/v1/whoami/", apiKey(raw), "", nil}).want(t, after, "")
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 200, "")
-		if created.field("scope") != "api_keys:write events:read" {
-			t.Errorf("scope %s", created.field("scope"))
+		f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(raw), "").Want(t, after, "")
+		f.Do(t, "GET /api/v1/whoami/", "ApiKey "+created.Field("key"), "").Want(t, 200, "")
+		if created.Field("scope") != "api_keys:write events:read" {
+			t.Errorf("scope %s", created.Field("scope"))
 		}
 	}
 }
@@ -115,20 +116,20 @@ func TestRotatedKeysShareTheirWindow(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	const limit = 300
-	f.plan(t, "small", true, true, fmt.Sprint(limit))
-	owner, token := storagetest.Organization(t, f.store, "acme", "small", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
+	f.Plan(t, "small", true, true, fmt.Sprint(limit))
+	owner, token := storagetest.Organization(t, f.Store, "acme", "small", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	keys := []string{raw.Reveal()}
 	for id := key.ID; len(keys) < 3; {
-		created := f.do(t, call{"POST /api/v1/api-keys/" + id + "/rotate/", bearer(token), `{"grace_seconds":3600}`, nil}).want(t, 201, "")
-		id, keys = created.field("id"), append(keys, created.field("key"))
+		created := f.Do(t, "POST /api/v1/api-keys/"+id+"/rotate/", servertest.Bearer(token), `{"grace_seconds":3600}`).Want(t, 201, "")
+		id, keys = created.Field("id"), append(keys, created.Field("key"))
 	}
 	var passed, refused atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
 			for j := range (limit + 200) / 20 {
-				switch got := f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + keys[(i+j)%len(keys)], "", nil}); got.StatusCode {
+				switch got := f.Do(t, "GET /api/v1/whoami/", "ApiKey "+keys[(i+j)%len(keys)], ""); got.StatusCode {
 				case 200:
 					passed.Add(1)
 				case 429:
@@ -151,36 +152,36 @@ func TestGrace(t *testing.T) {
 		const path = "/api/v1/api-keys/"
 		begin := time.Now()
 		stamp := func(d time.Duration) string { return begin.Add(d).UTC().Format("2006-01-02T15:04:05.000Z") }
-		old := f.do(t, call{"POST " + path, operator, `{"name":"x","scope":"events:read","expires_at":"` + stamp(time.Hour) + `"}`, nil}).want(t, 201, "")
-		created := f.do(t, call{"POST " + path + old.field("id") + "/rotate/", operator, `{"grace_seconds":90}`, nil}).want(t, 201, "")
+		old := f.Do(t, "POST "+path, servertest.Operator, `{"name":"x","scope":"events:read","expires_at":"`+stamp(time.Hour)+`"}`).Want(t, 201, "")
+		created := f.Do(t, "POST "+path+old.Field("id")+"/rotate/", servertest.Operator, `{"grace_seconds":90}`).Want(t, 201, "")
 		look := func(status, verdict string, code int) {
 			t.Helper()
-			f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + old.field("key"), "", nil}).want(t, code, "")
-			read := f.do(t, call{"GET " + path + old.field("id") + "/", operator, "", nil}).want(t, 200, "")
-			if read.field("status") != status || read.field("expires_at") != stamp(90*time.Second) || read.field("rotated_to") != created.field("id") {
-				t.Errorf("read %s", read.body)
+			f.Do(t, "GET /api/v1/whoami/", "ApiKey "+old.Field("key"), "").Want(t, code, "")
+			read := f.Do(t, "GET "+path+old.Field("id")+"/", servertest.Operator, "").Want(t, 200, "")
+			if read.Field("status") != status || read.Field("expires_at") != stamp(90*time.Second) || read.Field("rotated_to") != created.Field("id") {
+				t.Errorf("read %s", read.Text)
 			}
-			listed := f.do(t, call{"GET " + path + "?status=" + status, operator, "", nil}).want(t, 200, "")
-			if !strings.Contains(listed.body, `"id":"`+old.field("id")+`"`) {
-				t.Errorf("not listed as %s: %s", status, listed.body)
+			listed := f.Do(t, "GET "+path+"?status="+status, servertest.Operator, "").Want(t, 200, "")
+			if !strings.Contains(listed.Text, `"id":"`+old.Field("id")+`"`) {
+				t.Errorf("not listed as %s: %s", status, listed.Text)
 			}
-			verified := f.do(t, call{"POST /api/v1/auth/verify/", operator, `{"key":"` + old.field("key") + `"}`, nil}).want(t, 200, "")
+			verified := f.Do(t, "POST /api/v1/auth/verify/", servertest.Operator, `{"key":"`+old.Field("key")+`"}`).Want(t, 200, "")
 			var v struct{ Code string }
-			if err := json.Unmarshal([]byte(verified.body), &v); err != nil || v.Code != verdict {
-				t.Errorf("verified %s, %v", verified.body, err)
+			if err := json.Unmarshal([]byte(verified.Text), &v); err != nil || v.Code != verdict {
+				t.Errorf("verified %s, %v", verified.Text, err)
 			}
 		}
 		time.Sleep(90*time.Second - time.Millisecond)
 		look("active", "valid", 200)
 		time.Sleep(time.Millisecond)
 		look("expired", "key_expired", 401)
-		if created.field("expires_at") != stamp(time.Hour) {
-			t.Errorf("the new key ends at %s", created.field("expires_at"))
+		if created.Field("expires_at") != stamp(time.Hour) {
+			t.Errorf("the new key ends at %s", created.Field("expires_at"))
 		}
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 200, "")
-		f.do(t, call{"POST " + path + old.field("id") + "/rotate/", operator, "", nil}).want(t, 409, "already_rotated")
+		f.Do(t, "GET /api/v1/whoami/", "ApiKey "+created.Field("key"), "").Want(t, 200, "")
+		f.Do(t, "POST "+path+old.Field("id")+"/rotate/", servertest.Operator, "").Want(t, 409, "already_rotated")
 		time.Sleep(time.Hour - 90*time.Second)
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 401, "key_expired")
-		f.do(t, call{"POST " + path + created.field("id") + "/rotate/", operator, "", nil}).want(t, 409, "key_not_active")
+		f.Do(t, "GET /api/v1/whoami/", "ApiKey "+created.Field("key"), "").Want(t, 401, "key_expired")
+		f.Do(t, "POST "+path+created.Field("id")+"/rotate/", servertest.Operator, "").Want(t, 409, "key_not_active")
 	})
 }

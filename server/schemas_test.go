@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 )
 
 // optional are the fields of responses that may be absent.
@@ -18,15 +19,15 @@ var optional = []string{"Problem.errors", "Problem.conflicting_id", "CheckResult
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	d := written(t)
-	schemas := object(d.doc["components"], "schemas")
+	schemas := servertest.Object(d.Doc["components"], "schemas")
 	for name, schema := range schemas {
-		properties := object(schema, "properties")
+		properties := servertest.Object(schema, "properties")
 		_, closed := schema.(map[string]any)["additionalProperties"]
 		if len(properties) == 0 || closed {
 			continue
 		}
 		t.Run("of a response require all their fields: "+name, func(t *testing.T) {
-			required, _ := member(schema, "required").([]any)
+			required, _ := servertest.Member(schema, "required").([]any)
 			for property := range properties {
 				if !slices.Contains(required, any(property)) && !slices.Contains(optional, name+"."+property) {
 					t.Errorf("%s is not always there", property)
@@ -38,14 +39,14 @@ func TestSchemas(t *testing.T) {
 		})
 	}
 	t.Run("of requests refuse other fields, as the handlers do", func(t *testing.T) {
-		for _, op := range d.operations {
-			if op.body == nil {
+		for _, op := range d.Operations {
+			if op.Body == nil {
 				continue
 			}
-			_, body := follow(d.doc, "", object(op.node, "requestBody"))
-			at, schema := follow(d.doc, "", member(body, "content", "application/json", "schema").(map[string]any))
+			_, body := servertest.Follow(d.Doc, "", servertest.Object(op.Node, "requestBody"))
+			at, schema := servertest.Follow(d.Doc, "", servertest.Member(body, "content", "application/json", "schema").(map[string]any))
 			if schema["additionalProperties"] != false {
-				t.Errorf("%s: %s takes whatever comes", op.line(), at)
+				t.Errorf("%s: %s takes whatever comes", op.Line(), at)
 			}
 		}
 	})
@@ -62,16 +63,16 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := newReading(d, text)
+	reader, err := servertest.NewReading(d, text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checked := 0
 	hold := func(at string, example any) {
 		checked++
-		schema := reader.schema(at)
-		if reader.err != nil {
-			t.Fatalf("%s: %v", at, reader.err)
+		schema := reader.Schema(at)
+		if reader.Err != nil {
+			t.Fatalf("%s: %v", at, reader.Err)
 		}
 		if err := schema.Validate(example); err != nil {
 			t.Errorf("the example at %s: %v", at, err)
@@ -90,13 +91,13 @@ func TestExamples(t *testing.T) {
 					hold(at, example)
 				}
 			}
-			schemaAt, schema := follow(d.doc, at+"/schema", object(node, "schema"))
+			schemaAt, schema := servertest.Follow(d.Doc, at+"/schema", servertest.Object(node, "schema"))
 			if schema != nil {
 				example, own := node["example"]
 				if own {
 					hold(at+"/schema", example)
 				}
-				if !own && !d.hasExample(schema) {
+				if !own && !hasExample(d, schema) {
 					t.Errorf("%s has no example, nor has %s", at, schemaAt)
 				}
 			}
@@ -114,9 +115,9 @@ func TestExamples(t *testing.T) {
 }
 
 // hasExample reports whether a schema has an example, or is a page of a schema that has one.
-func (d *described) hasExample(schema map[string]any) bool {
-	if schema["examples"] == nil && object(schema, "properties")["next_cursor"] != nil {
-		_, schema = follow(d.doc, "", member(schema, "properties", "data", "items").(map[string]any))
+func hasExample(d *servertest.Description, schema map[string]any) bool {
+	if schema["examples"] == nil && servertest.Object(schema, "properties")["next_cursor"] != nil {
+		_, schema = servertest.Follow(d.Doc, "", servertest.Member(schema, "properties", "data", "items").(map[string]any))
 	}
 	return schema["examples"] != nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -26,9 +27,9 @@ type foundThing struct {
 
 func (f *testServer) search(t *testing.T, as, text string) (found []foundThing) {
 	t.Helper()
-	got := f.do(t, call{"GET /api/v1/search/?q=" + url.QueryEscape(text), as, "", nil}).want(t, 200, "")
+	got := f.Do(t, "GET /api/v1/search/?q="+url.QueryEscape(text), as, "").Want(t, 200, "")
 	var body struct{ Data []foundThing }
-	if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+	if err := json.Unmarshal([]byte(got.Text), &body); err != nil {
 		t.Fatal(err)
 	}
 	return body.Data
@@ -54,23 +55,23 @@ type searched struct {
 // customer makes an organization with one thing of each kind. Everything has a name or an external id that begins with name.
 func (f *testServer) customer(t *testing.T, name string) (c searched) {
 	t.Helper()
-	owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
-	c.owner, c.token, c.organization, c.user = owner, bearer(token), owner.Organization.ID, owner.User.ID
-	f.do(t, call{"PATCH /api/v1/organizations/" + c.organization + "/", operator, `{"external_id":"` + name + `-17"}`, nil}).want(t, 200, "")
-	f.do(t, call{"PATCH /api/v1/users/" + c.user + "/", operator, `{"external_id":"` + name + `-ada"}`, nil}).want(t, 200, "")
-	c.sub = f.do(t, call{"POST /api/v1/webhooks/subscriptions/", c.token,
-		`{"url":"https://` + name + `.example.com/hook?secret=1","external_id":"` + name + `-erp","event_types":["order.paid","user.created"]}`, nil}).want(t, 201, "").field("id")
-	c.event = f.do(t, call{"POST /api/v1/events/", c.token, `{"type":"order.paid","data":{},"idempotency_key":"` + name + `-order-1"}`, nil}).want(t, 202, "").field("id")
-	row, err := f.store.History.SubscriptionRow(t.Context(), owner.Organization.RowID, c.sub)
+	owner, token := storagetest.Organization(t, f.Store, name, "growth", access.RoleOwner)
+	c.owner, c.token, c.organization, c.user = owner, servertest.Bearer(token), owner.Organization.ID, owner.User.ID
+	f.Do(t, "PATCH /api/v1/organizations/"+c.organization+"/", servertest.Operator, `{"external_id":"`+name+`-17"}`).Want(t, 200, "")
+	f.Do(t, "PATCH /api/v1/users/"+c.user+"/", servertest.Operator, `{"external_id":"`+name+`-ada"}`).Want(t, 200, "")
+	c.sub = f.Do(t, "POST /api/v1/webhooks/subscriptions/", c.token,
+		`{"url":"https://`+name+`.example.com/hook?secret=1","external_id":"`+name+`-erp","event_types":["order.paid","user.created"]}`).Want(t, 201, "").Field("id")
+	c.event = f.Do(t, "POST /api/v1/events/", c.token, `{"type":"order.paid","data":{},"idempotency_key":"`+name+`-order-1"}`).Want(t, 202, "").Field("id")
+	row, err := f.Store.History.SubscriptionRow(t.Context(), owner.Organization.RowID, c.sub)
 	if err != nil {
 		t.Fatal(err)
 	}
-	attempted(t, f, owner, webhook.Subscription{RowID: row, ID: c.sub}, 1)
-	c.attempt, _ = f.list(t, c.token, "/api/v1/webhooks/subscriptions/"+c.sub+"/deliveries/").Data[0]["id"].(string)
-	key := f.do(t, call{"POST /api/v1/api-keys/", c.token, `{"name":"` + name + `-ci","scope":"events:read"}`, nil}).want(t, 201, "")
-	c.key, c.prefix = key.field("id"), key.field("key_prefix")
-	c.tokenID = f.do(t, call{"POST /api/v1/users/" + c.user + "/access-tokens/", operator, `{"organization_id":"` + c.organization + `","name":"` + name + `-token"}`, nil}).want(t, 201, "").field("id")
-	c.aud, _ = f.list(t, c.token, "/api/v1/audit-events/").Data[0]["id"].(string)
+	f.Attempted(t, owner, webhook.Subscription{RowID: row, ID: c.sub}, 1)
+	c.attempt, _ = f.List(t, c.token, "/api/v1/webhooks/subscriptions/"+c.sub+"/deliveries/").Data[0]["id"].(string)
+	key := f.Do(t, "POST /api/v1/api-keys/", c.token, `{"name":"`+name+`-ci","scope":"events:read"}`).Want(t, 201, "")
+	c.key, c.prefix = key.Field("id"), key.Field("key_prefix")
+	c.tokenID = f.Do(t, "POST /api/v1/users/"+c.user+"/access-tokens/", servertest.Operator, `{"organization_id":"`+c.organization+`","name":"`+name+`-token"}`).Want(t, 201, "").Field("id")
+	c.aud, _ = f.List(t, c.token, "/api/v1/audit-events/").Data[0]["id"].(string)
 	return c
 }
 
@@ -105,7 +106,7 @@ func TestSearch(t *testing.T) {
 
 	t.Run("finds each thing by everything that names it", func(t *testing.T) {
 		for text, want := range acme.texts("acme") {
-			if d := cmp.Diff([]string{want}, things(f.search(t, operator, text))); d != "" {
+			if d := cmp.Diff([]string{want}, things(f.search(t, servertest.Operator, text))); d != "" {
 				t.Errorf("%q as operator (-want +got):\n%s", text, d)
 			}
 		}
@@ -116,20 +117,20 @@ func TestSearch(t *testing.T) {
 		}
 	})
 	t.Run("finds nothing of another organization, and says nothing about it", func(t *testing.T) {
-		nothing := f.do(t, call{"GET /api/v1/search/?q=" + publicid.New(access.KeyID), beta.token, "", nil}).want(t, 200, "")
+		nothing := f.Do(t, "GET /api/v1/search/?q="+publicid.New(access.KeyID), beta.token, "").Want(t, 200, "")
 		texts := acme.texts("acme")
 		texts["acme"] = ""
 		for text := range texts {
-			got := f.do(t, call{"GET /api/v1/search/?q=" + url.QueryEscape(text), beta.token, "", nil}).want(t, 200, "")
-			if got.body != nothing.body {
-				t.Errorf("%q: %s", text, got.body)
+			got := f.Do(t, "GET /api/v1/search/?q="+url.QueryEscape(text), beta.token, "").Want(t, 200, "")
+			if got.Text != nothing.Text {
+				t.Errorf("%q: %s", text, got.Text)
 			}
 		}
 	})
 	t.Run("finds only what the permissions of the caller allow", func(t *testing.T) {
 		needs := map[string]string{"subscription": access.WebhooksRead, "attempt": access.WebhooksRead, "event": access.EventsRead, "api_key": access.APIKeysRead, "audit_event": access.AuditRead}
 		for _, permission := range []string{access.WebhooksRead, access.EventsRead, access.APIKeysRead, access.AuditRead} {
-			key := f.do(t, call{"POST /api/v1/api-keys/", acme.token, `{"name":"narrow","scope":"` + permission + `"}`, nil}).want(t, 201, "").field("key")
+			key := f.Do(t, "POST /api/v1/api-keys/", acme.token, `{"name":"narrow","scope":"`+permission+`"}`).Want(t, 201, "").Field("key")
 			for text, want := range acme.texts("acme") {
 				kind, _, _ := strings.Cut(want, " ")
 				if got := f.search(t, "ApiKey "+key, text); (len(got) == 1) != (needs[kind] == permission) {
@@ -139,9 +140,9 @@ func TestSearch(t *testing.T) {
 		}
 	})
 	t.Run("hides audit events of the event log from those who may not read them", func(t *testing.T) {
-		events := f.list(t, acme.token, "/api/v1/events/?type=api_key_created")
+		events := f.List(t, acme.token, "/api/v1/events/?type=api_key_created")
 		id, _ := events.Data[0]["id"].(string)
-		key := f.do(t, call{"POST /api/v1/api-keys/", acme.token, `{"name":"reader","scope":"events:read"}`, nil}).want(t, 201, "").field("key")
+		key := f.Do(t, "POST /api/v1/api-keys/", acme.token, `{"name":"reader","scope":"events:read"}`).Want(t, 201, "").Field("key")
 		if with, without := f.search(t, acme.token, id), f.search(t, "ApiKey "+key, id); len(with) != 1 || len(without) != 0 {
 			t.Errorf("with audit:read %v, without %v", with, without)
 		}
@@ -152,7 +153,7 @@ func TestSearch(t *testing.T) {
 			acme.sub: {"acme-erp", "acme.example.com, healthy"}, acme.key: {"acme-ci", acme.prefix + ", active"},
 			"growth": {"growth", "API keys, webhooks, 600 requests a minute"}, "operat": {"operator", "built-in role"},
 		} {
-			got := f.search(t, operator, text)[0]
+			got := f.search(t, servertest.Operator, text)[0]
 			if got.Title != want[0] || got.Detail != want[1] {
 				t.Errorf("%s: %q, %q, want %q", text, got.Title, got.Detail, want)
 			}
@@ -161,20 +162,20 @@ func TestSearch(t *testing.T) {
 		if attempt.Title != "user.created #1" || !strings.HasPrefix(attempt.Detail, "acme.example.com, succeeded with status 200, 20") || *attempt.ParentID != acme.sub || *attempt.OrganizationName != "acme" {
 			t.Errorf("%+v", attempt)
 		}
-		if token := f.search(t, operator, acme.tokenID)[0]; *token.ParentID != acme.user || !strings.Contains(token.Detail, " of acme-owner, active") {
+		if token := f.search(t, servertest.Operator, acme.tokenID)[0]; *token.ParentID != acme.user || !strings.Contains(token.Detail, " of acme-owner, active") {
 			t.Errorf("%+v", token)
 		}
 	})
 	t.Run("lists whole names first, then beginnings of each kind, by type", func(t *testing.T) {
 		for i := range 30 {
 			name := "gamma" + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
-			f.do(t, call{"POST /api/v1/organizations/", operator, `{"name":"` + name + `","plan":"free"}`, nil}).want(t, 201, "")
+			f.Do(t, "POST /api/v1/organizations/", servertest.Operator, `{"name":"`+name+`","plan":"free"}`).Want(t, 201, "")
 			if i < 3 {
-				f.do(t, call{"POST /api/v1/users/", operator, `{"email":"` + name + `@example.com"}`, nil}).want(t, 201, "")
+				f.Do(t, "POST /api/v1/users/", servertest.Operator, `{"email":"`+name+`@example.com"}`).Want(t, 201, "")
 			}
 		}
-		gamma := f.do(t, call{"POST /api/v1/organizations/", operator, `{"name":"Gamma","plan":"free"}`, nil}).want(t, 201, "").field("id")
-		got := things(f.search(t, operator, "gamma"))
+		gamma := f.Do(t, "POST /api/v1/organizations/", servertest.Operator, `{"name":"Gamma","plan":"free"}`).Want(t, 201, "").Field("id")
+		got := things(f.search(t, servertest.Operator, "gamma"))
 		if len(got) != 20 || got[0] != "organization "+gamma || !slices.IsSortedFunc(got[1:], func(a, b string) int { return strings.Compare(a[:5], b[:5]) }) || !strings.HasPrefix(got[17], "user") {
 			t.Errorf("%q", got)
 		}
@@ -185,8 +186,8 @@ func TestSearchAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	acme := f.customer(t, "acme")
-	f.do(t, call{"DELETE /api/v1/api-keys/" + acme.key + "/", acme.token, "", nil}).want(t, 204, "")
-	f.do(t, call{"DELETE /api/v1/webhooks/subscriptions/" + acme.sub + "/", acme.token, "", nil}).want(t, 204, "")
+	f.Do(t, "DELETE /api/v1/api-keys/"+acme.key+"/", acme.token, "").Want(t, 204, "")
+	f.Do(t, "DELETE /api/v1/webhooks/subscriptions/"+acme.sub+"/", acme.token, "").Want(t, 204, "")
 	check := func(t *testing.T, as, text, want string) {
 		t.Helper()
 		if got := f.search(t, as, text); len(got) != 1 || !strings.Contains(got[0].Detail, want) {
@@ -197,11 +198,11 @@ func TestSearchAfterTheEnd(t *testing.T) {
 		check(t, acme.token, acme.prefix, "revoked")
 		check(t, acme.token, acme.sub, "deleted")
 		check(t, acme.token, "acme.example.com", "deleted")
-		check(t, operator, "acme.example.com", "deleted")
+		check(t, servertest.Operator, "acme.example.com", "deleted")
 	})
 	t.Run("still finds a closed organization", func(t *testing.T) {
-		f.do(t, call{"POST /api/v1/organizations/" + acme.organization + "/close/", operator, "", nil}).want(t, 202, "")
-		check(t, operator, acme.organization, "closed")
+		f.Do(t, "POST /api/v1/organizations/"+acme.organization+"/close/", servertest.Operator, "").Want(t, 202, "")
+		check(t, servertest.Operator, acme.organization, "closed")
 	})
 }
 
@@ -214,12 +215,12 @@ func TestSearchOfAnyText(t *testing.T) {
 		strings.Repeat("a", 2000), strings.Repeat("ä", 256), "acme\n", "evt_01h455vb4pex5vsknk084sn02q", "evt_7zzzzzzzzzzzzzzzzzzzzzzzzz",
 		"ses_01h455vb4pex5vsknk084sn02q", "svc_AbCdEf…", "svc_AbCdEf…x", "kat_AbCdEf", "https://", "[", "{}",
 	} {
-		if got := f.search(t, operator, text); strings.TrimSpace(text) != "acme" && text != "https://" && len(got) != 0 {
+		if got := f.search(t, servertest.Operator, text); strings.TrimSpace(text) != "acme" && text != "https://" && len(got) != 0 {
 			t.Errorf("%q finds %v", text, things(got))
 		}
 	}
-	f.do(t, call{"GET /api/v1/search/", operator, "", nil}).want(t, 400, "invalid_parameter")
-	f.do(t, call{"GET /api/v1/search/?q=a&q=b", operator, "", nil}).want(t, 400, "invalid_parameter")
-	f.do(t, call{"GET /api/v1/search/?q=%zz", operator, "", nil}).want(t, 400, "invalid_parameter")
-	f.do(t, call{"GET /api/v1/search/?query=a", operator, "", nil}).want(t, 400, "")
+	f.Do(t, "GET /api/v1/search/", servertest.Operator, "").Want(t, 400, "invalid_parameter")
+	f.Do(t, "GET /api/v1/search/?q=a&q=b", servertest.Operator, "").Want(t, 400, "invalid_parameter")
+	f.Do(t, "GET /api/v1/search/?q=%zz", servertest.Operator, "").Want(t, 400, "invalid_parameter")
+	f.Do(t, "GET /api/v1/search/?query=a", servertest.Operator, "").Want(t, 400, "")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -39,15 +40,15 @@ func TestSearches(t *testing.T) {
 	t.Parallel()
 	var from []webhook.AttemptFilter
 	f := start(t, func(o *server.Options) { o.Store = tired{o.Store, &from} })
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	attempted(t, f, owner, sub, 2)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	f.Attempted(t, owner, sub, 2)
 
 	t.Run("that end early respond with what they found, and a cursor to continue", func(t *testing.T) {
 		path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/?event_type=user.created"
 		next, pages := "", 0
 		for {
-			page := f.list(t, bearer(token), path+next)
+			page := f.List(t, servertest.Bearer(token), path+next)
 			if pages++; page.NextCursor == nil {
 				if len(page.Data) != 2 {
 					t.Errorf("%d attempts on the last page, want 2", len(page.Data))
@@ -66,9 +67,9 @@ func TestSearches(t *testing.T) {
 	})
 
 	t.Run("that wait too long get a Retry-After", func(t *testing.T) {
-		page := f.list(t, bearer(token), "/api/v1/audit-events/?type=user_created")
-		got := f.do(t, call{"GET /api/v1/audit-events/?type=user_created&cursor=" + *page.NextCursor, bearer(token), "", nil})
-		if got.want(t, 503, "too_busy").Header.Get("Retry-After") != "5" {
+		page := f.List(t, servertest.Bearer(token), "/api/v1/audit-events/?type=user_created")
+		got := f.Do(t, "GET /api/v1/audit-events/?type=user_created&cursor="+*page.NextCursor, servertest.Bearer(token), "")
+		if got.Want(t, 503, "too_busy").Header.Get("Retry-After") != "5" {
 			t.Errorf("Retry-After is %q", got.Header.Get("Retry-After"))
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -20,20 +21,20 @@ func TestSentAttempt(t *testing.T) {
 	f := start(t, func(o *server.Options) {
 		o.SentHeaders = func(a webhook.Attempt) http.Header { return http.Header{"Webhook-Id": {a.EventID}} }
 	})
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, stranger := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	_, blind := storagetest.Key(t, f.store, owner, access.WebhooksRead)
-	as := bearer(token)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/hook?token=abc", "user.created", access.KeyCreated)
-	attempted(t, f, owner, sub, 2)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, stranger := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	_, blind := storagetest.Key(t, f.Store, owner, access.WebhooksRead)
+	as := servertest.Bearer(token)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/hook?token=abc", "user.created", access.KeyCreated)
+	f.Attempted(t, owner, sub, 2)
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
-	listed := f.list(t, as, path+"deliveries/?outcome=failed").Data[0]
+	listed := f.List(t, as, path+"deliveries/?outcome=failed").Data[0]
 	at := path + "deliveries/" + listed["id"].(string) + "/"
 
 	read := func(t *testing.T, as, at string) map[string]any {
 		t.Helper()
 		var found map[string]any
-		if err := json.Unmarshal([]byte(f.do(t, call{"GET " + at, as, "", nil}).want(t, 200, "").body), &found); err != nil {
+		if err := json.Unmarshal([]byte(f.Do(t, "GET "+at, as, "").Want(t, 200, "").Text), &found); err != nil {
 			t.Fatal(err)
 		}
 		return found
@@ -55,21 +56,21 @@ func TestSentAttempt(t *testing.T) {
 		}
 	})
 	t.Run("has no body for a caller who may not read events", func(t *testing.T) {
-		if body := read(t, apiKey(blind), at)["request"].(map[string]any)["body"]; body != nil {
+		if body := read(t, servertest.APIKey(blind), at)["request"].(map[string]any)["body"]; body != nil {
 			t.Errorf("body %v", body)
 		}
 	})
 	t.Run("is not found in another organization, and at another subscription", func(t *testing.T) {
-		f.do(t, call{"GET " + at, bearer(stranger), "", nil}).want(t, 404, "not_found")
-		other, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never")
-		f.do(t, call{"GET " + strings.Replace(at, sub.ID, other.ID, 1), as, "", nil}).want(t, 404, "not_found")
+		f.Do(t, "GET "+at, servertest.Bearer(stranger), "").Want(t, 404, "not_found")
+		other, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "never")
+		f.Do(t, "GET "+strings.Replace(at, sub.ID, other.ID, 1), as, "").Want(t, 404, "not_found")
 	})
 	t.Run("has no URL once the subscription has another one", func(t *testing.T) {
-		f.do(t, call{"PATCH " + path, as, `{"description":"the same URL"}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH "+path, as, `{"description":"the same URL"}`).Want(t, 200, "")
 		if url := read(t, as, at)["request"].(map[string]any)["url"]; url == nil {
 			t.Error("no URL after another change")
 		}
-		f.do(t, call{"PATCH " + path, as, `{"url":"https://example.com/other"}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH "+path, as, `{"url":"https://example.com/other"}`).Want(t, 200, "")
 		if url := read(t, as, at)["request"].(map[string]any)["url"]; url != nil {
 			t.Errorf("URL %v", url)
 		}
@@ -78,7 +79,7 @@ func TestSentAttempt(t *testing.T) {
 		if listed["next_attempt_at"] == nil {
 			t.Fatal("no next attempt before")
 		}
-		f.do(t, call{"DELETE " + path, as, "", nil}).want(t, 204, "")
+		f.Do(t, "DELETE "+path, as, "").Want(t, 204, "")
 		if next := read(t, as, at)["next_attempt_at"]; next != nil {
 			t.Errorf("next attempt %v", next)
 		}
@@ -89,25 +90,25 @@ func TestSentAttempt(t *testing.T) {
 func TestSentAuditEvent(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, limited := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.EventsRead)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", access.KeyCreated)
-	storagetest.Key(t, f.store, owner, access.EventsRead)
-	jobs, err := f.store.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, limited := storagetest.Key(t, f.Store, owner, access.WebhooksRead, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", access.KeyCreated)
+	storagetest.Key(t, f.Store, owner, access.EventsRead)
+	jobs, err := f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 10, nil)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v, error %v", jobs, err)
 	}
-	ids, err := f.store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1}})
+	ids, err := f.Store.Queue.Begin(t.Context(), []webhook.Start{{Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.store.Queue.Record(t.Context(), webhook.Result{Attempt: ids[0], Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1, Succeeded: true}); err != nil {
+	if _, err := f.Store.Queue.Record(t.Context(), webhook.Result{Attempt: ids[0], Delivery: jobs[0].Delivery, Subscription: sub.RowID, Epoch: sub.Epoch, Number: 1, Succeeded: true}); err != nil {
 		t.Fatal(err)
 	}
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/"
-	at := path + f.list(t, bearer(token), path).Data[0]["id"].(string) + "/"
-	for as, wanted := range map[string]bool{bearer(token): true, apiKey(limited): false} {
-		if got := strings.Contains(f.do(t, call{"GET " + at, as, "", nil}).want(t, 200, "").body, `"body":"{`); got != wanted {
+	at := path + f.List(t, servertest.Bearer(token), path).Data[0]["id"].(string) + "/"
+	for as, wanted := range map[string]bool{servertest.Bearer(token): true, servertest.APIKey(limited): false} {
+		if got := strings.Contains(f.Do(t, "GET "+at, as, "").Want(t, 200, "").Text, `"body":"{`); got != wanted {
 			t.Errorf("shows the body: %v, want %v", got, wanted)
 		}
 	}
@@ -117,22 +118,22 @@ func TestSentAuditEvent(t *testing.T) {
 func TestNextAttempts(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	as := bearer(token)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-	attempted(t, f, owner, sub, 2)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	f.Attempted(t, owner, sub, 2)
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
-	waiting := storagetest.Publish(t, f.store, owner, "user.created")
+	waiting := storagetest.Publish(t, f.Store, owner, "user.created")
 	next := func(t *testing.T) (ofAttempt, ofEvent, ofNew any) {
 		t.Helper()
-		attempt := f.list(t, as, path+"deliveries/?outcome=failed").Data[0]
+		attempt := f.List(t, as, path+"deliveries/?outcome=failed").Data[0]
 		ofDelivery := func(event string) any {
 			var body struct {
 				Deliveries []map[string]any
 			}
-			got := f.do(t, call{"GET /api/v1/events/" + event + "/", as, "", nil}).want(t, 200, "")
-			if err := json.Unmarshal([]byte(got.body), &body); err != nil || len(body.Deliveries) != 1 {
-				t.Fatalf("%v %s", err, got.body)
+			got := f.Do(t, "GET /api/v1/events/"+event+"/", as, "").Want(t, 200, "")
+			if err := json.Unmarshal([]byte(got.Text), &body); err != nil || len(body.Deliveries) != 1 {
+				t.Fatalf("%v %s", err, got.Text)
 			}
 			return body.Deliveries[0]["next_attempt_at"]
 		}
@@ -143,22 +144,22 @@ func TestNextAttempts(t *testing.T) {
 	if err != nil || !at.After(time.Now()) || event != attempt || fresh != nil {
 		t.Errorf("the retry is at %v and %v, and a delivery that waits for a slot is at %v", attempt, event, fresh)
 	}
-	for name, change := range map[string]struct{ block, unblock call }{
-		"paused": {call{"PATCH " + path, as, `{"is_active":false}`, nil}, call{"PATCH " + path, as, `{"is_active":true}`, nil}},
-		"plan": {call{"PATCH /api/v1/organizations/" + owner.Organization.ID + "/", operator, `{"plan":"free"}`, nil},
-			call{"PATCH /api/v1/organizations/" + owner.Organization.ID + "/", operator, `{"plan":"growth"}`, nil}},
-		"queue_held": {call{"POST /api/v1/queue/hold/", operator, "", nil}, call{"POST /api/v1/queue/release/", operator, "", nil}},
+	for name, change := range map[string]struct{ block, unblock servertest.Call }{
+		"paused": {servertest.NewCall("PATCH "+path, as, `{"is_active":false}`), servertest.NewCall("PATCH "+path, as, `{"is_active":true}`)},
+		"plan": {servertest.NewCall("PATCH /api/v1/organizations/"+owner.Organization.ID+"/", servertest.Operator, `{"plan":"free"}`),
+			servertest.NewCall("PATCH /api/v1/organizations/"+owner.Organization.ID+"/", servertest.Operator, `{"plan":"growth"}`)},
+		"queue_held": {servertest.NewCall("POST /api/v1/queue/hold/", servertest.Operator, ""), servertest.NewCall("POST /api/v1/queue/release/", servertest.Operator, "")},
 	} {
 		t.Run("there is none while it is blocked: "+name, func(t *testing.T) {
-			f.do(t, change.block).want(t, 200, "")
+			f.Call(t, change.block).Want(t, 200, "")
 			attempt, event, _ := next(t)
-			if by := f.do(t, call{"GET " + path, as, "", nil}).want(t, 200, "").field("blocked_by"); by != name {
+			if by := f.Do(t, "GET "+path, as, "").Want(t, 200, "").Field("blocked_by"); by != name {
 				t.Errorf("blocked by %q", by)
 			}
 			if attempt != nil || event != nil {
 				t.Errorf("it is at %v and %v", attempt, event)
 			}
-			f.do(t, change.unblock).want(t, 200, "")
+			f.Call(t, change.unblock).Want(t, 200, "")
 			if attempt, _, _ := next(t); attempt == nil {
 				t.Error("there is none afterwards")
 			}

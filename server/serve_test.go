@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -73,7 +74,7 @@ func (f *testServer) serve(t *testing.T) *served {
 	s.client = &http.Client{Transport: transport}
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
-	go func() { s.done <- s.server.Serve(ctx, s.pipes) }()
+	go func() { s.done <- s.Server.Serve(ctx, s.pipes) }()
 	t.Cleanup(func() { stop(); transport.CloseIdleConnections() })
 	return s
 }
@@ -82,7 +83,7 @@ func (f *testServer) serve(t *testing.T) *served {
 func (s *served) test(t *testing.T) int {
 	r, _ := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost,
 		"http://keyhook/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", nil)
-	r.Header.Set("Authorization", operator)
+	r.Header.Set("Authorization", servertest.Operator)
 	response, err := s.client.Do(r)
 	if err != nil {
 		return 0
@@ -95,7 +96,7 @@ func (s *served) test(t *testing.T) int {
 // slow is a test delivery that takes this time, unless its context ends earlier.
 func slow(d time.Duration) func(*server.Options) {
 	return func(o *server.Options) {
-		o.Tester = tester(func(ctx context.Context) (webhook.Attempt, error) {
+		o.Tester = servertest.Tester(func(ctx context.Context) (webhook.Attempt, error) {
 			select {
 			case <-time.After(d):
 				return webhook.Attempt{}, nil
@@ -163,7 +164,7 @@ func TestServeStops(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, func(o *server.Options) {
-				o.Tester = tester(func(context.Context) (webhook.Attempt, error) {
+				o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) {
 					time.Sleep(10 * time.Second)
 					return webhook.Attempt{}, errors.New("deliveries have stopped")
 				})
@@ -194,7 +195,7 @@ func TestServeStops(t *testing.T) {
 			if status := <-statuses; status == http.StatusOK {
 				t.Error("the request that was cut has succeeded")
 			}
-			if !strings.Contains(s.log.String(), "shutdown canceled running requests") {
+			if !strings.Contains(s.Log.String(), "shutdown canceled running requests") {
 				t.Error("the log does not say that requests were cut")
 			}
 		})
@@ -211,8 +212,8 @@ func TestServeLimits(t *testing.T) {
 			for sent, limit := range map[string]time.Duration{
 				"":                                      5 * time.Second,
 				"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ": 5 * time.Second,
-				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + operator + "\r\nContent-Length: 99\r\n\r\n{":     15 * time.Second,
-				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + operator + "\r\nContent-Length: 999999\r\n\r\n{": 15 * time.Second,
+				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + servertest.Operator + "\r\nContent-Length: 99\r\n\r\n{":     15 * time.Second,
+				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + servertest.Operator + "\r\nContent-Length: 999999\r\n\r\n{": 15 * time.Second,
 			} {
 				conn, err := s.pipes.dial(t.Context(), "", "")
 				if err != nil {
@@ -258,7 +259,7 @@ func TestServeLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go io.WriteString(conn, "GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "+apiKey(key)+"\r\n\r\n")
+		go io.WriteString(conn, "GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "+servertest.APIKey(key)+"\r\n\r\n")
 		raw, _ := io.ReadAll(conn)
 		for _, header := range []string{"X-Request-Id: ", "RateLimit-Policy: \"plan\";q=600;w=60\r\n", "RateLimit: \"plan\";r=599;t=", "X-RateLimit-Limit: 600\r\n", "X-RateLimit-Reset: "} {
 			if !strings.Contains(string(raw), "\r\n"+header) {
@@ -293,7 +294,7 @@ func TestProtocols(t *testing.T) {
 		f := build(t, change)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- f.server.Serve(ctx, l) }()
+		go func() { done <- f.Server.Serve(ctx, l) }()
 		transport := lender.Client().Transport.(*http.Transport).Clone()
 		transport.Protocols = protocols
 		defer func() {
@@ -308,7 +309,7 @@ func TestProtocols(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		read(t, response)
+		servertest.Read(t, response)
 		return response.Proto, nil
 	}
 	t.Run("are HTTP/2 with TLS", func(t *testing.T) {

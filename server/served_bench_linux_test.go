@@ -17,6 +17,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -95,21 +96,21 @@ func serveFast(b *testing.B, level slog.Level) (l net.Listener, as string) {
 		o.Store = sink{o.Store}
 		o.Logger = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level}))
 	})
-	owner, _ := storagetest.Organization(b, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(b, f.store, owner, access.EventsWrite)
-	f.plan(b, "fast", true, true, "1000000000")
-	f.move(b, owner.Organization.ID, "fast")
+	owner, _ := storagetest.Organization(b, f.Store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(b, f.Store, owner, access.EventsWrite)
+	f.Plan(b, "fast", true, true, "1000000000")
+	f.Move(b, owner.Organization.ID, "fast")
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error)
 	l = loopback(b)
-	go func() { ended <- f.server.Serve(ctx, l) }()
+	go func() { ended <- f.Server.Serve(ctx, l) }()
 	b.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			b.Error(err)
 		}
 	})
-	return l, apiKey(key)
+	return l, servertest.APIKey(key)
 }
 
 // request sends a request b.N times. It writes bytes, because the client of net/http would take more time than the server.

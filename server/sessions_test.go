@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -34,11 +35,11 @@ func newBrowser(t testing.TB, at string) browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return browser{&http.Client{Jar: jar, Transport: client.Transport}, at}
+	return browser{&http.Client{Jar: jar, Transport: servertest.Client.Transport}, at}
 }
 
 // do makes a request, with headers as name, value, name, value.
-func (b browser) do(t testing.TB, line, body string, header ...string) testResponse {
+func (b browser) do(t testing.TB, line, body string, header ...string) servertest.Response {
 	t.Helper()
 	method, path, _ := strings.Cut(line, " ")
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
@@ -55,15 +56,15 @@ func (b browser) do(t testing.TB, line, body string, header ...string) testRespo
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := testResponse{response, read(t, response)}
-	checkResponse(t, line, a)
+	a := servertest.Response{Response: response, Text: servertest.Read(t, response)}
+	servertest.CheckResponse(t, line, a)
 	return a
 }
 
 // signIn creates a session with an access token.
-func (b browser) signIn(t testing.TB, token string) testResponse {
+func (b browser) signIn(t testing.TB, token string) servertest.Response {
 	t.Helper()
-	return b.do(t, "POST "+sessionPath, `{"token":"`+token+`"}`).want(t, http.StatusCreated, "")
+	return b.do(t, "POST "+sessionPath, `{"token":"`+token+`"}`).Want(t, http.StatusCreated, "")
 }
 
 // cookies returns what the browser keeps for the server.
@@ -79,22 +80,22 @@ func (b browser) cookies(t testing.TB) []*http.Cookie {
 func TestSession(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 
 	t.Run("is created with an access token, identifies the user, and ends", func(t *testing.T) {
-		b := newBrowser(t, f.url)
+		b := newBrowser(t, f.URL)
 		created := b.signIn(t, token.Reveal())
 		if len(b.cookies(t)) != 1 || created.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("cookies %v, headers %v", b.cookies(t), created.Header)
 		}
 		value := b.cookies(t)[0].Value
-		if strings.Contains(created.body, value) || strings.Contains(created.body, token.Reveal()) {
-			t.Errorf("the response shows a secret: %s", created.body)
+		if strings.Contains(created.Text, value) || strings.Contains(created.Text, token.Reveal()) {
+			t.Errorf("the response shows a secret: %s", created.Text)
 		}
-		direct := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
+		direct := f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(token), "")
 		var want, got map[string]any
-		_ = json.Unmarshal([]byte(direct.body), &want)
-		_ = json.Unmarshal([]byte(created.body), &got)
+		_ = json.Unmarshal([]byte(direct.Text), &want)
+		_ = json.Unmarshal([]byte(created.Text), &got)
 		expires, err := time.Parse(time.RFC3339, got["expires_at"].(string))
 		if left := time.Until(expires); err != nil || left < 12*time.Hour-time.Minute || left > 12*time.Hour {
 			t.Errorf("error %v, %s are left", err, left)
@@ -108,60 +109,60 @@ func TestSession(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("not as whoami (-want +got):\n%s", diff)
 		}
-		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != created.body || again.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("then %v %s", again.Header, again.body)
+		if again := b.do(t, "GET "+sessionPath, "").Want(t, 200, ""); again.Text != created.Text || again.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("then %v %s", again.Header, again.Text)
 		}
-		if whoami := b.do(t, "GET /api/v1/whoami/", "").want(t, 200, ""); whoami.body != direct.body {
-			t.Errorf("whoami is %s", whoami.body)
+		if whoami := b.do(t, "GET /api/v1/whoami/", "").Want(t, 200, ""); whoami.Text != direct.Text {
+			t.Errorf("whoami is %s", whoami.Text)
 		}
-		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
-		b.do(t, "GET /api/v1/plans/", "").want(t, 403, "permission_denied")
-		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).Want(t, 201, "")
+		b.do(t, "GET /api/v1/plans/", "").Want(t, 403, "permission_denied")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.Store).Home.ID).Want(t, 404, "")
 
-		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 204, "")
 		if len(b.cookies(t)) != 0 {
 			t.Errorf("the browser keeps %v", b.cookies(t))
 		}
-		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=" + value}}).want(t, 401, "invalid_session")
-		b.do(t, "DELETE "+sessionPath, "").want(t, 401, "missing_credential")
-		log := f.do(t, call{"GET /api/v1/audit-events/?limit=3", bearer(token), "", nil}).body
+		f.Do(t, "GET /api/v1/whoami/", "", "", "Cookie", "keyhook_session="+value).Want(t, 401, "invalid_session")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 401, "missing_credential")
+		log := f.Do(t, "GET /api/v1/audit-events/?limit=3", servertest.Bearer(token), "").Text
 		for _, want := range []string{`"type":"session_ended","actor":{"type":"user","id":"` + owner.User.ID, `"type":"session_started"`, `"target":{"type":"session","id":"ses_`} {
 			if !strings.Contains(log, want) {
 				t.Errorf("no %s in %s", want, log)
 			}
 		}
-		if text := f.log.String() + log; strings.Contains(text, value) || strings.Contains(text, token.Reveal()) {
+		if text := f.Log.String() + log; strings.Contains(text, value) || strings.Contains(text, token.Reveal()) {
 			t.Error("a log shows a secret")
 		}
 	})
 	t.Run("can be created with a token that an operator chose", func(t *testing.T) {
-		newBrowser(t, f.url).signIn(t, storagetest.OperatorToken)
+		newBrowser(t, f.URL).signIn(t, storagetest.OperatorToken)
 	})
 	t.Run("of an operator can act in another organization, as its token can", func(t *testing.T) {
-		b := newBrowser(t, f.url)
+		b := newBrowser(t, f.URL)
 		b.signIn(t, storagetest.OperatorToken)
-		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", owner.Home.ID).want(t, 200, "")
-		if !strings.Contains(got.body, owner.Home.ID) {
-			t.Errorf("got %s", got.body)
+		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", owner.Home.ID).Want(t, 200, "")
+		if !strings.Contains(got.Text, owner.Home.ID) {
+			t.Errorf("got %s", got.Text)
 		}
 	})
 	t.Run("does not exist for other credentials", func(t *testing.T) {
-		f.do(t, call{"GET " + sessionPath, bearer(token), "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"DELETE " + sessionPath, bearer(token), "", nil}).want(t, 404, "not_found")
-		f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, 200, "")
+		f.Do(t, "GET "+sessionPath, servertest.Bearer(token), "").Want(t, 404, "not_found")
+		f.Do(t, "DELETE "+sessionPath, servertest.Bearer(token), "").Want(t, 404, "not_found")
+		f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(token), "").Want(t, 200, "")
 	})
 	t.Run("is refused beside another credential", func(t *testing.T) {
-		b := newBrowser(t, f.url)
+		b := newBrowser(t, f.URL)
 		b.signIn(t, token.Reveal())
-		_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-		for _, as := range []string{bearer(token), apiKey(key), "Basic x"} {
-			b.do(t, "GET /api/v1/whoami/", "", "Authorization", as).want(t, 400, "multiple_credentials")
+		_, key := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+		for _, as := range []string{servertest.Bearer(token), servertest.APIKey(key), "Basic x"} {
+			b.do(t, "GET /api/v1/whoami/", "", "Authorization", as).Want(t, 400, "multiple_credentials")
 		}
 		value := "keyhook_session=" + b.cookies(t)[0].Value
-		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", value + "; " + value}}).want(t, 400, "multiple_credentials")
+		f.Do(t, "GET /api/v1/whoami/", "", "", "Cookie", value+"; "+value).Want(t, 400, "multiple_credentials")
 	})
 	t.Run("is replaced by signing in again", func(t *testing.T) {
-		b := newBrowser(t, f.url)
+		b := newBrowser(t, f.URL)
 		b.signIn(t, token.Reveal())
 		first := b.cookies(t)[0].Value
 		b.signIn(t, token.Reveal())
@@ -174,14 +175,14 @@ func TestSession(t *testing.T) {
 func TestRefusedSession(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 
 	for name, cookie := range map[string]string{
 		"empty": "", "short": "x", "unknown": access.MintSession().Reveal(), "an access token": token.Reveal(),
 		"too long": access.MintSession().Reveal() + "A", "not canonical": access.MintSession().Reveal()[:42] + "B",
 	} {
 		t.Run("that is "+name+" is refused, and the browser has to forget it", func(t *testing.T) {
-			got := f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=" + cookie}}).want(t, 401, "invalid_session")
+			got := f.Do(t, "GET /api/v1/whoami/", "", "", "Cookie", "keyhook_session="+cookie).Want(t, 401, "invalid_session")
 			if set := got.Header.Get("Set-Cookie"); !strings.HasPrefix(set, "keyhook_session=; Path=/; Max-Age=0;") {
 				t.Errorf("Set-Cookie %q", set)
 			}
@@ -189,8 +190,8 @@ func TestRefusedSession(t *testing.T) {
 	}
 	t.Run("is not read from other cookies", func(t *testing.T) {
 		for _, cookie := range []string{"session=x", "keyhook_sessions=x", "Keyhook_Session=x", "__Host-keyhook_session=x", "a=b; c=d", "=", ";;"} {
-			f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", cookie}}).want(t, 401, "missing_credential")
-			f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", []string{"Cookie", cookie}}).want(t, 200, "")
+			f.Do(t, "GET /api/v1/whoami/", "", "", "Cookie", cookie).Want(t, 401, "missing_credential")
+			f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(token), "", "Cookie", cookie).Want(t, 200, "")
 		}
 	})
 	for name, tt := range map[string]struct {
@@ -217,24 +218,24 @@ func TestRefusedSession(t *testing.T) {
 		"no JSON":                       {"token=x", 400, ""},
 	} {
 		t.Run("is not created with "+name, func(t *testing.T) {
-			b := newBrowser(t, f.url)
-			b.do(t, "POST "+sessionPath, tt.body).want(t, tt.status, tt.code)
+			b := newBrowser(t, f.URL)
+			b.do(t, "POST "+sessionPath, tt.body).Want(t, tt.status, tt.code)
 			if len(b.cookies(t)) != 0 {
 				t.Errorf("cookies %v", b.cookies(t))
 			}
 		})
 	}
 	t.Run("is not created by an HTML form", func(t *testing.T) {
-		newBrowser(t, f.url).do(t, "POST "+sessionPath, `{"token":"`+token.Reveal()+`"}`, "Content-Type", "text/plain").want(t, 415, "")
+		newBrowser(t, f.URL).do(t, "POST "+sessionPath, `{"token":"`+token.Reveal()+`"}`, "Content-Type", "text/plain").Want(t, 415, "")
 	})
 	t.Run("ends with its token, from the next request on", func(t *testing.T) {
-		clerk, token := storagetest.Member(t, f.store, owner.Home, "clerk", access.RoleMember)
-		b := newBrowser(t, f.url)
+		clerk, token := storagetest.Member(t, f.Store, owner.Home, "clerk", access.RoleMember)
+		b := newBrowser(t, f.URL)
 		b.signIn(t, token.Reveal())
-		b.do(t, "GET /api/v1/whoami/", "").want(t, 200, "")
+		b.do(t, "GET /api/v1/whoami/", "").Want(t, 200, "")
 		path := "/api/v1/users/" + clerk.User.ID + "/access-tokens/" + clerk.Token.ID + "/"
-		f.do(t, call{"DELETE " + path, operator, "", nil}).want(t, 204, "")
-		b.do(t, "GET /api/v1/whoami/", "").want(t, 401, "token_revoked")
+		f.Do(t, "DELETE "+path, servertest.Operator, "").Want(t, 204, "")
+		b.do(t, "GET /api/v1/whoami/", "").Want(t, 401, "token_revoked")
 		if len(b.cookies(t)) != 0 {
 			t.Errorf("the browser keeps %v", b.cookies(t))
 		}
@@ -265,14 +266,14 @@ func TestSessionCookie(t *testing.T) {
 			if tt.proto == "" {
 				header = nil
 			}
-			created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, header}).want(t, 201, "")
+			created := f.Do(t, "POST "+sessionPath, "", `{"token":"`+storagetest.OperatorToken+`"}`, header...).Want(t, 201, "")
 			checkCookie(t, created, tt.secure)
 			cookie := created.Cookies()[0]
 			as := append([]string{"Cookie", cookie.Name + "=" + cookie.Value}, header...)
-			f.do(t, call{"GET " + sessionPath, "", "", as}).want(t, 200, "")
+			f.Do(t, "GET "+sessionPath, "", "", as...).Want(t, 200, "")
 			if tt.secure {
 				as[1] = "keyhook_session=" + cookie.Value
-				f.do(t, call{"GET " + sessionPath, "", "", as}).want(t, 401, "missing_credential")
+				f.Do(t, "GET "+sessionPath, "", "", as...).Want(t, 401, "missing_credential")
 			}
 		})
 	}
@@ -282,25 +283,25 @@ func TestSessionCookie(t *testing.T) {
 		listening.StartTLS()
 		defer listening.Close()
 		f := build(t, func(o *server.Options) { o.TLS = listening.TLS })
-		listening.Config.Handler = f.server.Handler()
+		listening.Config.Handler = f.Server.Handler()
 		b := newBrowser(t, listening.URL)
 		b.Transport = listening.Client().Transport
 		checkCookie(t, b.signIn(t, storagetest.OperatorToken), true)
-		b.do(t, "GET "+sessionPath, "").want(t, 200, "")
-		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
-		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+		b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 204, "")
+		b.do(t, "GET "+sessionPath, "").Want(t, 401, "missing_credential")
 	})
 	t.Run("lasts no longer than its token", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			f := build(t)
-			owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 			token := access.Mint(access.TokenPrefix)
 			expires := time.Now().Add(90 * time.Second).UnixMilli()
-			if _, err := f.store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {
+			if _, err := f.Store.Directory.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {
 				t.Fatal(err)
 			}
-			created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 201, "")
+			created := f.Do(t, "POST "+sessionPath, "", `{"token":"`+token.Reveal()+`"}`).Want(t, 201, "")
 			if age := created.Cookies()[0].MaxAge; age != 90 {
 				t.Errorf("Max-Age %d", age)
 			}
@@ -309,7 +310,7 @@ func TestSessionCookie(t *testing.T) {
 }
 
 // checkCookie checks every attribute of the one cookie in a response.
-func checkCookie(t *testing.T, a testResponse, secure bool) {
+func checkCookie(t *testing.T, a servertest.Response, secure bool) {
 	t.Helper()
 	all := a.Header.Values("Set-Cookie")
 	if len(all) != 1 {
@@ -332,9 +333,9 @@ func TestCrossOrigin(t *testing.T) {
 	const home = "https://keys.example.com"
 	f := start(t, func(o *server.Options) { o.BaseURL = home + "/console" })
 	signIn := `{"token":"` + storagetest.OperatorToken + `"}`
-	created := f.do(t, call{"POST " + sessionPath, "", signIn, nil}).want(t, 201, "")
+	created := f.Do(t, "POST "+sessionPath, "", signIn).Want(t, 201, "")
 	cookie := created.Cookies()[0].Name + "=" + created.Cookies()[0].Value
-	host := strings.TrimPrefix(f.url, "http://")
+	host := strings.TrimPrefix(f.URL, "http://")
 
 	for name, tt := range map[string]struct {
 		header  []string
@@ -362,21 +363,21 @@ func TestCrossOrigin(t *testing.T) {
 				if tt.refused {
 					status, code = 403, "cross_origin"
 				}
-				f.do(t, call{line, "", body, header}).want(t, status, code)
+				f.Do(t, line, "", body, header...).Want(t, status, code)
 			}
 			want("POST /api/v1/plans/", `{}`, as, 422, "")
 			want("PATCH /api/v1/plans/none/", `{}`, as, 404, "")
 			want("PUT /api/v1/organizations/org_x/members/usr_x/", `{}`, as, 404, "")
 			want("DELETE /api/v1/plans/none/", "", as, 404, "")
 			want("POST "+sessionPath, signIn, tt.header, 201, "")
-			f.do(t, call{"GET /api/v1/whoami/", "", "", as}).want(t, 200, "") // reading changes nothing, and the page cannot read the response
-			f.do(t, call{"POST /api/v1/plans/", operator, "{}", tt.header}).want(t, 422, "")
+			f.Do(t, "GET /api/v1/whoami/", "", "", as...).Want(t, 200, "") // reading changes nothing, and the page cannot read the response
+			f.Do(t, "POST /api/v1/plans/", servertest.Operator, "{}", tt.header...).Want(t, 422, "")
 			if tt.refused {
-				f.do(t, call{"DELETE " + sessionPath, "", "", as}).want(t, 403, "cross_origin")
+				f.Do(t, "DELETE "+sessionPath, "", "", as...).Want(t, 403, "cross_origin")
 			}
 		})
 	}
-	f.do(t, call{"GET " + sessionPath, "", "", []string{"Cookie", cookie}}).want(t, 200, "")
+	f.Do(t, "GET "+sessionPath, "", "", "Cookie", cookie).Want(t, 200, "")
 }
 
 func TestThrottleOfSessions(t *testing.T) {
@@ -389,7 +390,7 @@ func TestThrottleOfSessions(t *testing.T) {
 			r.Header.Set("Cookie", "keyhook_session="+cookie)
 		}
 		w := httptest.NewRecorder()
-		f.server.Handler().ServeHTTP(w, r)
+		f.Server.Handler().ServeHTTP(w, r)
 		var p struct{ Code string }
 		_ = json.Unmarshal(w.Body.Bytes(), &p)
 		return w.Code, p.Code
@@ -436,10 +437,10 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	f := build(t, func(o *server.Options) { o.Store = store.All() })
-	created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, nil}).want(t, 201, "")
+	created := f.Do(t, "POST "+sessionPath, "", `{"token":"`+storagetest.OperatorToken+`"}`).Want(t, 201, "")
 	stop()
 	again, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 	f = build(t, func(o *server.Options) { o.Store = again.All() })
 	cookie := created.Cookies()[0]
-	f.do(t, call{"GET " + sessionPath, "", "", []string{"Cookie", cookie.Name + "=" + cookie.Value}}).want(t, 200, "")
+	f.Do(t, "GET "+sessionPath, "", "", "Cookie", cookie.Name+"="+cookie.Value).Want(t, 200, "")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -65,8 +66,8 @@ func startLogin(t *testing.T, change ...func(*server.Options)) (f *testServer, o
 			o.SignIn = new(login)
 		}
 	})...)
-	owner, _ = storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"external_id":"owner"}`, nil}).want(t, 200, "")
+	owner, _ = storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"external_id":"owner"}`).Want(t, 200, "")
 	return f, owner
 }
 
@@ -80,8 +81,8 @@ func newGuest(t *testing.T, at string) browser {
 // login signs in, and returns the place to which the callback sends the browser.
 func (b browser) login(t *testing.T, to, code string) string {
 	t.Helper()
-	b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, http.StatusSeeOther, "")
-	return b.do(t, "GET "+callbackPath+"?state=x&session_state=1&code="+code, "").want(t, http.StatusSeeOther, "").Header.Get("Location")
+	b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").Want(t, http.StatusSeeOther, "")
+	return b.do(t, "GET "+callbackPath+"?state=x&session_state=1&code="+code, "").Want(t, http.StatusSeeOther, "").Header.Get("Location")
 }
 
 func TestSignInWithTheIdentityProvider(t *testing.T) {
@@ -89,15 +90,15 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 	f, owner := startLogin(t)
 
 	t.Run("sends the browser there and back, with a session", func(t *testing.T) {
-		b := newGuest(t, f.url)
-		begun := b.do(t, "GET "+startPath+"?to="+url.QueryEscape("/console/events/?type=a&org=x"), "").want(t, http.StatusSeeOther, "")
+		b := newGuest(t, f.URL)
+		begun := b.do(t, "GET "+startPath+"?to="+url.QueryEscape("/console/events/?type=a&org=x"), "").Want(t, http.StatusSeeOther, "")
 		if begun.Header.Get("Location") != "https://login.example.com/authorize?state=x" || begun.Header.Get("Cache-Control") != "no-store" || begun.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("headers %v", begun.Header)
 		}
 		if cookie := begun.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "keyhook_sign_in_x=") || !strings.HasSuffix(cookie, "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax") {
 			t.Errorf("cookie %q", cookie)
 		}
-		ended := b.do(t, "GET "+callbackPath+"?state=x&code=owner&scope=openid", "").want(t, http.StatusSeeOther, "")
+		ended := b.do(t, "GET "+callbackPath+"?state=x&code=owner&scope=openid", "").Want(t, http.StatusSeeOther, "")
 		if to := ended.Header.Get("Location"); to != "/keyhook/console/events/?type=a&org=x" {
 			t.Errorf("to %q", to)
 		}
@@ -105,46 +106,46 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		if !strings.Contains(cookies, "keyhook_sign_in_x=; Path=/; Max-Age=0;") || !strings.Contains(cookies, "keyhook_session=") || !strings.Contains(cookies, "Max-Age=43200; HttpOnly; SameSite=Strict") {
 			t.Errorf("cookies %s", cookies)
 		}
-		got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
-		if got.field("kind") != "oidc" || !strings.Contains(got.body, owner.User.ID) || !strings.Contains(got.body, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"}]`) {
-			t.Errorf("the session is %s", got.body)
+		got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
+		if got.Field("kind") != "oidc" || !strings.Contains(got.Text, owner.User.ID) || !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"}]`) {
+			t.Errorf("the session is %s", got.Text)
 		}
-		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
-		b.do(t, "DELETE "+sessionPath, "").want(t, 204, "")
-		log := f.do(t, call{"GET /api/v1/audit-events/?limit=9&organization=all", operator, "", nil}).body
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).Want(t, 201, "")
+		b.do(t, "DELETE "+sessionPath, "").Want(t, 204, "")
+		log := f.Do(t, "GET /api/v1/audit-events/?limit=9&organization=all", servertest.Operator, "").Text
 		if !strings.Contains(log, `"type":"session_started","actor":{"type":"user","id":"`+owner.User.ID) || !strings.Contains(log, `"kind":"oidc"`) {
 			t.Errorf("the log is %s", log)
 		}
 		b.do(t, "GET "+callbackPath+"?state=x&code=owner", "")
-		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+		b.do(t, "GET "+sessionPath, "").Want(t, 401, "missing_credential")
 	})
 	t.Run("marks its cookie as Secure where browsers use HTTPS", func(t *testing.T) {
 		secure, _ := startLogin(t, func(o *server.Options) { o.SignIn = new(login) }, func(o *server.Options) { o.BaseURL = "" })
-		got := secure.do(t, call{"GET " + startPath, "", "", []string{"X-Forwarded-Proto", "https"}})
+		got := secure.Do(t, "GET "+startPath, "", "", "X-Forwarded-Proto", "https")
 		if strings.Contains(got.Header.Get("Set-Cookie"), "Secure") {
 			t.Error("an untrusted proxy decides")
 		}
 		s := start(t, func(o *server.Options) { o.BaseURL, o.SignIn = "https://keys.example.com", new(login) })
-		if got := s.do(t, call{"GET " + startPath, "", "", nil}).Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in_x=") || !strings.Contains(got, "; Secure") {
+		if got := s.Do(t, "GET "+startPath, "", "").Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-keyhook_sign_in_x=") || !strings.Contains(got, "; Secure") {
 			t.Errorf("cookie %q", got)
 		}
 	})
 	t.Run("without an identity provider has no pages", func(t *testing.T) {
 		none := start(t)
-		none.do(t, call{"GET " + startPath, "", "", nil}).want(t, 404, "not_found")
-		none.do(t, call{"GET " + callbackPath, "", "", nil}).want(t, 404, "not_found")
+		none.Do(t, "GET "+startPath, "", "").Want(t, 404, "not_found")
+		none.Do(t, "GET "+callbackPath, "", "").Want(t, 404, "not_found")
 	})
 }
 
 func TestSeveralTabsSignInAtOnce(t *testing.T) {
 	t.Parallel()
 	f, _ := startLogin(t)
-	b := newGuest(t, f.url)
+	b := newGuest(t, f.URL)
 	begin := func(to string) {
-		b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, http.StatusSeeOther, "")
+		b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").Want(t, http.StatusSeeOther, "")
 	}
 	finish := func(tab string) string {
-		return b.do(t, "GET "+callbackPath+"?state=x"+tab+"&code=owner", "").want(t, http.StatusSeeOther, "").Header.Get("Location")
+		return b.do(t, "GET "+callbackPath+"?state=x"+tab+"&code=owner", "").Want(t, http.StatusSeeOther, "").Header.Get("Location")
 	}
 	for _, tab := range []string{"1", "2", "3", "4", "5"} {
 		begin("/console/events/?pane=" + tab)
@@ -176,7 +177,7 @@ func TestManyCookiesOfSignIns(t *testing.T) {
 	t.Parallel()
 	f, _ := startLogin(t)
 	cookies := []string{"Cookie", strings.Repeat("keyhook_sign_in_a=;", 800)}
-	got := f.do(t, call{"GET " + startPath, "", "", cookies}).want(t, http.StatusSeeOther, "").Header.Values("Set-Cookie")
+	got := f.Do(t, "GET "+startPath, "", "", cookies...).Want(t, http.StatusSeeOther, "").Header.Values("Set-Cookie")
 	if n := len(got); n < 2 || n > 10 || !strings.HasPrefix(got[n-1], "keyhook_sign_in_x=%2Fconsole%2F;") {
 		t.Errorf("%d cookies, the last is %q", n, got[n-1])
 	}
@@ -187,7 +188,7 @@ func TestWhereASignInLeads(t *testing.T) {
 	f, _ := startLogin(t)
 	for _, to := range []string{"/console/", "/console", "/console/subscriptions/sub_x/?tab=1", "/console/events/?type=a%2F..%2Fb", "/console/a%20b"} {
 		t.Run("is the page that was named: "+to, func(t *testing.T) {
-			if got := newGuest(t, f.url).login(t, to, "owner"); got != "/keyhook"+to {
+			if got := newGuest(t, f.URL).login(t, to, "owner"); got != "/keyhook"+to {
 				t.Errorf("it is %q", got)
 			}
 		})
@@ -199,26 +200,26 @@ func TestWhereASignInLeads(t *testing.T) {
 		"/console/#link=ksl_x", "/console/ x", "/console/\tx", "/console/\r\nSet-Cookie: a=b", "/console/é", "/console/%zz", "/console/" + strings.Repeat("x", 2000),
 	} {
 		t.Run("is no other place: "+to[:min(len(to), 40)], func(t *testing.T) {
-			b := newGuest(t, f.url)
-			got := b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").want(t, 400, "invalid_parameter")
+			b := newGuest(t, f.URL)
+			got := b.do(t, "GET "+startPath+"?"+url.Values{"to": {to}}.Encode(), "").Want(t, 400, "invalid_parameter")
 			if got.Header.Get("Set-Cookie") != "" || got.Header.Get("Location") != "" {
 				t.Errorf("headers %v", got.Header)
 			}
 		})
 		t.Run("is no other place, whatever the cookie says: "+to[:min(len(to), 40)], func(t *testing.T) {
-			got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in_x=" + url.QueryEscape(to) + "+"}})
+			got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in_x="+url.QueryEscape(to)+"+")
 			if place := got.Header.Get("Location"); !strings.HasPrefix(place, "/keyhook/console/") || strings.Contains(place, "evil") {
 				t.Errorf("it is %q", place)
 			}
 		})
 	}
 	t.Run("is the first page if none is named", func(t *testing.T) {
-		b := newGuest(t, f.url)
-		b.do(t, "GET "+startPath, "").want(t, http.StatusSeeOther, "")
+		b := newGuest(t, f.URL)
+		b.do(t, "GET "+startPath, "").Want(t, http.StatusSeeOther, "")
 		if to := b.do(t, "GET "+callbackPath+"?state=x&code=owner", "").Header.Get("Location"); to != "/keyhook/console/" {
 			t.Errorf("it is %q", to)
 		}
-		b.do(t, "GET "+startPath+"?next=/console/", "").want(t, 400, "unknown_parameter")
+		b.do(t, "GET "+startPath+"?next=/console/", "").Want(t, 400, "unknown_parameter")
 	})
 }
 
@@ -228,20 +229,20 @@ func TestRefusedSignIn(t *testing.T) {
 	// refused expects that the callback sends the browser to the console with a code, and starts no session.
 	refused := func(t *testing.T, b browser, query, code string) {
 		t.Helper()
-		got := b.do(t, "GET "+callbackPath+"?"+query, "").want(t, http.StatusSeeOther, "")
+		got := b.do(t, "GET "+callbackPath+"?"+query, "").Want(t, http.StatusSeeOther, "")
 		want := "/keyhook/console/?error=" + code + "&request_id=" + got.Header.Get("X-Request-Id")
-		if place := got.Header.Get("Location"); place != want || strings.Contains(strings.Join(got.Header.Values("Set-Cookie"), ""), "keyhook_session") || got.body != "" {
-			t.Errorf("to %q, cookies %q, body %q", place, got.Header.Values("Set-Cookie"), got.body)
+		if place := got.Header.Get("Location"); place != want || strings.Contains(strings.Join(got.Header.Values("Set-Cookie"), ""), "keyhook_session") || got.Text != "" {
+			t.Errorf("to %q, cookies %q, body %q", place, got.Header.Values("Set-Cookie"), got.Text)
 		}
-		b.do(t, "GET "+sessionPath, "").want(t, 401, "missing_credential")
+		b.do(t, "GET "+sessionPath, "").Want(t, 401, "missing_credential")
 	}
 	begun := func(t *testing.T) browser {
-		b := newGuest(t, f.url)
-		b.do(t, "GET "+startPath, "").want(t, http.StatusSeeOther, "")
+		b := newGuest(t, f.URL)
+		b.do(t, "GET "+startPath, "").Want(t, http.StatusSeeOther, "")
 		return b
 	}
 	t.Run("in a browser that has not begun it, so nobody can sign in another person", func(t *testing.T) {
-		refused(t, newGuest(t, f.url), "state=x&code=owner", "sign_in_expired")
+		refused(t, newGuest(t, f.URL), "state=x&code=owner", "sign_in_expired")
 	})
 	t.Run("a second time, because the cookie is gone", func(t *testing.T) {
 		b := begun(t)
@@ -249,36 +250,36 @@ func TestRefusedSignIn(t *testing.T) {
 		refused(t, b, "state=x&code=owner", "sign_in_expired")
 	})
 	t.Run("with two cookies", func(t *testing.T) {
-		got := f.do(t, call{"GET " + callbackPath + "?state=x&code=owner", "", "", []string{"Cookie", "keyhook_sign_in_x=%2F; keyhook_sign_in_x=%2F"}})
+		got := f.Do(t, "GET "+callbackPath+"?state=x&code=owner", "", "", "Cookie", "keyhook_sign_in_x=%2F; keyhook_sign_in_x=%2F")
 		if !strings.Contains(got.Header.Get("Location"), "sign_in_expired") {
 			t.Errorf("to %q", got.Header.Get("Location"))
 		}
 	})
 	t.Run("of an unknown user, and of one who is no member", func(t *testing.T) {
 		refused(t, begun(t), "state=x&code=nobody", "unknown_user")
-		refused(t, begun(t), "state=x&code=owner&org="+storagetest.Operator(t, f.store).Home.ID, "not_a_member")
+		refused(t, begun(t), "state=x&code=owner&org="+storagetest.Operator(t, f.Store).Home.ID, "not_a_member")
 	})
 	t.Run("of an inactive user, whose sessions end too", func(t *testing.T) {
-		b := newGuest(t, f.url)
+		b := newGuest(t, f.URL)
 		b.login(t, "/console/", "owner")
-		b.do(t, "GET "+sessionPath, "").want(t, 200, "")
-		f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
-		b.do(t, "GET "+sessionPath, "").want(t, 401, "user_inactive")
+		b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
+		f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"is_active":false}`).Want(t, 200, "")
+		b.do(t, "GET "+sessionPath, "").Want(t, 401, "user_inactive")
 		refused(t, begun(t), "state=x&code=owner", "user_inactive")
-		f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
+		f.Do(t, "PATCH /api/v1/users/"+owner.User.ID+"/", servertest.Operator, `{"is_active":true}`).Want(t, 200, "")
 	})
 	t.Run("while the identity provider is down", func(t *testing.T) {
 		down, _ := startLogin(t, func(o *server.Options) { o.SignIn = &login{down: true} })
-		got := down.do(t, call{"GET " + startPath, "", "", nil}).want(t, http.StatusSeeOther, "")
+		got := down.Do(t, "GET "+startPath, "", "").Want(t, http.StatusSeeOther, "")
 		if !strings.HasPrefix(got.Header.Get("Location"), "/keyhook/console/?error=issuer_unavailable&") || got.Header.Get("Set-Cookie") != "" {
 			t.Errorf("headers %v", got.Header)
 		}
-		if !strings.Contains(down.log.String(), "no route to it") {
+		if !strings.Contains(down.Log.String(), "no route to it") {
 			t.Error("the log has no cause")
 		}
 	})
 	t.Run("by a defect is an error of the server", func(t *testing.T) {
-		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").want(t, 500, "internal_error")
+		begun(t).do(t, "GET "+callbackPath+"?state=x&code=broken", "").Want(t, 500, "internal_error")
 	})
 	// from finishes a sign-in from an address.
 	from := func(f *testServer, address, cookie, code string) http.Header {
@@ -286,7 +287,7 @@ func TestRefusedSignIn(t *testing.T) {
 		r.RemoteAddr = address + ":1"
 		r.Header.Set("Cookie", cookie)
 		w := httptest.NewRecorder()
-		f.server.Handler().ServeHTTP(w, r)
+		f.Server.Handler().ServeHTTP(w, r)
 		return w.Header()
 	}
 	const cookie = "keyhook_sign_in_x=%2Fconsole%2F"
@@ -322,7 +323,7 @@ func TestRefusedSignIn(t *testing.T) {
 			t.Errorf("to %q", to)
 		}
 	})
-	if log := f.log.String(); !strings.Contains(log, `"code":"sign_in_expired","cause":"no cookie"`) || strings.Contains(log, "state=x") {
+	if log := f.Log.String(); !strings.Contains(log, `"code":"sign_in_expired","cause":"no cookie"`) || strings.Contains(log, "state=x") {
 		t.Error("the log has no cause, or a query")
 	}
 }
@@ -330,50 +331,50 @@ func TestRefusedSignIn(t *testing.T) {
 func TestASessionOfSeveralOrganizations(t *testing.T) {
 	t.Parallel()
 	f, owner := startLogin(t)
-	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
-	f.do(t, call{"PUT /api/v1/organizations/" + second.Home.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"member"}`, nil}).want(t, 200, "")
-	b := newGuest(t, f.url)
+	second, _ := storagetest.Organization(t, f.Store, "second", "growth", access.RoleMember)
+	f.Do(t, "PUT /api/v1/organizations/"+second.Home.ID+"/members/"+owner.User.ID+"/", servertest.Operator, `{"role":"member"}`).Want(t, 200, "")
+	b := newGuest(t, f.URL)
 	b.login(t, "/console/", "owner")
 
 	t.Run("lists them", func(t *testing.T) {
-		got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
-		if !strings.Contains(got.body, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"},{"id":"`+second.Home.ID+`","name":"second"}]`) {
-			t.Errorf("it is %s", got.body)
+		got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
+		if !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"},{"id":"`+second.Home.ID+`","name":"second"}]`) {
+			t.Errorf("it is %s", got.Text)
 		}
 	})
 	t.Run("acts in the one that the header names, with the role there", func(t *testing.T) {
-		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", second.Home.ID).want(t, 200, "")
-		if !strings.Contains(got.body, `"organization":{"id":"`+second.Home.ID) {
-			t.Errorf("it is %s", got.body)
+		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", second.Home.ID).Want(t, 200, "")
+		if !strings.Contains(got.Text, `"organization":{"id":"`+second.Home.ID) {
+			t.Errorf("it is %s", got.Text)
 		}
-		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`, "X-Organization-Id", second.Home.ID).want(t, 403, "permission_denied")
-		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`, "X-Organization-Id", second.Home.ID).Want(t, 403, "permission_denied")
+		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).Want(t, 201, "")
 	})
 	t.Run("does not act in those of others", func(t *testing.T) {
-		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", storagetest.Operator(t, f.Store).Home.ID).Want(t, 404, "not_found")
 	})
 	t.Run("ends there when the membership ends, and as a whole with that of its own organization", func(t *testing.T) {
 		remove := func(o access.Organization) {
-			f.do(t, call{"DELETE /api/v1/organizations/" + o.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
+			f.Do(t, "DELETE /api/v1/organizations/"+o.ID+"/members/"+owner.User.ID+"/", servertest.Operator, "").Want(t, 204, "")
 		}
 		remove(second.Home)
-		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", second.Home.ID).want(t, 404, "not_found")
-		b.do(t, "GET /api/v1/whoami/", "").want(t, 200, "")
+		b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", second.Home.ID).Want(t, 404, "not_found")
+		b.do(t, "GET /api/v1/whoami/", "").Want(t, 200, "")
 		remove(owner.Home)
-		b.do(t, "GET /api/v1/whoami/", "").want(t, 401, "user_inactive")
+		b.do(t, "GET /api/v1/whoami/", "").Want(t, 401, "user_inactive")
 	})
 }
 
 func TestASessionInTheOrganizationThatTheIssuerNamed(t *testing.T) {
 	t.Parallel()
 	f, owner := startLogin(t)
-	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
-	f.do(t, call{"PUT /api/v1/organizations/" + second.Home.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"member"}`, nil}).want(t, 200, "")
-	b := newGuest(t, f.url)
+	second, _ := storagetest.Organization(t, f.Store, "second", "growth", access.RoleMember)
+	f.Do(t, "PUT /api/v1/organizations/"+second.Home.ID+"/members/"+owner.User.ID+"/", servertest.Operator, `{"role":"member"}`).Want(t, 200, "")
+	b := newGuest(t, f.URL)
 	b.login(t, "/console/", "owner&org="+second.Home.ID)
-	got := b.do(t, "GET "+sessionPath, "").want(t, 200, "")
-	if !strings.Contains(got.body, `"organization":{"id":"`+second.Home.ID) || !strings.Contains(got.body, `"organizations":[]`) {
-		t.Errorf("the session is %s", got.body)
+	got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
+	if !strings.Contains(got.Text, `"organization":{"id":"`+second.Home.ID) || !strings.Contains(got.Text, `"organizations":[]`) {
+		t.Errorf("the session is %s", got.Text)
 	}
-	b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", owner.Home.ID).want(t, 404, "not_found")
+	b.do(t, "GET /api/v1/whoami/", "", "X-Organization-Id", owner.Home.ID).Want(t, 404, "not_found")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -31,17 +32,17 @@ type statsSeries struct {
 func TestStats(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	as := bearer(token)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-	quiet, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
-	attempted(t, f, owner, sub, 4)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	quiet, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "never.happens")
+	f.Attempted(t, owner, sub, 4)
 
 	get := func(t *testing.T, query string) (s statsSeries) {
 		t.Helper()
-		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/" + query, as, "", nil}).want(t, 200, "")
-		if err := json.Unmarshal([]byte(testResponse.body), &s); err != nil {
+		testResponse := f.Do(t, "GET /api/v1/webhooks/stats/"+query, as, "").Want(t, 200, "")
+		if err := json.Unmarshal([]byte(testResponse.Text), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -124,18 +125,18 @@ func TestStats(t *testing.T) {
 			"?cursor=x":                                                      "cursor",
 			"?bucket=60":                                                     "bucket",
 		} {
-			a := f.do(t, call{"GET /api/v1/webhooks/stats/" + query, as, "", nil})
-			if fields := a.fields(); a.StatusCode != 400 || len(fields) != 1 || fields[0][:len(field)] != field {
+			a := f.Do(t, "GET /api/v1/webhooks/stats/"+query, as, "")
+			if fields := a.Fields(); a.StatusCode != 400 || len(fields) != 1 || fields[0][:len(field)] != field {
 				t.Errorf("%s: %d, %v", query, a.StatusCode, fields)
 			}
 		}
 	})
 
 	t.Run("do not include other organizations", func(t *testing.T) {
-		f.do(t, call{"GET /api/v1/webhooks/stats/?subscription_id=" + sub.ID, bearer(other), "", nil}).want(t, 404, "not_found")
-		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(other), "", nil}).want(t, 200, "")
+		f.Do(t, "GET /api/v1/webhooks/stats/?subscription_id="+sub.ID, servertest.Bearer(other), "").Want(t, 404, "not_found")
+		testResponse := f.Do(t, "GET /api/v1/webhooks/stats/", servertest.Bearer(other), "").Want(t, 200, "")
 		var s statsSeries
-		if err := json.Unmarshal([]byte(testResponse.body), &s); err != nil || s.Totals.Succeeded != 0 {
+		if err := json.Unmarshal([]byte(testResponse.Text), &s); err != nil || s.Totals.Succeeded != 0 {
 			t.Errorf("%v, totals %+v", err, s.Totals)
 		}
 	})
@@ -147,16 +148,16 @@ func TestStatsOfAllOrganizations(t *testing.T) {
 	var subs []string
 	var as string
 	for _, name := range []string{"acme", "beta"} {
-		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
-		sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-		attempted(t, f, owner, sub, 2+len(subs))
-		subs, as = append(subs, sub.ID), bearer(token)
+		owner, token := storagetest.Organization(t, f.Store, name, "growth", access.RoleOwner)
+		sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+		f.Attempted(t, owner, sub, 2+len(subs))
+		subs, as = append(subs, sub.ID), servertest.Bearer(token)
 	}
-	got := f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all", operator, "", nil}).want(t, 200, "")
+	got := f.Do(t, "GET /api/v1/webhooks/stats/?organization=all", servertest.Operator, "").Want(t, 200, "")
 	var s statsSeries
-	if err := json.Unmarshal([]byte(got.body), &s); err != nil || s.Totals.Succeeded != 3 || s.Totals.Failed != 2 || len(s.Data) < 60 {
+	if err := json.Unmarshal([]byte(got.Text), &s); err != nil || s.Totals.Succeeded != 3 || s.Totals.Failed != 2 || len(s.Data) < 60 {
 		t.Errorf("%v, totals %+v in %d points", err, s.Totals, len(s.Data))
 	}
-	f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all", as, "", nil}).want(t, 403, "permission_denied")
-	f.do(t, call{"GET /api/v1/webhooks/stats/?organization=all&subscription_id=" + subs[0], operator, "", nil}).want(t, 400, "invalid_parameter")
+	f.Do(t, "GET /api/v1/webhooks/stats/?organization=all", as, "").Want(t, 403, "permission_denied")
+	f.Do(t, "GET /api/v1/webhooks/stats/?organization=all&subscription_id="+subs[0], servertest.Operator, "").Want(t, 400, "invalid_parameter")
 }

@@ -26,7 +26,7 @@ func TestAbandonedStreams(t *testing.T) {
 		if n := c.responded("422"); n != 40 {
 			t.Errorf("%d of 40 requests got a response", n)
 		}
-		if _, anonymous := s.server.Reserved(); anonymous != 0 {
+		if _, anonymous := s.Server.Reserved(); anonymous != 0 {
 			t.Errorf("%d bytes are still reserved", anonymous)
 		}
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/console"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -150,7 +151,7 @@ func inStreams(t *testing.T, test func(t *testing.T, s *served), change ...func(
 		s.stop()
 		<-s.done
 		synctest.Wait() // for handlers that wait for their client: the end of the connection ends them
-		if organizations, anonymous := s.server.Reserved(); organizations != 0 || anonymous != 0 {
+		if organizations, anonymous := s.Server.Reserved(); organizations != 0 || anonymous != 0 {
 			t.Errorf("%d and %d bytes are still reserved", organizations, anonymous)
 		}
 	})
@@ -191,7 +192,7 @@ func TestStreams(t *testing.T) {
 					t.Errorf("connection %d: %d, %d, %d responses", i, ok, missing, unknown)
 				}
 			}
-			if _, anonymous := s.server.Reserved(); anonymous != perAddress*requestMemory {
+			if _, anonymous := s.Server.Reserved(); anonymous != perAddress*requestMemory {
 				t.Errorf("%d bytes are reserved", anonymous)
 			}
 			c := s.streams(t, stranger)
@@ -204,7 +205,7 @@ func TestStreams(t *testing.T) {
 			if reset, _ := c.wasReset(); reset != 5 {
 				t.Errorf("%d of 5 more requests were reset", reset)
 			}
-			c.open(1, "GET /api/v1/whoami/", "authorization", operator)
+			c.open(1, "GET /api/v1/whoami/", "authorization", servertest.Operator)
 			if c.responded("200") != 1 {
 				t.Error("a valid credential from the same address got no response")
 			}
@@ -222,8 +223,8 @@ func TestStreams(t *testing.T) {
 			c := s.streams(t, "203.0.113.9")
 			defer c.conn.Close()
 			c.open(1, "GET /healthz/")
-			c.open(1, "GET /api/v1/whoami/", "authorization", operator)
-			if organizations, anonymous := s.server.Reserved(); organizations != requestMemory || anonymous != requestMemory {
+			c.open(1, "GET /api/v1/whoami/", "authorization", servertest.Operator)
+			if organizations, anonymous := s.Server.Reserved(); organizations != requestMemory || anonymous != requestMemory {
 				t.Errorf("%d and %d bytes are reserved", organizations, anonymous)
 			}
 			for _, stream := range []uint32{1, 3} {
@@ -234,7 +235,7 @@ func TestStreams(t *testing.T) {
 			if _, ended := c.wasReset(); ended != 2 {
 				t.Errorf("%d responses are whole", ended)
 			}
-			if organizations, anonymous := s.server.Reserved(); organizations != 0 || anonymous != 0 {
+			if organizations, anonymous := s.Server.Reserved(); organizations != 0 || anonymous != 0 {
 				t.Errorf("%d and %d bytes are reserved afterwards", organizations, anonymous)
 			}
 		})
@@ -261,7 +262,7 @@ func TestStreams(t *testing.T) {
 			c := s.streams(t, "203.0.113.9")
 			defer c.conn.Close()
 			c.open(1, "GET /healthz/", "trailer", "X-Late", "content-length", "9")
-			if _, anonymous := s.server.Reserved(); anonymous != 2*requestMemory {
+			if _, anonymous := s.Server.Reserved(); anonymous != 2*requestMemory {
 				t.Errorf("%d bytes are reserved", anonymous)
 			}
 		})
@@ -337,7 +338,7 @@ func TestStreamForgetsItsRequest(t *testing.T) {
 	inStreams(t, func(t *testing.T, s *served) {
 		c := s.streams(t, "203.0.113.9")
 		defer c.conn.Close()
-		c.open(1, "GET /metrics/?", "authorization", operator, "x-large", strings.Repeat("x", 10_000))
+		c.open(1, "GET /metrics/?", "authorization", servertest.Operator, "x-large", strings.Repeat("x", 10_000))
 		if c.responded("200") != 1 {
 			t.Error("no response")
 		}

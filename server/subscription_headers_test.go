@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -15,13 +16,13 @@ import (
 func TestSubscriptionHeaders(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.HeaderPrefix = "X-Acme" })
-	_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	const path = "/api/v1/webhooks/subscriptions/"
-	create := func(headers string) testResponse {
-		return f.do(t, call{"POST " + path, bearer(token), `{"url":"https://example.com/","headers":` + headers + `}`, nil})
+	create := func(headers string) servertest.Response {
+		return f.Do(t, "POST "+path, servertest.Bearer(token), `{"url":"https://example.com/","headers":`+headers+`}`)
 	}
-	made := create(`{"Authorization":"Bearer canary-1","x-tenant":"canary-2"}`).want(t, 201, "")
-	sub := path + made.field("id") + "/"
+	made := create(`{"Authorization":"Bearer canary-1","x-tenant":"canary-2"}`).Want(t, 201, "")
+	sub := path + made.Field("id") + "/"
 
 	t.Run("are shown by their names, and never by their values", func(t *testing.T) {
 		for _, line := range []string{"GET " + sub, "GET " + path, "GET /api/v1/audit-events/", "PATCH " + sub, "POST " + sub + "rotate-secret/"} {
@@ -29,29 +30,29 @@ func TestSubscriptionHeaders(t *testing.T) {
 			if strings.HasPrefix(line, "PATCH") {
 				body = `{"headers":{"Authorization":null,"X-Tenant":"canary-3"}}`
 			}
-			got := f.do(t, call{line, bearer(token), body, nil}).want(t, 200, "")
-			if strings.Contains(got.body, "canary") || !strings.Contains(got.body, "Authorization") {
-				t.Errorf("%s: %s", line, got.body)
+			got := f.Do(t, line, servertest.Bearer(token), body).Want(t, 200, "")
+			if strings.Contains(got.Text, "canary") || !strings.Contains(got.Text, "Authorization") {
+				t.Errorf("%s: %s", line, got.Text)
 			}
 		}
-		if strings.Contains(made.body, "canary") || !strings.Contains(made.body, `"headers":{"Authorization":null,"x-tenant":null}`) {
-			t.Errorf("created: %s", made.body)
+		if strings.Contains(made.Text, "canary") || !strings.Contains(made.Text, `"headers":{"Authorization":null,"x-tenant":null}`) {
+			t.Errorf("created: %s", made.Text)
 		}
 	})
 	t.Run("survive a read and a write of what was read", func(t *testing.T) {
 		var read struct{ Headers json.RawMessage }
-		if err := json.Unmarshal([]byte(f.do(t, call{"GET " + sub, bearer(token), "", nil}).body), &read); err != nil {
+		if err := json.Unmarshal([]byte(f.Do(t, "GET "+sub, servertest.Bearer(token), "").Text), &read); err != nil {
 			t.Fatal(err)
 		}
-		got := f.do(t, call{"PATCH " + sub, bearer(token), `{"headers":` + string(read.Headers) + `}`, nil}).want(t, 200, "")
-		if !strings.Contains(got.body, `"headers":{"Authorization":null,"X-Tenant":null}`) {
-			t.Errorf("%s", got.body)
+		got := f.Do(t, "PATCH "+sub, servertest.Bearer(token), `{"headers":`+string(read.Headers)+`}`).Want(t, 200, "")
+		if !strings.Contains(got.Text, `"headers":{"Authorization":null,"X-Tenant":null}`) {
+			t.Errorf("%s", got.Text)
 		}
 	})
 	t.Run("are removed by an empty object", func(t *testing.T) {
-		got := f.do(t, call{"PATCH " + sub, bearer(token), `{"headers":{}}`, nil}).want(t, 200, "")
-		if !strings.Contains(got.body, `"headers":{}`) {
-			t.Errorf("%s", got.body)
+		got := f.Do(t, "PATCH "+sub, servertest.Bearer(token), `{"headers":{}}`).Want(t, 200, "")
+		if !strings.Contains(got.Text, `"headers":{}`) {
+			t.Errorf("%s", got.Text)
 		}
 	})
 	t.Run("may have the longest values, ten of them", func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestSubscriptionHeaders(t *testing.T) {
 			list[fmt.Sprintf("X-Own-%d", i)] = strings.Repeat("x", 4096)
 		}
 		text, _ := json.Marshal(list)
-		create(string(text)).want(t, 201, "")
-		create(`{"A!#$%&'*+-.^_|~`+"`"+`":"! ~\"\\"}`).want(t, 201, "")
+		create(string(text)).Want(t, 201, "")
+		create(`{"A!#$%&'*+-.^_|~`+"`"+`":"! ~\"\\"}`).Want(t, 201, "")
 	})
 	t.Run("are refused, and the problem names the header and no value", func(t *testing.T) {
 		names := map[string]string{}
@@ -90,8 +91,8 @@ func TestSubscriptionHeaders(t *testing.T) {
 			`{"Ü":"canary"}`:                                         "headers.Ü: invalid",
 			`{"X-A":"canary","x-a":"canary"}`:                        "headers.x-a: duplicate",
 		} {
-			got := create(headers).want(t, 422, "validation_failed")
-			if fields := got.fields(); len(fields) != 1 || fields[0] != want || strings.Contains(got.body, "canary") {
+			got := create(headers).Want(t, 422, "validation_failed")
+			if fields := got.Fields(); len(fields) != 1 || fields[0] != want || strings.Contains(got.Text, "canary") {
 				t.Errorf("%.60s: %v, want %s", headers, fields, want)
 			}
 		}
@@ -102,12 +103,12 @@ func TestSubscriptionHeaders(t *testing.T) {
 			"Transfer-Encoding", "Upgrade", "HTTP2-Settings", "Expect", "Accept-Encoding", "Max-Forwards", "Via", "Forwarded", "X-Forwarded-For",
 			"X-Real-IP", "Proxy-Authorization", "webhook-id", "Webhook-Signature", "webhook-own", "x-acme-signature", "X-Acme-Own", "X_Acme_Signature", "content_length",
 		} {
-			got := create(`{"`+name+`":"canary"}`).want(t, 422, "validation_failed")
-			if fields := got.fields(); len(fields) != 1 || fields[0] != "headers."+name+": reserved_header" {
+			got := create(`{"`+name+`":"canary"}`).Want(t, 422, "validation_failed")
+			if fields := got.Fields(); len(fields) != 1 || fields[0] != "headers."+name+": reserved_header" {
 				t.Errorf("%s: %v", name, fields)
 			}
 		}
-		create(`{"X-Service-Signature":"allowed with another prefix","X-Acmeish":"1","Cookie":"a=b"}`).want(t, 201, "")
+		create(`{"X-Service-Signature":"allowed with another prefix","X-Acmeish":"1","Cookie":"a=b"}`).Want(t, 201, "")
 	})
 }
 
@@ -115,23 +116,23 @@ func TestSubscriptionHeaders(t *testing.T) {
 func TestSentHeaders(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	const subs = "/api/v1/webhooks/subscriptions/"
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
 	path := subs + sub.ID + "/"
-	f.do(t, call{"PATCH " + path, bearer(token), `{"headers":{"Authorization":"Bearer canary"}}`, nil}).want(t, 200, "")
-	sub, err := f.store.History.Subscription(t.Context(), owner.Home.RowID, sub.ID)
+	f.Do(t, "PATCH "+path, servertest.Bearer(token), `{"headers":{"Authorization":"Bearer canary"}}`).Want(t, 200, "")
+	sub, err := f.Store.History.Subscription(t.Context(), owner.Home.RowID, sub.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	attempted(t, f, owner, sub, 1)
-	at := path + "deliveries/" + f.list(t, bearer(token), path+"deliveries/").Data[0]["id"].(string) + "/"
-	if got := f.do(t, call{"GET " + at, bearer(token), "", nil}).want(t, 200, ""); !strings.Contains(got.body, `"Authorization":"***"`) || strings.Contains(got.body, "canary") {
-		t.Errorf("%s", got.body)
+	f.Attempted(t, owner, sub, 1)
+	at := path + "deliveries/" + f.List(t, servertest.Bearer(token), path+"deliveries/").Data[0]["id"].(string) + "/"
+	if got := f.Do(t, "GET "+at, servertest.Bearer(token), "").Want(t, 200, ""); !strings.Contains(got.Text, `"Authorization":"***"`) || strings.Contains(got.Text, "canary") {
+		t.Errorf("%s", got.Text)
 	}
 	time.Sleep(2 * time.Millisecond)
-	f.do(t, call{"PATCH " + path, bearer(token), `{"headers":{"X-Other":"canary"}}`, nil}).want(t, 200, "")
-	if got := f.do(t, call{"GET " + at, bearer(token), "", nil}).want(t, 200, ""); strings.Contains(got.body, "Authorization") || strings.Contains(got.body, "X-Other") {
-		t.Errorf("after a change: %s", got.body)
+	f.Do(t, "PATCH "+path, servertest.Bearer(token), `{"headers":{"X-Other":"canary"}}`).Want(t, 200, "")
+	if got := f.Do(t, "GET "+at, servertest.Bearer(token), "").Want(t, 200, ""); strings.Contains(got.Text, "Authorization") || strings.Contains(got.Text, "X-Other") {
+		t.Errorf("after a change: %s", got.Text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -38,20 +39,20 @@ func (s subscriptionSeries) sums() (ids []string, sums [][2]int) {
 func TestSubscriptionStats(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	stranger, _ := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	as := bearer(token)
-	busy, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-	quiet, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
-	theirs, _ := storagetest.Subscription(t, f.store, stranger, "https://example.com/", "user.created")
-	attempted(t, f, owner, busy, 4)
-	attempted(t, f, stranger, theirs, 2)
-	f.do(t, call{"DELETE /api/v1/webhooks/subscriptions/" + busy.ID + "/", as, "", nil}).want(t, 204, "")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	stranger, _ := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	as := servertest.Bearer(token)
+	busy, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	quiet, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "never.happens")
+	theirs, _ := storagetest.Subscription(t, f.Store, stranger, "https://example.com/", "user.created")
+	f.Attempted(t, owner, busy, 4)
+	f.Attempted(t, stranger, theirs, 2)
+	f.Do(t, "DELETE /api/v1/webhooks/subscriptions/"+busy.ID+"/", as, "").Want(t, 204, "")
 	const path = "GET /api/v1/webhooks/stats/subscriptions/?subscription_id="
 	get := func(t *testing.T, query string) (s subscriptionSeries) {
 		t.Helper()
-		got := f.do(t, call{path + query, as, "", nil}).want(t, 200, "")
-		if err := json.Unmarshal([]byte(got.body), &s); err != nil {
+		got := f.Do(t, path+query, as, "").Want(t, 200, "")
+		if err := json.Unmarshal([]byte(got.Text), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -97,8 +98,8 @@ func TestSubscriptionStats(t *testing.T) {
 			busy.ID + "&since=2026-01-01T00:00:00Z&until=2026-06-01T00:00:00Z":                       "since",
 			busy.ID + "&since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z&step=60":               "step",
 		} {
-			a := f.do(t, call{path + query, as, "", nil}).want(t, 400, "invalid_parameter")
-			if fields := a.fields(); len(fields) != 1 || fields[0] != field+": invalid_parameter" {
+			a := f.Do(t, path+query, as, "").Want(t, 400, "invalid_parameter")
+			if fields := a.Fields(); len(fields) != 1 || fields[0] != field+": invalid_parameter" {
 				t.Errorf("%s: %v", query, fields)
 			}
 		}

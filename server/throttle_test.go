@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -26,7 +27,7 @@ func (f *testServer) from(peer, authorization string) (status int, code string) 
 		r.Header.Set("Authorization", authorization)
 	}
 	w := httptest.NewRecorder()
-	f.server.Handler().ServeHTTP(w, r)
+	f.Server.Handler().ServeHTTP(w, r)
 	var p struct{ Code string }
 	_ = json.Unmarshal(w.Body.Bytes(), &p)
 	if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
@@ -39,7 +40,7 @@ func (f *testServer) from(peer, authorization string) (status int, code string) 
 func (f *testServer) exhaust(t *testing.T, peer string) (failures int) {
 	t.Helper()
 	for range 1000 {
-		status, code := f.from(peer, apiKey(access.Mint("svc")))
+		status, code := f.from(peer, servertest.APIKey(access.Mint("svc")))
 		if status == http.StatusTooManyRequests && code == "too_many_failures" {
 			return failures
 		}
@@ -56,16 +57,16 @@ func TestThrottle(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T) (f *testServer, key string) {
 		f = build(t)
-		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-		_, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-		return f, apiKey(credential)
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, credential := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+		return f, servertest.APIKey(credential)
 	}
 	const peer = "198.51.100.7:1000"
 	t.Run("refuses every invalid credential of an address after many failures, on other ports too", func(t *testing.T) {
 		t.Parallel()
 		f, _ := setup(t)
 		f.exhaust(t, peer)
-		for _, as := range []string{"ApiKey svc_x", apiKey(access.Mint("svc")), bearer(access.Mint(access.TokenPrefix))} {
+		for _, as := range []string{"ApiKey svc_x", servertest.APIKey(access.Mint("svc")), servertest.Bearer(access.Mint(access.TokenPrefix))} {
 			if status, code := f.from("198.51.100.7:2000", as); status != 429 || code != "too_many_failures" {
 				t.Errorf("%.12s: %d %s", as, status, code)
 			}
@@ -78,7 +79,7 @@ func TestThrottle(t *testing.T) {
 			f.from(peer, "ApiKey svc_x")
 			f.from(peer, "Basic x")
 		}
-		if status, code := f.from(peer, apiKey(access.Mint("svc"))); status != 429 || code != "too_many_failures" {
+		if status, code := f.from(peer, servertest.APIKey(access.Mint("svc"))); status != 429 || code != "too_many_failures" {
 			t.Errorf("%d %s", status, code)
 		}
 	})
@@ -104,7 +105,7 @@ func TestThrottle(t *testing.T) {
 		t.Parallel()
 		f, key := setup(t)
 		f.exhaust(t, peer)
-		for _, as := range []string{key, operator} {
+		for _, as := range []string{key, servertest.Operator} {
 			if status, code := f.from(peer, as); status != 200 {
 				t.Errorf("%.12s: %d %s", as, status, code)
 			}
@@ -113,17 +114,17 @@ func TestThrottle(t *testing.T) {
 	t.Run("forgets a credential that is no longer valid", func(t *testing.T) {
 		t.Parallel()
 		f := build(t)
-		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-		f.from(peer, apiKey(credential))
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		key, credential := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+		f.from(peer, servertest.APIKey(credential))
 		f.exhaust(t, peer)
-		if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, key.ID); err != nil {
+		if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if status, code := f.from(peer, apiKey(credential)); status != 401 {
+		if status, code := f.from(peer, servertest.APIKey(credential)); status != 401 {
 			t.Errorf("first: %d %s", status, code)
 		}
-		if status, code := f.from(peer, apiKey(credential)); status != 429 {
+		if status, code := f.from(peer, servertest.APIKey(credential)); status != 429 {
 			t.Errorf("second: %d %s", status, code)
 		}
 	})
@@ -158,18 +159,18 @@ func TestThrottleBoundsLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t)
-		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-		_, first := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-		_, second := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, first := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
+		_, second := storagetest.Key(t, f.Store, owner, access.APIKeysRead)
 		const peer = "198.51.100.7:1"
 		flood := func() {
 			for range 600 {
-				f.from(peer, apiKey(access.Mint("svc")))
+				f.from(peer, servertest.APIKey(access.Mint("svc")))
 			}
 		}
 		wantStatus := func(when string, credential access.Credential, want int) {
 			t.Helper()
-			if status, code := f.from(peer, apiKey(credential)); status != want {
+			if status, code := f.from(peer, servertest.APIKey(credential)); status != want {
 				t.Errorf("%s: %d %s, want %d", when, status, code, want)
 			}
 		}
@@ -229,7 +230,7 @@ func TestClientAddress(t *testing.T) {
 			r.RemoteAddr = tt.peer
 			r.Header["X-Forwarded-For"] = tt.forwarded
 			w := httptest.NewRecorder()
-			f.server.Handler().ServeHTTP(w, r)
+			f.Server.Handler().ServeHTTP(w, r)
 			if got := f.logged(t, w.Header().Get("X-Request-Id"))["client"]; got != tt.want {
 				t.Errorf("client %q, want %q", got, tt.want)
 			}
@@ -241,7 +242,7 @@ func TestClientAddress(t *testing.T) {
 func (f *testServer) logged(t *testing.T, id string) map[string]any {
 	t.Helper()
 	var found []map[string]any
-	for line := range strings.Lines(f.log.String()) {
+	for line := range strings.Lines(f.Log.String()) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("log line %q: %v", line, err)
@@ -259,35 +260,35 @@ func (f *testServer) logged(t *testing.T, id string) map[string]any {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	key, credential := storagetest.Key(t, f.store, owner, access.WebhooksRead)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	key, credential := storagetest.Key(t, f.Store, owner, access.WebhooksRead)
 	const canary = "canary-in-the-query"
 	tests := []struct {
 		name string
-		call call
+		call servertest.Call
 		want map[string]any
 	}{
-		{"of a request that succeeds", call{"GET /api/v1/webhooks/subscriptions?limit=7", apiKey(credential), "", nil}, map[string]any{
+		{"of a request that succeeds", servertest.NewCall("GET /api/v1/webhooks/subscriptions?limit=7", servertest.APIKey(credential), ""), map[string]any{
 			"level": "INFO", "method": "GET", "route": "/api/v1/webhooks/subscriptions/", "status": 200.0,
 			"user": owner.User.ID, "organization": owner.Organization.ID, "key": key.ID,
 		}},
-		{"of a request that is refused", call{"GET /api/v1/api-keys/?limit=" + canary, apiKey(credential), "", nil}, map[string]any{
+		{"of a request that is refused", servertest.NewCall("GET /api/v1/api-keys/?limit="+canary, servertest.APIKey(credential), ""), map[string]any{
 			"level": "INFO", "method": "GET", "route": "/api/v1/api-keys/", "status": 403.0, "code": "permission_denied",
 			"user": owner.User.ID, "organization": owner.Organization.ID, "key": key.ID,
 		}},
-		{"of a request without a route", call{"BREW /" + canary, "", "", nil}, map[string]any{
+		{"of a request without a route", servertest.NewCall("BREW /"+canary, "", ""), map[string]any{
 			"level": "INFO", "method": "other", "route": "none", "status": 404.0, "code": "not_found",
 		}},
-		{"of a probe", call{"GET /healthz", "", "", nil}, map[string]any{
+		{"of a probe", servertest.NewCall("GET /healthz", "", ""), map[string]any{
 			"level": "DEBUG", "method": "GET", "route": "/healthz/", "status": 200.0,
 		}},
 	}
 	for _, tt := range tests {
 		t.Run("has one line "+tt.name, func(t *testing.T) {
-			got := f.do(t, tt.call)
+			got := f.Call(t, tt.call)
 			entry := f.logged(t, got.Header.Get("X-Request-Id"))
-			if size, _ := entry["bytes"].(float64); int(size) != len(got.body) {
-				t.Errorf("bytes %v, want %d", entry["bytes"], len(got.body))
+			if size, _ := entry["bytes"].(float64); int(size) != len(got.Text) {
+				t.Errorf("bytes %v, want %d", entry["bytes"], len(got.Text))
 			}
 			for _, always := range []string{"time", "msg", "duration_ms", "bytes", "request_id", "client"} {
 				if _, ok := entry[always]; !ok {
@@ -300,7 +301,7 @@ func TestLog(t *testing.T) {
 			}
 		})
 	}
-	if text := f.log.String(); strings.Contains(text, canary) || strings.Contains(text, credential.Reveal()) {
+	if text := f.Log.String(); strings.Contains(text, canary) || strings.Contains(text, credential.Reveal()) {
 		t.Errorf("the log has a secret: %s", text)
 	}
 }
@@ -314,8 +315,8 @@ func TestThrottleRetryAfter(t *testing.T) {
 		wait := func() time.Duration {
 			r, w := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil), httptest.NewRecorder()
 			r.RemoteAddr = peer
-			r.Header.Set("Authorization", apiKey(access.Mint("svc")))
-			f.server.Handler().ServeHTTP(w, r)
+			r.Header.Set("Authorization", servertest.APIKey(access.Mint("svc")))
+			f.Server.Handler().ServeHTTP(w, r)
 			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
 			if w.Code != 429 || err != nil {
 				t.Fatalf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
@@ -331,7 +332,7 @@ func TestThrottleRetryAfter(t *testing.T) {
 			t.Errorf("after 1.7 s: %s, want 2s", left)
 		}
 		time.Sleep(left)
-		if status, _ := f.from(peer, apiKey(access.Mint("svc"))); status != 401 {
+		if status, _ := f.from(peer, servertest.APIKey(access.Mint("svc"))); status != 401 {
 			t.Errorf("status %d after the wait, want 401", status)
 		}
 	})
@@ -359,7 +360,7 @@ func TestThrottleOfSignIn(t *testing.T) {
 			for range 30 {
 				r := guess()
 				r.RemoteAddr = address
-				last = f.handle(r).StatusCode
+				last = f.Handle(r).StatusCode
 			}
 			if last != http.StatusTooManyRequests {
 				t.Errorf("%s: status %d after 30 guesses", address, last)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -16,8 +17,8 @@ import (
 func TestTimesThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
 	tokens := "/api/v1/users/" + owner.User.ID + "/access-tokens/"
 	subPath := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
 	for at, code := range map[string]string{
@@ -41,23 +42,23 @@ func TestTimesThatCannotBeShown(t *testing.T) {
 				"POST " + tokens:              `{"organization_id":"` + owner.Organization.ID + `","expires_at":"` + at + `"}`,
 				"POST " + subPath + "replay/": `{"since":"` + at + `"}`,
 			} {
-				got := f.do(t, call{line, operator, body, []string{"X-Organization-Id", owner.Organization.ID}}).want(t, 422, "validation_failed")
-				if !strings.Contains(got.body, `"code":"`+code+`"`) || code == "out_of_range" && !strings.Contains(got.body, "before 10000-01-01T00:00:00Z") {
-					t.Errorf("%s: %s", line, got.body)
+				got := f.Do(t, line, servertest.Operator, body, "X-Organization-Id", owner.Organization.ID).Want(t, 422, "validation_failed")
+				if !strings.Contains(got.Text, `"code":"`+code+`"`) || code == "out_of_range" && !strings.Contains(got.Text, "before 10000-01-01T00:00:00Z") {
+					t.Errorf("%s: %s", line, got.Text)
 				}
 			}
 			for _, path := range []string{subPath + "deliveries/", "/api/v1/audit-events/", "/api/v1/webhooks/stats/"} {
-				f.do(t, call{"GET " + path + "?since=" + url.QueryEscape(at), bearer(token), "", nil}).want(t, 400, "invalid_parameter")
-				f.do(t, call{"GET " + path + "?until=" + url.QueryEscape(at), bearer(token), "", nil}).want(t, 400, "invalid_parameter")
+				f.Do(t, "GET "+path+"?since="+url.QueryEscape(at), servertest.Bearer(token), "").Want(t, 400, "invalid_parameter")
+				f.Do(t, "GET "+path+"?until="+url.QueryEscape(at), servertest.Bearer(token), "").Want(t, 400, "invalid_parameter")
 			}
 		})
 	}
 	const last = `"expires_at":"9999-12-31T23:59:59.999Z"`
-	got := f.do(t, call{"POST /api/v1/api-keys/", bearer(token), `{"name":"x","scope":"events:read",` + last + `}`, nil}).want(t, 201, "")
-	if !strings.Contains(got.body, last) {
-		t.Errorf("%s", got.body)
+	got := f.Do(t, "POST /api/v1/api-keys/", servertest.Bearer(token), `{"name":"x","scope":"events:read",`+last+`}`).Want(t, 201, "")
+	if !strings.Contains(got.Text, last) {
+		t.Errorf("%s", got.Text)
 	}
-	f.do(t, call{"GET /api/v1/audit-events/?since=" + url.QueryEscape("0001-01-01T00:00:00Z"), bearer(token), "", nil}).want(t, 200, "")
+	f.Do(t, "GET /api/v1/audit-events/?since="+url.QueryEscape("0001-01-01T00:00:00Z"), servertest.Bearer(token), "").Want(t, 200, "")
 }
 
 // FuzzTimes sends any text as a time. An accepted time must be the same in the response.
@@ -71,18 +72,18 @@ func FuzzTimes(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := s.do(t, call{"POST /api/v1/api-keys/", operator, string(body), nil})
+		got := s.Do(t, "POST /api/v1/api-keys/", servertest.Operator, string(body))
 		if got.StatusCode == 422 {
 			return
 		}
-		got.want(t, 201, "")
+		got.Want(t, 201, "")
 		asked, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			t.Fatalf("%q is taken", text)
 		}
-		shown, err := time.Parse("2006-01-02T15:04:05.000Z", got.field("expires_at"))
+		shown, err := time.Parse("2006-01-02T15:04:05.000Z", got.Field("expires_at"))
 		if err != nil || shown.UnixMilli() != asked.UnixMilli() {
-			t.Errorf("%q is shown as %q: %v", text, got.field("expires_at"), err)
+			t.Errorf("%q is shown as %q: %v", text, got.Field("expires_at"), err)
 		}
 	})
 }

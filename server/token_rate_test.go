@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -14,33 +15,33 @@ func TestTokenRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t, func(o *server.Options) { o.TokenRate = 5 })
-		owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
-		_, colleague := storagetest.Member(t, f.store, owner.Organization, "colleague", access.RoleMember)
-		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
+		owner, token := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, colleague := storagetest.Member(t, f.Store, owner.Organization, "colleague", access.RoleMember)
+		_, other := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 		// passed makes this many requests, and returns how many succeeded and the last response.
-		passed := func(as string, times int) (n int, last testResponse) {
+		passed := func(as string, times int) (n int, last servertest.Response) {
 			for range times {
-				if last = f.do(t, call{"GET /api/v1/whoami/", as, "", nil}); last.StatusCode == 200 {
+				if last = f.Do(t, "GET /api/v1/whoami/", as, ""); last.StatusCode == 200 {
 					n++
 				}
 			}
 			return n, last
 		}
-		n, last := passed(bearer(token), 12)
-		last.want(t, 429, "rate_limited")
+		n, last := passed(servertest.Bearer(token), 12)
+		last.Want(t, 429, "rate_limited")
 		if n != 10 || last.Header.Get("Retry-After") != "1" || last.Header.Get("RateLimit") != "" {
 			t.Errorf("%d of 12 passed, the last with %v", n, last.Header)
 		}
-		if n, _ := passed(bearer(colleague), 1); n != 0 {
+		if n, _ := passed(servertest.Bearer(colleague), 1); n != 0 {
 			t.Error("a colleague has a rate of their own")
 		}
-		f.do(t, call{"POST /api/v1/session/", "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 429, "rate_limited")
+		f.Do(t, "POST /api/v1/session/", "", `{"token":"`+token.Reveal()+`"}`).Want(t, 429, "rate_limited")
 		for name, as := range map[string]string{
-			"a token of another organization": bearer(other), "a key": apiKey(key), "a caller with platform:act_as": operator,
+			"a token of another organization": servertest.Bearer(other), "a key": servertest.APIKey(key), "a caller with platform:act_as": servertest.Operator,
 		} {
 			want := 20
-			if as == bearer(other) {
+			if as == servertest.Bearer(other) {
 				want = 10
 			}
 			if n, _ := passed(as, 20); n != want {
@@ -48,17 +49,17 @@ func TestTokenRate(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if n, _ := passed(bearer(token), 12); n != 5 {
+		if n, _ := passed(servertest.Bearer(token), 12); n != 5 {
 			t.Errorf("after a second %d passed", n)
 		}
 		time.Sleep(10 * time.Second) // the bucket is forgotten meanwhile
-		if n, _ := passed(bearer(token), 12); n != 10 {
+		if n, _ := passed(servertest.Bearer(token), 12); n != 10 {
 			t.Errorf("after ten seconds %d passed", n)
 		}
 		time.Sleep(1900 * time.Millisecond)
-		passed(bearer(token), 9)
+		passed(servertest.Bearer(token), 9)
 		time.Sleep(200 * time.Millisecond) // a new generation of buckets begins
-		if n, _ := passed(bearer(token), 12); n != 1 {
+		if n, _ := passed(servertest.Bearer(token), 12); n != 1 {
 			t.Errorf("%d passed of a bucket that was used a moment ago", n)
 		}
 	})

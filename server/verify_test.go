@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -12,11 +13,11 @@ import (
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	key, raw := storagetest.Key(t, f.store, owner, access.EventsWrite, access.EventsRead)
-	f.plan(t, "three", true, true, "3")
-	f.plan(t, "none", false, false, "null")
-	host, hostKey := storagetest.Organization(t, f.store, "host", "enterprise", access.RoleOperator)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.Store, owner, access.EventsWrite, access.EventsRead)
+	f.Plan(t, "three", true, true, "3")
+	f.Plan(t, "none", false, false, "null")
+	host, hostKey := storagetest.Organization(t, f.Store, "host", "enterprise", access.RoleOperator)
 	_ = host
 
 	type verdict struct {
@@ -33,11 +34,11 @@ func TestVerify(t *testing.T) {
 	}
 	verify := func(t *testing.T, body string) (v verdict) {
 		t.Helper()
-		a := f.do(t, call{"POST /api/v1/auth/verify/", bearer(hostKey), body, nil}).want(t, 200, "")
+		a := f.Do(t, "POST /api/v1/auth/verify/", servertest.Bearer(hostKey), body).Want(t, 200, "")
 		if a.Header.Get("Cache-Control") != "no-store" {
 			t.Error("the response may be cached")
 		}
-		if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		if err := json.Unmarshal([]byte(a.Text), &v); err != nil {
 			t.Fatal(err)
 		}
 		if v.Valid != (v.Code == "valid") {
@@ -70,8 +71,8 @@ func TestVerify(t *testing.T) {
 	})
 
 	t.Run("has a code for every invalid key", func(t *testing.T) {
-		gone, goneRaw := storagetest.Key(t, f.store, owner, access.EventsRead)
-		if err := f.store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+		gone, goneRaw := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		if err := f.Store.Directory.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		for shown, code := range map[string]string{
@@ -90,29 +91,29 @@ func TestVerify(t *testing.T) {
 	})
 
 	t.Run("refuses requests beyond the limit, and counts none under a plan without API keys", func(t *testing.T) {
-		other, _ := storagetest.Organization(t, f.store, "small", "three", access.RoleOwner)
-		_, small := storagetest.Key(t, f.store, other, access.EventsRead)
+		other, _ := storagetest.Organization(t, f.Store, "small", "three", access.RoleOwner)
+		_, small := storagetest.Key(t, f.Store, other, access.EventsRead)
 		for _, code := range []string{"valid", "valid", "valid", "rate_limited"} {
 			if v := verify(t, `{"key":"`+small.Reveal()+`"}`); v.Code != code {
 				t.Errorf("%+v, want %s", v, code)
 			}
 		}
-		f.move(t, other.Organization.ID, "none")
+		f.Move(t, other.Organization.ID, "none")
 		if v := verify(t, `{"key":"`+small.Reveal()+`"}`); v.Code != "plan_capability_required" || v.RateLimit != nil || v.KeyID == nil {
 			t.Errorf("%+v", v)
 		}
 	})
 
 	t.Run("needs platform:act_as, and lists all problems of its own request", func(t *testing.T) {
-		f.do(t, call{"POST /api/v1/auth/verify/", bearer(token), shown, nil}).want(t, 403, "permission_denied")
+		f.Do(t, "POST /api/v1/auth/verify/", servertest.Bearer(token), shown).Want(t, 403, "permission_denied")
 		for body, field := range map[string]string{
 			`{}`:                                 "key: missing",
 			`{"key":1}`:                          "key: wrong_type",
 			`{"key":"x","a":1}`:                  "a: unknown_field",
 			`{"key":"x","permission":"no:such"}`: "permission: unknown_permission",
 		} {
-			if a := f.do(t, call{"POST /api/v1/auth/verify/", bearer(hostKey), body, nil}); a.StatusCode != 422 || len(a.fields()) != 1 || a.fields()[0] != field {
-				t.Errorf("%s: %d %v", body, a.StatusCode, a.fields())
+			if a := f.Do(t, "POST /api/v1/auth/verify/", servertest.Bearer(hostKey), body); a.StatusCode != 422 || len(a.Fields()) != 1 || a.Fields()[0] != field {
+				t.Errorf("%s: %d %v", body, a.StatusCode, a.Fields())
 			}
 		}
 	})

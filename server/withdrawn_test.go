@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -51,7 +52,7 @@ func sendHalf(t *testing.T, conn net.Conn, line, body string, header ...string) 
 }
 
 // finish sends the last byte and returns the response.
-func (h halfSent) finish(t *testing.T) testResponse {
+func (h halfSent) finish(t *testing.T) servertest.Response {
 	t.Helper()
 	if _, err := io.WriteString(h.conn, h.rest); err != nil {
 		t.Fatal(err)
@@ -65,14 +66,14 @@ func (h halfSent) finish(t *testing.T) testResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := testResponse{response, read(t, response)}
-	checkResponse(t, h.line, a)
+	a := servertest.Response{Response: response, Text: servertest.Read(t, response)}
+	servertest.CheckResponse(t, h.line, a)
 	return a
 }
 
 func (f *testServer) dial(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ var auditID = regexp.MustCompile(`aud_\w+`)
 // changes returns the ids of all audit events. Every change has one.
 func (f *testServer) changes(t *testing.T) []string {
 	t.Helper()
-	all := f.do(t, call{"GET /api/v1/audit-events/?limit=200&organization=all", operator, "", nil}).want(t, 200, "")
-	return auditID.FindAllString(all.body, -1)
+	all := f.Do(t, "GET /api/v1/audit-events/?limit=200&organization=all", servertest.Operator, "").Want(t, 200, "")
+	return auditID.FindAllString(all.Text, -1)
 }
 
 // TestWithdrawnWhileAnyBodyArrives walks all routes with a body. The body is wrong in most of them: without the second check, the
@@ -93,25 +94,25 @@ func (f *testServer) changes(t *testing.T) []string {
 func TestWithdrawnWhileAnyBodyArrives(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOperator)
-	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
-	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/")
+	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
+	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	real := fill(key.ID, sub.ID, "", "", owner.Organization.ID, owner.User.ID, "", "", "growth", "orders:read")
-	for _, r := range f.server.Routes() {
+	for _, r := range f.Server.Routes() {
 		if r.Open || r.Body == 0 {
 			continue // the only open one with a body is the sign-in, which checks the credential in its body
 		}
 		t.Run("is refused by "+line(r), func(t *testing.T) {
-			_, token := storagetest.Member(t, f.store, owner.Organization, fmt.Sprint("member", strings.Count(f.log.String(), "\n")), access.RoleOperator)
+			_, token := storagetest.Member(t, f.Store, owner.Organization, fmt.Sprint("member", strings.Count(f.Log.String(), "\n")), access.RoleOperator)
 			path := real.Replace(strings.Replace(r.Pattern, "roles/{name}", "roles/clerk", 1))
-			half := sendHalf(t, f.dial(t), r.Method+" "+path, `{"nobody": 1}`, "Authorization: "+bearer(token))
-			who := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
-			_, id, _ := strings.Cut(who.body, `"id":"`)
+			half := sendHalf(t, f.dial(t), r.Method+" "+path, `{"nobody": 1}`, "Authorization: "+servertest.Bearer(token))
+			who := f.Do(t, "GET /api/v1/whoami/", servertest.Bearer(token), "")
+			_, id, _ := strings.Cut(who.Text, `"id":"`)
 			id, _, _ = strings.Cut(id, `"`)
-			f.do(t, call{"PATCH /api/v1/users/" + id + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
-			half.finish(t).want(t, 401, "user_inactive")
+			f.Do(t, "PATCH /api/v1/users/"+id+"/", servertest.Operator, `{"is_active":false}`).Want(t, 200, "")
+			half.finish(t).Want(t, 401, "user_inactive")
 		})
 	}
 }
@@ -134,29 +135,29 @@ func newWithdrawn(t *testing.T) *withdrawn {
 		o.ConsoleURL, o.SignIn = "https://keys.example.com/keyhook/", new(login)
 	})
 	w := &withdrawn{testServer: f}
-	w.owner, w.token = storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-	w.other, _ = storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
-	sub, _ := storagetest.Subscription(t, f.store, w.owner, "https://example.com/")
+	w.owner, w.token = storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	w.other, _ = storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, w.owner, "https://example.com/")
 	w.sub = sub.ID
-	key, credential := storagetest.Key(t, f.store, w.owner, access.WebhooksWrite)
+	key, credential := storagetest.Key(t, f.Store, w.owner, access.WebhooksWrite)
 	w.key, w.keyID = credential, key.ID
 	w.change(t, "PATCH /api/v1/users/"+w.owner.User.ID+"/", `{"external_id":"owner"}`)
-	w.session = newBrowser(t, f.url)
+	w.session = newBrowser(t, f.URL)
 	w.session.signIn(t, w.token.Reveal())
 	return w
 }
 
 // change makes a request of an operator, which must succeed.
-func (w *withdrawn) change(t *testing.T, line, body string) testResponse {
+func (w *withdrawn) change(t *testing.T, line, body string) servertest.Response {
 	t.Helper()
 	line = strings.NewReplacer(
 		"USER", w.owner.User.ID, "ORG", w.owner.Organization.ID,
 		"MEMBER", "/api/v1/organizations/"+w.owner.Organization.ID+"/members/"+w.owner.User.ID+"/",
 		"OTHER", "/api/v1/organizations/"+w.other.Organization.ID+"/members/"+w.owner.User.ID+"/",
 	).Replace(line)
-	got := w.do(t, call{line, operator, body, nil})
+	got := w.Do(t, line, servertest.Operator, body)
 	if got.StatusCode >= 300 {
-		t.Fatalf("%s: %d %s", line, got.StatusCode, got.body)
+		t.Fatalf("%s: %d %s", line, got.StatusCode, got.Text)
 	}
 	return got
 }
@@ -170,20 +171,24 @@ func (b browser) header(t *testing.T) string {
 // are revoked soon after, so the code of that refusal depends on the moment.
 func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 	t.Parallel()
-	byKey := func(_ *testing.T, w *withdrawn) []string { return []string{"Authorization: " + apiKey(w.key)} }
-	byToken := func(_ *testing.T, w *withdrawn) []string { return []string{"Authorization: " + bearer(w.token)} }
+	byKey := func(_ *testing.T, w *withdrawn) []string {
+		return []string{"Authorization: " + servertest.APIKey(w.key)}
+	}
+	byToken := func(_ *testing.T, w *withdrawn) []string {
+		return []string{"Authorization: " + servertest.Bearer(w.token)}
+	}
 	byIssuer := func(_ *testing.T, w *withdrawn) []string { return []string{"Authorization: " + foreign("owner")} }
 	bySession := func(t *testing.T, w *withdrawn) []string { return []string{w.session.header(t)} }
 	byPortal := func(t *testing.T, w *withdrawn) []string {
-		w.session.Jar = newBrowser(t, w.url).Jar
-		w.session.do(t, "POST "+sessionPath, `{"link":"`+w.portalLink(t, w.owner.Organization.ID, `{"role":"owner"}`)+`"}`).want(t, 201, "")
+		w.session.Jar = newBrowser(t, w.URL).Jar
+		w.session.do(t, "POST "+sessionPath, `{"link":"`+w.portalLink(t, w.owner.Organization.ID, `{"role":"owner"}`)+`"}`).Want(t, 201, "")
 		return []string{w.session.header(t)}
 	}
 	bySwitched := func(t *testing.T, w *withdrawn) []string { // at home in the one organization, at work in the other
 		w.change(t, "PUT OTHER", `{"role":"owner"}`)
-		guest := newGuest(t, w.url)
+		guest := newGuest(t, w.URL)
 		guest.login(t, "/console/", "owner")
-		sub, _ := storagetest.Subscription(t, w.store, w.other, "https://other.example/")
+		sub, _ := storagetest.Subscription(t, w.Store, w.other, "https://other.example/")
 		w.session, w.sub = guest, sub.ID
 		return []string{guest.header(t), "X-Organization-Id: " + w.other.Organization.ID}
 	}
@@ -191,9 +196,9 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 		return func(t *testing.T, w *withdrawn) { w.change(t, line, body) }
 	}
 	revoke := func(t *testing.T, w *withdrawn) {
-		w.session.do(t, "DELETE /api/v1/api-keys/"+w.keyID+"/", "").want(t, 204, "")
+		w.session.do(t, "DELETE /api/v1/api-keys/"+w.keyID+"/", "").Want(t, 204, "")
 	}
-	end := func(t *testing.T, w *withdrawn) { w.session.do(t, "DELETE "+sessionPath, "").want(t, 204, "") }
+	end := func(t *testing.T, w *withdrawn) { w.session.do(t, "DELETE "+sessionPath, "").Want(t, 204, "") }
 	for name, tt := range map[string]struct {
 		credential func(*testing.T, *withdrawn) []string
 		withdraw   func(*testing.T, *withdrawn)
@@ -225,9 +230,9 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 			half := sendHalf(t, w.dial(t), request, `{"overlap_seconds":0}`, header...)
 			tt.withdraw(t, w)
 			before := w.changes(t)
-			got := half.finish(t).want(t, tt.status, tt.code)
-			if strings.Contains(got.body, "whsec_") {
-				t.Errorf("the response shows a secret: %s", got.body)
+			got := half.finish(t).Want(t, tt.status, tt.code)
+			if strings.Contains(got.Text, "whsec_") {
+				t.Errorf("the response shows a secret: %s", got.Text)
 			}
 			if diff := cmp.Diff(before, w.changes(t)); diff != "" {
 				t.Errorf("something was written (-before +after):\n%s", diff)
@@ -241,16 +246,16 @@ func TestExpiredWhileTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
-		owner, _ := storagetest.Organization(t, s.store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, s.Store, "acme", "growth", access.RoleOwner)
 		credential := access.Mint("svc")
-		if _, err := s.store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+		if _, err := s.Store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 			Credential: credential, Name: "n", Scope: access.NewScope(access.EventsWrite), ExpiresAt: new(time.Now().Add(5 * time.Second).UnixMilli()),
 		}); err != nil {
 			t.Fatal(err)
 		}
-		half := sendHalf(t, s.pipes.connect("192.0.2.1"), "POST /api/v1/events/", `{"type":"a","data":{}}`, "Authorization: "+apiKey(credential))
+		half := sendHalf(t, s.pipes.connect("192.0.2.1"), "POST /api/v1/events/", `{"type":"a","data":{}}`, "Authorization: "+servertest.APIKey(credential))
 		time.Sleep(6 * time.Second)
-		half.finish(t).want(t, 401, "key_expired")
+		half.finish(t).Want(t, 401, "key_expired")
 	})
 }
 
@@ -259,10 +264,10 @@ func TestAnotherChangeWhileTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	w := newWithdrawn(t)
 	request := "PATCH /api/v1/webhooks/subscriptions/" + w.sub + "/"
-	half := sendHalf(t, w.dial(t), request, `{"description":"x"}`, "Authorization: "+apiKey(w.key))
+	half := sendHalf(t, w.dial(t), request, `{"description":"x"}`, "Authorization: "+servertest.APIKey(w.key))
 	w.change(t, "PATCH /api/v1/users/"+w.other.User.ID+"/", `{"is_active":false}`)
-	got := half.finish(t).want(t, 200, "")
-	next := w.do(t, call{"GET /api/v1/whoami/", apiKey(w.key), "", nil}).want(t, 200, "")
+	got := half.finish(t).Want(t, 200, "")
+	next := w.Do(t, "GET /api/v1/whoami/", servertest.APIKey(w.key), "").Want(t, 200, "")
 	if first, second := got.Header.Get("X-RateLimit-Remaining"), next.Header.Get("X-RateLimit-Remaining"); first != "599" || second != "598" {
 		t.Errorf("%s requests remain, then %s, want 599 and 598", first, second)
 	}

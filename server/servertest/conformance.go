@@ -1,4 +1,4 @@
-package server_test
+package servertest
 
 import (
 	"encoding/json"
@@ -15,31 +15,31 @@ import (
 
 // find returns the operation of a request; nil if there is none. A fixed path wins over a path with parameters, whatever the
 // method.
-func (d *described) find(method, path string) *operation {
+func (d *Description) find(method, path string) *Operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	asked := segments(path)
-	var found []*operation // of the best path
-	for _, op := range d.operations {
+	asked := Segments(path)
+	var found []*Operation // of the best path
+	for _, op := range d.Operations {
 		switch {
 		case !op.matches(asked):
-		case len(found) > 0 && found[0].path != op.path && strings.Contains(op.path, "{"):
-		case len(found) > 0 && found[0].path == op.path:
+		case len(found) > 0 && found[0].Path != op.Path && strings.Contains(op.Path, "{"):
+		case len(found) > 0 && found[0].Path == op.Path:
 			found = append(found, op)
 		default:
-			found = []*operation{op}
+			found = []*Operation{op}
 		}
 	}
 	for _, op := range found {
-		if op.method == method {
+		if op.Method == method {
 			return op
 		}
 	}
 	return nil
 }
 
-func (op *operation) matches(asked []string) bool {
+func (op *Operation) matches(asked []string) bool {
 	if len(asked) != len(op.segments) {
 		return false
 	}
@@ -57,27 +57,27 @@ var everywhere = []string{
 	"Content-Type", "Content-Length", "Date", "Connection", "Vary", "X-Content-Type-Options", "Cache-Control",
 }
 
-// isOpen reports whether the operation reads no credential.
-func (op *operation) isOpen() bool {
-	security, given := op.node["security"].([]any)
+// IsOpen reports whether the operation reads no credential.
+func (op *Operation) IsOpen() bool {
+	security, given := op.Node["security"].([]any)
 	return given && len(security) == 0
 }
 
 // check returns everything that a response has and is not described, or lacks and should have. If the request was accepted, it
 // returns what the request has and is not described.
-func (d *described) check(a testResponse) (wrong []string) {
+func (d *Description) check(a Response) (wrong []string) {
 	r := a.Request
 	op := d.find(r.Method, r.URL.Path)
 	if op == nil || !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") {
 		return nil // other tests cover the routes
 	}
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	described, ok := op.responses[strconv.Itoa(a.StatusCode)]
+	described, ok := op.Responses[strconv.Itoa(a.StatusCode)]
 	if !ok {
 		note("status %d is not described", a.StatusCode)
 		return wrong
 	}
-	for name, h := range described.headers {
+	for name, h := range described.Headers {
 		values := a.Header.Values(name)
 		if len(values) == 0 && h.required {
 			note("there is no header %s", name)
@@ -89,12 +89,12 @@ func (d *described) check(a testResponse) (wrong []string) {
 		}
 	}
 	for name := range a.Header {
-		if _, found := described.headers[name]; !found && !slices.Contains(everywhere, name) {
+		if _, found := described.Headers[name]; !found && !slices.Contains(everywhere, name) {
 			note("header %s is not described", name)
 		}
 	}
 	// Thousands of refusals differ only in their ids.
-	refusal := op.line() + strings.Replace(a.body, a.Header.Get("X-Request-Id"), "", 1)
+	refusal := op.Line() + strings.Replace(a.Text, a.Header.Get("X-Request-Id"), "", 1)
 	_, known := d.refusals.Load(refusal)
 	if r.Method != http.MethodHead && !known {
 		wrong = append(wrong, described.checkBody(a, d.fieldCodes)...)
@@ -109,24 +109,24 @@ func (d *described) check(a testResponse) (wrong []string) {
 }
 
 // checkBody compares a body with the description of the response.
-func (r response) checkBody(a testResponse, fieldCodes map[string]bool) (wrong []string) {
+func (r response) checkBody(a Response, fieldCodes map[string]bool) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if len(r.content) == 0 {
-		if a.body != "" {
-			note("a body is not described: %s", a.body)
+	if len(r.Content) == 0 {
+		if a.Text != "" {
+			note("a body is not described: %s", a.Text)
 		}
 		return wrong
 	}
 	mediaType, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
-	schema, ok := r.content[mediaType]
+	schema, ok := r.Content[mediaType]
 	if !ok {
 		note("media type %q is not described", mediaType)
 		return wrong
 	}
-	var body any = a.body
+	var body any = a.Text
 	if strings.HasSuffix(mediaType, "json") {
 		var err error
-		if body, err = jsonschema.UnmarshalJSON(strings.NewReader(a.body)); err != nil {
+		if body, err = jsonschema.UnmarshalJSON(strings.NewReader(a.Text)); err != nil {
 			note("body: %v", err)
 			return wrong
 		}
@@ -137,10 +137,10 @@ func (r response) checkBody(a testResponse, fieldCodes map[string]bool) (wrong [
 	if mediaType != "application/problem+json" {
 		return wrong
 	}
-	if code := a.field("code"); !r.codes[code] {
+	if code := a.Field("code"); !r.Codes[code] {
 		note("code %s is not described", code)
 	}
-	for _, field := range a.fields() {
+	for _, field := range a.Fields() {
 		if _, code, _ := strings.Cut(field, ": "); !fieldCodes[code] {
 			note("code of field %s is not described", field)
 		}
@@ -148,17 +148,26 @@ func (r response) checkBody(a testResponse, fieldCodes map[string]bool) (wrong [
 	return wrong
 }
 
+// ProxiedRoute begins the patterns of the routes that a proxy asks with the request of its client.
+const ProxiedRoute = "/api/v1/authz/{dialect}/"
+
+// IsProxied reports whether the request of a client of a proxy is checked, so that its query is not ours.
+func (op *Operation) IsProxied() bool { return strings.HasPrefix(op.Path, ProxiedRoute) }
+
+// Line returns the method and the path.
+func (op *Operation) Line() string { return op.Method + " " + op.Path }
+
 // largest is the largest request body that is checked. Larger ones are in tests of the size.
 const largest = 1 << 20
 
 // checkRequest compares an accepted request with the description of the operation.
-func (op *operation) checkRequest(r *http.Request) (wrong []string) {
+func (op *Operation) checkRequest(r *http.Request) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for name, values := range r.URL.Query() {
-		if op.isOpen() || op.isProxied() {
+		if op.IsOpen() || op.IsProxied() {
 			break // the body is not read
 		}
-		p, ok := op.parameters["query "+name]
+		p, ok := op.Parameters["query "+name]
 		if !ok {
 			note("query parameter %s was taken and is not described", name)
 			continue
@@ -167,7 +176,7 @@ func (op *operation) checkRequest(r *http.Request) (wrong []string) {
 			note("query parameter %s was taken: %v", name, err)
 		}
 	}
-	if r.ContentLength <= 0 || r.ContentLength > largest || r.GetBody == nil || op.body == nil {
+	if r.ContentLength <= 0 || r.ContentLength > largest || r.GetBody == nil || op.Body == nil {
 		return wrong
 	}
 	sent, err := r.GetBody()
@@ -177,7 +186,7 @@ func (op *operation) checkRequest(r *http.Request) (wrong []string) {
 	}
 	body, err := jsonschema.UnmarshalJSON(sent)
 	if err == nil {
-		err = op.body.Validate(body)
+		err = op.Body.Validate(body)
 	}
 	if err != nil {
 		note("the body was taken: %v", err)
@@ -188,15 +197,15 @@ func (op *operation) checkRequest(r *http.Request) (wrong []string) {
 // checkText compares the text of a parameter or a header with its schema.
 func (p parameter) checkText(text string) error {
 	if _, err := strconv.ParseInt(text, 10, 64); p.number && err == nil {
-		return p.schema.Validate(json.Number(text))
+		return p.Schema.Validate(json.Number(text))
 	}
-	return p.schema.Validate(text)
+	return p.Schema.Validate(text)
 }
 
 // isDescribed fails the test unless request and response are as openapi.yaml describes them.
-func isDescribed(t testing.TB, line string, a testResponse) {
+func isDescribed(t testing.TB, line string, a Response) {
 	t.Helper()
-	d, err := description()
+	d, err := Described()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}

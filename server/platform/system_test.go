@@ -1,4 +1,4 @@
-package server_test
+package platform_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -14,7 +15,7 @@ import (
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	late := ""
-	f := start(t, func(o *server.Options) {
+	f := servertest.Start(t, func(o *server.Options) {
 		o.Deliveries = func(context.Context) (string, error) { return late, nil }
 	})
 	type described struct {
@@ -36,8 +37,8 @@ func TestSystem(t *testing.T) {
 	}
 	get := func(t *testing.T) (s described) {
 		t.Helper()
-		got := f.do(t, call{"GET /api/v1/system/", operator, "", nil}).want(t, 200, "")
-		if err := json.Unmarshal([]byte(got.body), &s); err != nil {
+		got := f.Do(t, "GET /api/v1/system/", servertest.Operator, "").Want(t, 200, "")
+		if err := json.Unmarshal([]byte(got.Text), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -48,10 +49,10 @@ func TestSystem(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		d := s.Database
-		if d.Path != f.store.Path() || d.Bytes == 0 || d.Log == 0 || d.Free == nil || d.Schema != 1 || d.Synchronous != "normal" || !s.Clock.Trusted {
+		if d.Path != f.Store.Path() || d.Bytes == 0 || d.Log == 0 || d.Free == nil || d.Schema != 1 || d.Synchronous != "normal" || !s.Clock.Trusted {
 			t.Errorf("%+v", s)
 		}
-		storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+		storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 		if after := get(t).Database.Commits; after <= d.Commits {
 			t.Errorf("%d commits, and %d after changes", d.Commits, after)
 		}
@@ -64,7 +65,7 @@ func TestSystem(t *testing.T) {
 		if w := get(t).Deliveries.Warning; w == nil || *w != late {
 			t.Errorf("late: %v", w)
 		}
-		f.do(t, call{"POST /api/v1/queue/hold/", operator, "", nil}).want(t, 200, "")
+		f.Do(t, "POST /api/v1/queue/hold/", servertest.Operator, "").Want(t, 200, "")
 		if w := get(t).Deliveries.Warning; w == nil || *w == late {
 			t.Errorf("held: %v", w)
 		}
