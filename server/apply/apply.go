@@ -83,7 +83,8 @@ type change struct {
 	Fields []field `json:"fields"`
 }
 
-// field is a field of an object that a change sets. Of an organization that a removal would close, it is a number of what ends with it.
+// field is a field of an object that a change sets. Of an organization that a removal would close, it is the name, or a number of what
+// ends with it.
 type field struct {
 	Name string `json:"name"`
 	From any    `json:"from"` // null also if there was none

@@ -366,7 +366,7 @@ func TestPrune(t *testing.T) {
 		f.apply(t, `"users":[{"external_id":"hand","name":"Hand","email":"hand@example.com"}]`).want(t, 200, "update user hand name:hand@example.com>Hand")
 		for _, options := range []string{`"prune":true,"dry_run":true`, `"prune":true`} {
 			f.apply(t, "", options).want(t, 200,
-				"remove subscription c7/orders", "remove member c7/ada", "remove user ada", "remove organization c7 members:1><nil> subscriptions:1><nil>",
+				"remove subscription c7/orders", "remove member c7/ada", "remove user ada", "remove organization c7 name:Customer 7><nil> members:1><nil> subscriptions:1><nil>",
 				"remove role clerk", "remove permission parcels:read", "remove plan startup")
 		}
 		f.apply(t, "", `"prune":true`).want(t, 200)

@@ -27,7 +27,8 @@ func (r *run) isPruned(id string) bool {
 	return r.applied[id] && !isNamed
 }
 
-// countClosures counts what would end with each organization that apply has created, before anything is removed, by id.
+// countClosures returns the name of each organization that apply has created, and counts what would end with it, before anything is
+// removed, by id. An organization without anything has no fields.
 func (r *run) countClosures() (map[string][]field, error) {
 	counts := map[string][]field{}
 	for _, a := range r.list {
@@ -48,6 +49,13 @@ func (r *run) countClosures() (map[string][]field, error) {
 			if f.From != int64(0) {
 				counts[a.Key] = append(counts[a.Key], f)
 			}
+		}
+		if len(counts[a.Key]) > 0 {
+			o, err := r.Store.Organization(r.ctx, a.Key)
+			if err != nil {
+				return nil, err
+			}
+			counts[a.Key] = slices.Insert(counts[a.Key], 0, field{"name", o.Name, nil})
 		}
 	}
 	return counts, nil

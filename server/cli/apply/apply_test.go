@@ -200,7 +200,7 @@ func TestApply(t *testing.T) {
 		t.Parallel()
 		f := serve(t)
 		_, err := f.apply(t, strings.Replace(small, "webhooks: true, ", "", 1), apply.Options{})
-		if err == nil || !strings.Contains(err.Error(), `standard input:11: subscription: The organization's plan does not include webhooks`) || f.writes.Load() > 0 {
+		if err == nil || !strings.Contains(err.Error(), `standard input:11: subscription customer-7/orders: The organization's plan does not include webhooks`) || f.writes.Load() > 0 {
 			t.Errorf("error %v, %d writes", err, f.writes.Load())
 		}
 	})
@@ -232,7 +232,7 @@ func TestPrune(t *testing.T) {
 		file, _, _ := strings.Cut(small, "organizations:")
 		for _, dry := range []bool{true, false} {
 			printed, err := f.apply(t, file, apply.Options{Prune: true, DryRun: dry})
-			if want := "- subscription customer-7/orders\n- member customer-7/ada\n- user ada\n- organization customer-7  members 1  subscriptions 2\n= 1 unchanged\n"; err != nil || printed != want {
+			if want := "- subscription customer-7/orders\n- member customer-7/ada\n- user ada\n- organization customer-7  name \"Customer 7\"  members 1  subscriptions 2\n= 1 unchanged\n"; err != nil || printed != want {
 				t.Errorf("error %v, printed:\n%s", err, printed)
 			}
 		}
@@ -255,7 +255,7 @@ func TestPrune(t *testing.T) {
 		file = strings.Replace(file, "600", "700", 1)
 		_, err := f.apply(t, file, o)
 		want := "This closes 1 organization for good, with keys, events and pending deliveries:\n" +
-			"  customer-7: members 1, subscriptions 1\nRemove 4 objects?"
+			"  customer-7: name \"Customer 7\", members 1, subscriptions 1\nRemove 4 objects?"
 		if !errors.Is(err, no) || asked != want || f.writes.Load() != before {
 			t.Errorf("error %v, %d writes, asked:\n%s", err, f.writes.Load()-before, asked)
 		}

@@ -46,7 +46,16 @@ const (
 var sectionOrder = []string{"plans", "permissions", "roles", "organizations", "users", "members", "subscriptions"}
 
 // title names an entry in a problem.
-func (e *entry) title() string { return strings.TrimSuffix(e.section, "s") }
+func (e *entry) title() string {
+	var key []string
+	for _, field := range []string{"organization", "user", "name", "key", "external_id"} {
+		text, isText := e.fields[field].(string)
+		if isText && (field != "name" || e.fields["external_id"] == nil) { // the name of an organization is not its key
+			key = append(key, output.Escape(text))
+		}
+	}
+	return strings.TrimSpace(strings.TrimSuffix(e.section, "s") + " " + strings.Join(key, "/"))
+}
 
 // lineOf returns the line of a field, or of the closest thing around it that has a line.
 func (e *entry) lineOf(field string) int {

@@ -19,7 +19,7 @@ func TestMistakes(t *testing.T) {
 		"a merge key":               {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - <<: *a\n    name: y\n", "standard input:3: this must be the name of a field"},
 		"a section twice":           {"plans: []\nplans: []\n", `standard input:2: "plans" is in line 1 already`},
 		"a field twice":             {"plans:\n  - name: x\n    name: y\n", `standard input:3: "name" is in line 2 already`},
-		"an object twice":           {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - *a\n", "standard input:3: plan: This object is in the document already, see line 2"},
+		"an object twice":           {"plans:\n  - &a {name: x, api_rate_limit_per_minute: 1}\n  - *a\n", "standard input:3: plan x: This object is in the document already, see line 2"},
 		"yes instead of true":       {"plans:\n  - name: x\n    webhooks: yes\n", "standard input:3: webhooks: "},
 		"a number as a name":        {"organizations:\n  - external_id: 7\n", `standard input:2: external_id: this must be a text; write it in quotes: external_id: "7"`},
 		"null as a name":            {"plans:\n  - name: null\n", `standard input:2: name: this must be a text`},
@@ -81,7 +81,7 @@ func TestMistakes(t *testing.T) {
 		operator := f.Authorization
 		f.Authorization = "ApiKey " + key
 		const file = "permissions: [{key: \"a:b\"}]\nroles:\n  - {name: clerk, permissions: [\"a:b\"]}\n"
-		refuses(t, f, file, "standard input:3: role: You can grant only permissions that you have, and you lack a:b")
+		refuses(t, f, file, "standard input:3: role clerk: You can grant only permissions that you have, and you lack a:b")
 		f.Authorization = operator
 		if _, err := f.apply(t, file, apply.Options{}); err != nil {
 			t.Error(err)
