@@ -191,6 +191,123 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
+// budget is how many lines of code each package may have, tests aside. A commit that raises a number says why; one that makes a
+// package smaller lowers its number, so that the room does not fill by itself. What comes in pays with what goes out: the sum has
+// its own limit.
+var budget = map[string]int{
+	"":                             280,
+	"dispatch":                     3150,
+	"dispatch/alert":               1390,
+	"dispatch/egress":              660,
+	"dispatch/fair":                260,
+	"dispatch/sender":              530,
+	"dispatch/signature":           400,
+	"limiter":                      190,
+	"server":                       3400,
+	"server/apply":                 1010,
+	"server/build":                 60,
+	"server/check":                 640,
+	"server/cli":                   3280,
+	"server/cli/apply":             950,
+	"server/cli/bench":             590,
+	"server/cli/child":             150,
+	"server/cli/client":            420,
+	"server/cli/database":          400,
+	"server/cli/demo":              420,
+	"server/cli/doctor":            950,
+	"server/cli/output":            500,
+	"server/cli/receive":           980,
+	"server/cli/receive/diagnosis": 470,
+	"server/config":                1690,
+	"server/console":               340,
+	"server/credential":            430,
+	"server/docs":                  140,
+	"server/exchange":              750,
+	"server/explain":               880,
+	"server/form":                  1820,
+	"server/metrics":               620,
+	"server/oidc":                  940,
+	"server/platform":              1440,
+	"server/share":                 570,
+	"server/socket":                260,
+	"server/webhooks":              1450,
+	"storage":                      4580,
+	"storage/access":               1270,
+	"storage/applied":              130,
+	"storage/audit":                190,
+	"storage/backup":               410,
+	"storage/clock":                230,
+	"storage/delivery":             100,
+	"storage/directory":            3060,
+	"storage/disk":                 870,
+	"storage/encryption":           670,
+	"storage/fanout":               240,
+	"storage/fault":                170,
+	"storage/history":              1200,
+	"storage/pending":              430,
+	"storage/principal":            780,
+	"storage/publicid":             70,
+	"storage/quota":                170,
+	"storage/redact":               60,
+	"storage/retention":            1160,
+	"storage/scan":                 510,
+	"storage/seal":                 230,
+	"storage/search":               310,
+	"storage/sqlite":               3650,
+	"storage/webhook":              1520,
+}
+
+const (
+	budgetOfAll    = 54200 // the aim is 50,000
+	linesOfPackage = 3500  // of any package
+	filesOfPackage = 25
+)
+
+// largePackages are above these limits. They are waiting to be split.
+var largePackages = []string{"storage", "storage/sqlite"}
+
+// testPackages are for tests only.
+var testPackages = []string{"server/e2e", "server/e2e/browser", "server/servertest", "storage/faultdisk", "storage/storagetest"}
+
+// TestPackagesKeepToTheirBudget counts the lines of code.
+func TestPackagesKeepToTheirBudget(t *testing.T) {
+	t.Parallel()
+	lines, files, all := map[string]int{}, map[string]int{}, 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		pkg := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), ".")
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || slices.Contains(testPackages, pkg) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		lines[pkg] += bytes.Count(text, []byte("\n"))
+		files[pkg]++
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, n := range lines {
+		all += n
+		switch most := budget[pkg]; {
+		case n > most:
+			t.Errorf("%q has %d lines, and may have %d: make it smaller, or raise the number and say why", pkg, n, most)
+		case n < most-most/20-20:
+			t.Errorf("%q has %d lines, and may have %d: lower the number", pkg, n, most)
+		}
+		if isLarge := n > linesOfPackage || files[pkg] > filesOfPackage; isLarge != slices.Contains(largePackages, pkg) {
+			t.Errorf("%q has %d lines in %d files: largePackages is wrong", pkg, n, files[pkg])
+		}
+	}
+	for pkg := range budget {
+		if files[pkg] == 0 {
+			t.Errorf("the budget names %q, which does not exist", pkg)
+		}
+	}
+	if all > budgetOfAll {
+		t.Errorf("%d lines in all, and there may be %d", all, budgetOfAll)
+	}
+}
+
 // options are what main passes to the parts.
 type options struct {
 	Store     storage.Options
