@@ -32,7 +32,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 	must[access.Closure](t)(x.CloseOrganization(ctx, x.by, ids[0]))
 
 	got := map[access.Applied]bool{}
-	for _, a := range must[[]access.Applied](t)(x.ApplyList.Applied(ctx, 0, 100)) {
+	for _, a := range must[[]access.Applied](t)(x.Directory.Applied(ctx, 0, 100)) {
 		a.RowID = 0
 		got[a] = true
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -56,7 +56,7 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 		return err
 	}
 	target := audit.Target{Type: about.Type, ID: about.ID}
-	if err := applied.Track(t.Tx, by, id, eventType, target, details); err != nil {
+	if err := directory.TrackApplied(t.Tx, by, id, eventType, directory.Target{Type: about.Type, ID: about.ID}, details); err != nil {
 		return err
 	}
 	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))

@@ -130,7 +130,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"roles":         must[[]access.Role](t)(store.Directory.Roles(ctx, 0, all)),
 		"organizations": must[[]access.Organization](t)(store.Directory.Organizations(ctx, 0, all)),
 		"users":         must[[]access.User](t)(store.Directory.Users(ctx, 0, all)),
-		"applied":       must[[]access.Applied](t)(store.ApplyList.Applied(ctx, 0, all)),
+		"applied":       must[[]access.Applied](t)(store.Directory.Applied(ctx, 0, all)),
 		"queue":         must[webhook.Queue](t)(store.Survey.QueueSummary(ctx)),
 		"backlog":       must[webhook.Backlog](t)(store.Survey.Backlog(ctx)),
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
@@ -129,12 +128,9 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays,
 		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
-	list := applied.New(applied.Options{File: w.file, Reads: pools.reads, Forgotten: func(now *sqlite.Tx, by access.Actor, kind, key string) error {
-		return t.with(now).audit(by, 0, access.AppliedForgotten, auditTarget{Type: kind, ID: key}, nil)
-	}})
 	people := directory.New(w.file, pools.reads, pools.logs, directoryHooks(t))
 	s := &Store{
-		Directory: people, Survey: survey, History: past, ApplyList: list, Queue: queue, Subscriptions: &Subscriptions{queue},
+		File: w.file, Directory: people, Survey: survey, History: past, Queue: queue, Subscriptions: &Subscriptions{queue},
 		writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, clock: observed,
 		cleaner: retention.New(o.retention(w, pools, people, observed)),
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -32,17 +31,11 @@ var (
 // OrderedJobs returns the next pending deliveries of an ordered subscription. Redeliveries come first, up to limit of them, by
 // their due times. Then the others follow in their order, up to limit. They may be due in the future.
 func (q *Queue) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
-	jobs := []webhook.Job{}
-	err := q.list(ctx, &jobs, selectOrderedJobs, subscription, limit)
-	for i := range jobs {
-		jobs[i].EventID = q.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
-	}
-	return jobs, err
+	return q.jobs(ctx, selectOrderedJobs, subscription, limit)
 }
 
 const orderedJobs = `
-	SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause, d.sequence,
-	       e.type AS event_type, e.created_at AS event_at, e.body
+	SELECT ` + jobColumns + `, d.sequence
 	FROM deliveries d INDEXED BY deliveries_ordered CROSS JOIN events e ON e.id = d.event_id
 	WHERE d.subscription_id = ?1 AND d.state = ` + delivery.Pending
 

@@ -40,13 +40,19 @@ type Queue struct {
 //
 // With LIMIT ? instead of LIMIT +?, SQLite would plan the statement again for each new limit. That took a tenth of the read.
 func (q *Queue) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
-	jobs := []webhook.Job{}
-	err := q.list(ctx, &jobs, `
-		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
-		       e.type AS event_type, e.created_at AS event_at, e.body
+	return q.jobs(ctx, "SELECT "+jobColumns+`
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ? AND d.state = `+delivery.Pending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT +?`, subscription, sqlite.RowList(slices.Values(except)), limit)
+}
+
+const jobColumns = `d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
+	e.type AS event_type, e.created_at AS event_at, e.body`
+
+// jobs reads deliveries with their events.
+func (q *Queue) jobs(ctx context.Context, text string, args ...any) ([]webhook.Job, error) {
+	jobs := []webhook.Job{}
+	err := q.reads.List(ctx, &jobs, text, args...)
 	for i := range jobs {
 		jobs[i].EventID = q.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
@@ -195,13 +201,3 @@ const (
 	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
-
-// get reads one row into dest. It returns sql.ErrNoRows if there is none.
-func (q *Queue) get(ctx context.Context, dest any, text string, args ...any) error {
-	return q.reads.Get(ctx, dest, text, args...)
-}
-
-// list reads all rows into dest, a pointer to a slice.
-func (q *Queue) list(ctx context.Context, dest any, text string, args ...any) error {
-	return q.reads.List(ctx, dest, text, args...)
-}

@@ -214,7 +214,7 @@ func (q *Queue) recoverMarked(ctx context.Context) (err error) {
 		}
 	}()
 	var marked []markedSubscription
-	if err := q.list(ctx, &marked, `
+	if err := q.reads.List(ctx, &marked, `
 		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
 		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
 		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, q.recoveredUpTo, recoveriesPerPass); err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/applied"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
@@ -78,10 +77,11 @@ func (noObserver) Interrupted(int)              {}
 
 // Store is the open database. Writes wait until Run is called.
 type Store struct {
+	*sqlite.File // its path, its sizes, and whether it can be written
+
 	Directory *directory.Directory // who may do what
 	Survey    *pending.Survey      // what is pending
 	History   *history.History     // what was published, sent and changed
-	ApplyList *applied.List        // what keyhook apply has created
 
 	Queue         *Queue         // publishes events, and writes their deliveries
 	Subscriptions *Subscriptions // changes subscriptions
@@ -102,48 +102,20 @@ type All struct {
 	*directory.Directory
 	*pending.Survey
 	*history.History
-	*applied.List
 }
 
 // All returns the store with the methods of its parts.
 func (s *Store) All() All {
-	return All{s, s.Queue, s.Subscriptions, s.Directory, s.Survey, s.History, s.ApplyList}
+	return All{s, s.Queue, s.Subscriptions, s.Directory, s.Survey, s.History}
 }
-
-// Created reports whether Open created the file.
-func (s *Store) Created() bool { return s.file.Created() }
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged.
 func (s *Store) Run(ctx context.Context) error { return s.file.Run(ctx, s.upkeep, s.drain) }
 
-// Close closes the file and releases the lock. Call it only after Run has returned, or if Run was never called.
-func (s *Store) Close() error { return s.file.Close() }
-
 // Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;
 // it may be empty. Both texts are public.
 func (s *Store) Ready(context.Context) (warning string, err error) { return s.file.Ready() }
-
-// Degraded lists every reason that can stop writes, and whether it applies now.
-func (s *Store) Degraded() map[string]bool { return s.file.Degraded() }
-
-// Path returns the name of the database, with links resolved.
-func (s *Store) Path() string { return s.file.Path() }
-
-// Synchronous returns the level of durability, Full or Normal.
-func (s *Store) Synchronous() string { return s.file.Synchronous() }
-
-// SchemaVersion returns the version of the schema.
-func (s *Store) SchemaVersion() int64 { return s.file.SchemaVersion() }
-
-// Commits returns the number of transactions since the start.
-func (s *Store) Commits() int64 { return s.file.Commits() }
-
-// Sizes returns how large the database and its write-ahead log are on disk, in bytes.
-func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes() }
-
-// Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
-func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
 // Pending returns the number of all pending deliveries.
 func (s *Store) Pending() int64 { return s.Queue.pending.Total() }

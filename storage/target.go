@@ -12,7 +12,7 @@ import (
 // Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
 // decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
 func (q *Queue) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
-	return q.target(func(dest any, text string, args ...any) error { return q.get(ctx, dest, text, args...) }, subscription)
+	return q.target(func(dest any, text string, args ...any) error { return q.reads.Get(ctx, dest, text, args...) }, subscription)
 }
 
 // target is Target with the connection of get.
