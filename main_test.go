@@ -190,9 +190,9 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// budget is how many lines of code each package may have, tests aside. A commit that raises a number says why; one that makes a
-// package smaller lowers its number, so that the room does not fill by itself. What comes in pays with what goes out: the sum has
-// its own limit.
+// budget is the number of lines of code that each package may have, without tests. A commit that raises a number says why. A commit
+// that makes a package smaller lowers its number. Otherwise the room would fill by itself. The sum has its own limit, so what comes in
+// pays with what goes out.
 var budget = map[string]int{
 	"":                             280,
 	"dispatch":                     3150,

@@ -31,7 +31,7 @@ type Ledger struct {
 	used map[int64]int
 }
 
-// NewLedger makes a ledger of which nothing is used.
+// NewLedger makes a ledger. Nothing is used yet.
 func NewLedger(capacity int) Ledger { return Ledger{Pool{Capacity: capacity}, map[int64]int{}} }
 
 // Used returns what all payers use together.

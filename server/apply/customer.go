@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -173,17 +172,9 @@ func compareHeaders(i *item, c *webhook.SubscriptionChange, given *[]webhook.Hea
 	switch {
 	case isOther && given == nil:
 		c.Headers = &[]webhook.Header{}
-	case isOther, given != nil && c.URL != nil && hostOf(*c.URL) != hostOf(before.URL):
+	case isOther, given != nil && c.URL != nil && webhook.Origin(*c.URL) != webhook.Origin(before.URL):
 		c.Headers = given
 	}
-}
-
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return text
-	}
-	return u.Scheme + "://" + u.Host
 }
 
 func sorted(list []string) []string {

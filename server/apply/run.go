@@ -246,7 +246,7 @@ func (r *run) identify(i *item, kind, key string) error {
 }
 
 // reference finds the object that a field names: one of the server, or an earlier one of the document. find finds it, and key returns its
-// key in the list of applied objects. If there is none, the field has a problem.
+// key in the list of applied objects. An unknown name is a problem of the field.
 func reference[T any](r *run, i *item, field string, find func(context.Context, string) (T, error), key func(T) string) (found T, err error) {
 	text := i.Line(field, access.MaxExternalID)
 	if text == nil {

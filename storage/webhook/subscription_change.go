@@ -68,7 +68,7 @@ func (c SubscriptionChange) AuditDetails() map[string]any {
 // CheckHost refuses to send stored header values to another host, because whoever changes the URL would receive them there. A change
 // of the host sends the values again. Faults: Invalid.
 func (c SubscriptionChange) CheckHost(sub Subscription) error {
-	if c.URL == nil || originOf(*c.URL) == originOf(sub.URL) {
+	if c.URL == nil || Origin(*c.URL) == Origin(sub.URL) {
 		return nil
 	}
 	kept := sub.HeaderNames
@@ -108,8 +108,8 @@ func Hostname(address string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// originOf returns the scheme, the host and the port of a URL.
-func originOf(address string) string {
+// Origin returns the scheme, the host and the port of a URL.
+func Origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return ""
