@@ -151,7 +151,7 @@ func (a *appliance) storeOptions(first cli.FirstStart) storage.Options {
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        c.Webhooks.Policy(),
 		Reserve:       storage.DefaultReserve,
-		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
+		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit, ExpiryNotice: c.Keys.ExpiryNotice,
 		Bootstrap: first.Token, BootstrapLife: first.Life, BootstrapLink: first.Link,
 		Observer: a.metrics, Logger: a.log,
 	}
@@ -163,11 +163,9 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 	if err := egress.CheckOwnAddresses(); err != nil {
 		a.log.Warn("deliveries to the public addresses of this machine are not blocked; allow AF_NETLINK, or list these addresses in egress.denied_networks", "error", err)
 	}
-	if a.dispatcher, err = dispatch.New(a.store.All(), a.dispatchOptions()); err != nil {
-		return err
-	}
+	a.dispatcher = dispatch.New(a.store, a.dispatchOptions())
 	a.store.Queue.Watch(a.dispatcher)
-	a.metrics.Read(a.store.All())
+	a.metrics.Read(a.store)
 	if c.OIDC.Issuer != "" {
 		a.issuer = oidc.New(a.issuerOptions())
 	}
@@ -191,8 +189,14 @@ func (a *appliance) issuerOptions() oidc.Options {
 
 func (a *appliance) alertOptions(certificate *tls.Config) alert.Options {
 	c := a.settings
+	var page func(organization, subscription string) string
+	if c.Console.Enabled {
+		page = func(organization, subscription string) string {
+			return console.SubscriptionURL(a.url, organization, subscription)
+		}
+	}
 	return alert.Options{
-		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Command: explain.Command, Store: a.store,
+		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Command: explain.Command, Page: page, Store: a.store,
 		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
 	}
 }
@@ -213,7 +217,7 @@ func (a *appliance) dispatchOptions() dispatch.Options {
 func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 	c := a.settings
 	o := server.Options{
-		Store:  a.store.All(),
+		Store:  a.store,
 		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
 		CheckURL:  a.guard().CheckURL,
 		Limiter:   limiter.New(time.Minute),

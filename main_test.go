@@ -33,19 +33,19 @@ import (
 )
 
 // typePackages define the types that all parts share. Every package may import them, but one of them only what its row names.
-var typePackages = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
+var typePackages = []string{"storage/access", "storage/webhook", "storage/fault", "storage/filter", "storage/redact"}
 
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/explain", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
 	"server":                       {"server/apply", "server/check", "server/console", "server/credential", "server/docs", "server/exchange", "server/explain", "server/form", "server/platform", "server/share", "server/webhooks", "limiter", "dispatch/egress", "dispatch/signature", "storage/clock", "storage/search"},
-	"server/apply":                 {"server/exchange", "server/form"},
+	"server/apply":                 {"server/exchange", "server/form", "server/platform", "server/webhooks"}, // what both ask of the store
 	"server/console":               {},
 	"server/build":                 {},
 	"server/form":                  {"dispatch/egress"},                                  // the rules for the URL of a subscription
 	"server/exchange":              {"server/credential", "server/form", "server/share"}, // the name of one header
 	"server/platform":              {"server/build", "server/console", "server/exchange", "server/form", "storage/backup", "storage/clock"},
-	"server/webhooks":              {"server/credential", "server/exchange", "server/explain", "server/form", "dispatch/egress"},
+	"server/webhooks":              {"server/credential", "server/exchange", "server/explain", "server/form", "dispatch/egress", "dispatch/sender"}, // its signatures
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
 	"server/share":                 {},
@@ -59,10 +59,10 @@ var mayImport = map[string][]string{
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
 	"server/cli/child":             {},
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "dispatch/signature"},
-	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/cli/receive", "server/share"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
+	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
-	"server/cli/receive":           {"dispatch/signature", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
+	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
@@ -73,7 +73,8 @@ var mayImport = map[string][]string{
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/backup":               {"storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
-	"storage/webhook":              {"storage/fault", "storage/redact"},
+	"storage/webhook":              {"storage/fault", "storage/filter", "storage/redact"},
+	"storage/filter":               {},
 	"storage/publicid":             {},
 	"storage/scan":                 {"storage/clock", "storage/sqlite"},
 	"storage/search":               {"storage/publicid", "storage/scan"},
@@ -82,12 +83,12 @@ var mayImport = map[string][]string{
 	"storage/history":              {"storage/delivery", "storage/directory", "storage/pending", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/audit":                {},
 	"storage/fanout":               {"storage/delivery", "storage/sqlite"},
-	"storage/quota":                {"storage/directory", "storage/sqlite"},
+	"storage/quota":                {"storage/sqlite"},
 	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/scan", "storage/sqlite"},
 	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
 	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
 	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
-	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/scan", "storage/search", "storage/sqlite"},
+	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage", "storage/sqlite"},
 	"server/servertest":            {"server", "server/console", "dispatch/egress", "storage", "storage/storagetest"}, // for tests, and nobody may import it
@@ -156,7 +157,7 @@ func TestTheExampleConfigEqualsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(config.Default(), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+	if diff := cmp.Diff(load(t, nil), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}
 }
@@ -195,18 +196,18 @@ func TestFunctionsAreShort(t *testing.T) {
 // pays with what goes out.
 var budget = map[string]int{
 	"":                             280,
-	"dispatch":                     3150,
-	"dispatch/alert":               1390,
+	"dispatch":                     3080,
+	"dispatch/alert":               1430,
 	"dispatch/egress":              660,
 	"dispatch/fair":                260,
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3400,
-	"server/apply":                 1010,
+	"server":                       3390,
+	"server/apply":                 1000,
 	"server/build":                 60,
-	"server/check":                 640,
-	"server/cli":                   3280,
+	"server/check":                 650,
+	"server/cli":                   3350,
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
 	"server/cli/child":             150,
@@ -215,48 +216,49 @@ var budget = map[string]int{
 	"server/cli/demo":              420,
 	"server/cli/doctor":            950,
 	"server/cli/output":            500,
-	"server/cli/receive":           980,
+	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
 	"server/config":                1690,
 	"server/console":               340,
 	"server/credential":            430,
 	"server/docs":                  140,
-	"server/exchange":              750,
-	"server/explain":               880,
-	"server/form":                  1820,
-	"server/metrics":               620,
+	"server/exchange":              790,
+	"server/explain":               930,
+	"server/form":                  1920,
+	"server/metrics":               540,
 	"server/oidc":                  940,
-	"server/platform":              1440,
+	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/webhooks":              1450,
-	"storage":                      4530,
-	"storage/access":               1270,
+	"server/webhooks":              1630,
+	"storage":                      5010,
+	"storage/access":               1360,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/clock":                230,
 	"storage/delivery":             100,
-	"storage/directory":            3180,
+	"storage/directory":            3270,
 	"storage/disk":                 870,
 	"storage/encryption":           670,
-	"storage/fanout":               240,
+	"storage/fanout":               280,
+	"storage/filter":               430,
 	"storage/fault":                170,
-	"storage/history":              1200,
+	"storage/history":              1270,
 	"storage/pending":              430,
 	"storage/principal":            780,
 	"storage/publicid":             70,
 	"storage/quota":                170,
 	"storage/redact":               60,
 	"storage/retention":            1160,
-	"storage/scan":                 510,
+	"storage/scan":                 520,
 	"storage/seal":                 230,
 	"storage/search":               310,
-	"storage/sqlite":               3650,
-	"storage/webhook":              1520,
+	"storage/sqlite":               3700,
+	"storage/webhook":              1590,
 }
 
 const (
-	budgetOfAll    = 54200 // the aim is 50,000
+	budgetOfAll    = 55350 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
@@ -339,6 +341,7 @@ var arrivals = map[string]struct{ value, needs, options string }{
 	"storage.synchronous":      {"normal", "", "Store.Synchronous"},
 	"storage.retention_events": {"100h", "", "Store.KeepEvents"},
 	"storage.retention_audit":  {"9000h", "", "Store.KeepAudit"},
+	"keys.expiry_notice":       {"48h, 2h", "", "Store.ExpiryNotice"},
 	"encryption.key":           {strings.Repeat("ab", 32), "", "Store.EncryptionKey"},
 	"bootstrap.token":          {"console-console-console", "", "Store.BootstrapLife"},
 
@@ -364,7 +367,7 @@ var arrivals = map[string]struct{ value, needs, options string }{
 	"oidc.issuer":                {"https://id.example.com", "oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Server.Issuer"},
 	"oidc.audience":              {"keyhook", "oidc.issuer=https://id.example.com", "Issuer.Audience Issuer.Issuer Server.Issuer"},
 	"oidc.organization_claim":    {"org", "oidc.issuer=https://id.example.com oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Issuer.OrganizationClaim Server.Issuer"},
-	"console.enabled":            {"false", "", "Server.Console"},
+	"console.enabled":            {"false", "", "Alert.Page Server.Console"},
 	"console.name":               {"Acme", "", "Server.Console.Name"},
 	"console.accent":             {"#123456", "", "Server.Console.Accent"},
 	"console.frame_ancestors":    {"https://a.example", "", "Server.Console.FrameAncestors"},
@@ -452,7 +455,7 @@ func TestLinesOfLibraries(t *testing.T) {
 func TestEachSettingReachesItsPart(t *testing.T) {
 	t.Parallel()
 	defaults := optionsOf(load(t, nil))
-	for name := range config.Default().Texts() {
+	for name := range load(t, nil).Texts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, ok := arrivals[name]

@@ -58,6 +58,7 @@ CREATE TABLE organizations (
     external_id TEXT UNIQUE,
     closed_at   INTEGER, -- since when the organization is closed
     cleaned_at  INTEGER, -- when the last data of the closed organization was removed
+    expired_event INTEGER, -- the newest of its events that retention has deleted; NULL: none
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
@@ -117,9 +118,11 @@ CREATE TABLE access_tokens (
     created_at      INTEGER NOT NULL,
     expires_at      INTEGER,
     last_used_at    INTEGER,
-    revoked_at      INTEGER
+    revoked_at      INTEGER,
+    expiry_notice   INTEGER -- the last notice of its end, in milliseconds before the end
 ) STRICT;
 
+CREATE INDEX access_tokens_by_expiry ON access_tokens (expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
@@ -184,10 +187,13 @@ CREATE TABLE api_keys (
     revoked_at      INTEGER,
     replaces        INTEGER UNIQUE REFERENCES api_keys (id), -- the key that this key replaced in a rotation
     metadata        TEXT    NOT NULL, -- a JSON object of the organization's own; never changes
-    external_id     TEXT -- the organization's own id; a rotation moves it to the new key
+    external_id     TEXT, -- the organization's own id; a rotation moves it to the new key
+    allowed_networks TEXT   NOT NULL, -- from which it may be used, separated by spaces; empty is everywhere; never changes
+    expiry_notice   INTEGER -- the last notice of its end, in milliseconds before the end
 ) STRICT;
 
 CREATE UNIQUE INDEX api_keys_by_external_id ON api_keys (organization_id, external_id) WHERE external_id IS NOT NULL AND revoked_at IS NULL;
+CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
@@ -226,7 +232,7 @@ CREATE TABLE subscriptions (
     id                    INTEGER PRIMARY KEY,
     public_id             TEXT    NOT NULL UNIQUE,
     organization_id       INTEGER NOT NULL REFERENCES organizations (id),
-    url                   TEXT    NOT NULL,
+    url                   TEXT    NOT NULL, -- empty: a feed, which gets no deliveries and is read
     url_at                INTEGER NOT NULL, -- since when it has this URL
     event_types           TEXT    NOT NULL, -- as the owner wrote them, separated by spaces; empty means every type
     audit_events          INTEGER NOT NULL CHECK (audit_events IN (0, 1)), -- 1: receives audit events of these types too
@@ -241,6 +247,8 @@ CREATE TABLE subscriptions (
     paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
     ordered               INTEGER NOT NULL CHECK (ordered IN (0, 1)), -- 1: one delivery at a time, in the order of publication
+    filter                TEXT,    -- conditions on the data of events, as JSON; NULL: every event passes
+    filter_changed_at     INTEGER, -- NULL: never
     secret                BLOB    NOT NULL, -- sealed
     previous_secret       BLOB,             -- sealed; also signs until previous_until
     previous_until        INTEGER NOT NULL,
@@ -293,6 +301,7 @@ CREATE TABLE events (
     created_at      INTEGER NOT NULL,
     about           INTEGER,          -- the subscription that the event is about; it never receives the event
     held            INTEGER,          -- of its first deliveries, those to disabled subscriptions; NULL: the plan had no webhooks
+    filtered        INTEGER,          -- subscriptions that want its type, but whose filter it did not pass; NULL: none; -1: no delivery, but a feed has it
     body            BLOB    NOT NULL, -- the bytes that are sent; the columns that queries read come before it
     idempotency_key TEXT,
     request_digest  BLOB              -- with the key: tells a repeated request from another event

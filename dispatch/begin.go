@@ -109,7 +109,7 @@ func (s *scheduler) finishBegin(m beginReturned) {
 	s.begin.running, s.begin.spareBatch = false, m.starts
 	s.begin.took = s.clock.Sub(s.begin.started)
 	if s.begin.failed = m.err != nil; s.begin.failed {
-		s.storeFails(opBegin, m.err)
+		s.storeFails(stepBegin, m.err)
 		s.begin.after = s.clock.Add(s.options.PollInterval)
 		for _, start := range slices.Backward(m.starts) {
 			a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
@@ -118,8 +118,7 @@ func (s *scheduler) finishBegin(m beginReturned) {
 		}
 		return
 	}
-	s.storeWorks(opBegin)
-	s.steps.markDone(stepBegin)
+	s.storeWorks(stepBegin)
 	for i, start := range m.starts {
 		a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
 		if a.row = m.rows[i]; a.row == 0 {
@@ -153,6 +152,14 @@ func (s *scheduler) queueOrRelease(a *attempt) {
 func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	l := a.lane
 	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
+}
+
+// addBegun adds a job whose first attempt has begun in the transaction that created it.
+func (s *scheduler) addBegun(j webhook.Job) {
+	s.openings.giveBack(j.Organization, j.Subscription)
+	l := s.lanes.laneOf(j.Subscription, j.Organization)
+	s.enterBegun(l, j)
+	s.update(l)
 }
 
 // enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
@@ -197,7 +204,7 @@ func (s *scheduler) releaseUnsent() {
 
 // finishRelease returns released deliveries to the table.
 func (s *scheduler) finishRelease(attempts []attemptKey) {
-	s.storeWorks(opRelease)
+	s.storeWorks(stepRelease)
 	for _, key := range attempts {
 		a := s.lanes.find(key)
 		l := a.lane

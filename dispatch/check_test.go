@@ -17,6 +17,10 @@ var nextStages = [stageCount][]stage{
 	ended:     {settled, gone},                 // gone: interrupted
 }
 
+func (g stage) String() string {
+	return [stageCount]string{"gone", "queued", "beginning", "begun", "releasing", "sending", "ended", "settled"}[g]
+}
+
 func checkMove(a *attempt, to stage) error {
 	if !slices.Contains(nextStages[a.stage], to) {
 		return fmt.Errorf("delivery %d went from %s to %s", a.Delivery, a.stage, to)

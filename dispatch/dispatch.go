@@ -34,6 +34,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,10 +54,13 @@ type Dispatcher struct {
 	openings openings
 
 	lastTick atomic.Int64
-	lag      sharedLag
-	unsaved  atomic.Int64 // attempts whose result could not be saved at once
-	started  atomic.Bool
-	stopped  chan struct{} // closed when Run has ended
+	lag      struct {
+		sync.Mutex
+		latest lag // of the last round
+	}
+	unsaved atomic.Int64 // attempts whose result could not be saved at once
+	started atomic.Bool
+	stopped chan struct{} // closed when Run has ended
 
 	checks checks
 }
@@ -112,13 +116,9 @@ type testStore interface {
 
 var _ webhook.Watcher = (*Dispatcher)(nil)
 
-// New makes a Dispatcher. Make it the store's watcher before you call Run. The error lists every problem of the
-// options.
-func New(store store, o Options) (*Dispatcher, error) {
-	o, err := o.complete()
-	if err != nil {
-		return nil, err
-	}
+// New makes a Dispatcher. Make it the store's watcher before you call Run.
+func New(store store, o Options) *Dispatcher {
+	o = o.complete()
 	return &Dispatcher{
 		options: o, log: o.Logger, store: store,
 		sender: sender.New(sender.Options{
@@ -130,7 +130,7 @@ func New(store store, o Options) (*Dispatcher, error) {
 
 		openings: newOpenings(maxBegunPerSlot * o.Concurrency),
 		stopped:  make(chan struct{}),
-	}, nil
+	}
 }
 
 // Run delivers until ctx ends. Then it begins no more attempts and releases those that were begun but not sent. It
@@ -151,12 +151,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	w.running.Go(w.begin)
 	w.running.Go(w.record)
 	for range maxReads {
-		w.running.Go(func() { w.read(ctx) })
+		w.running.Go(func() {
+			for q := range w.reads {
+				w.inbox.post(w.runRead(ctx, q)) // a read ends with ctx
+			}
+		})
 	}
 	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
-	close(w.recorder.ready)
+	close(w.ended)
 	w.running.Wait()
 	return nil
 }

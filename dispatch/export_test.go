@@ -40,10 +40,7 @@ func (s *scheduler) size() int {
 // newTestScheduler makes a scheduler that does not run and has no store.
 func newTestScheduler(tb testing.TB) *scheduler {
 	tb.Helper()
-	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
 	d.CheckRounds(tb)
 	return newScheduler(d, &worker{Dispatcher: d})
 }

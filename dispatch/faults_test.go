@@ -14,7 +14,7 @@ var errDisk = errors.New("the disk is full")
 
 // faultyStore is a real store whose methods fail on demand.
 type faultyStore struct {
-	storage.All
+	*storage.Store
 	*faults
 }
 

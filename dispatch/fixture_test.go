@@ -91,14 +91,10 @@ func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o disp
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	var err error
 	if f != nil {
-		x.Dispatcher, err = dispatch.New(faultyStore{store.All(), f}, o)
+		x.Dispatcher = dispatch.New(faultyStore{store, f}, o)
 	} else {
-		x.Dispatcher, err = dispatch.New(store.All(), o)
-	}
-	if err != nil {
-		tb.Fatal(err)
+		x.Dispatcher = dispatch.New(store, o)
 	}
 	if _, benchmark := tb.(*testing.B); !benchmark {
 		x.CheckRounds(tb)

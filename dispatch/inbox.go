@@ -14,8 +14,6 @@ type message any
 type (
 	// jobsCreated: there are new deliveries.
 	jobsCreated struct{ jobs []webhook.Job }
-	// begunJobsSpilled: there are new deliveries whose attempts have begun, but there was no room for their bodies.
-	begunJobsSpilled struct{ jobs []webhook.Job }
 	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
 	subscriptionsChanged struct{ subscriptions []int64 }
 	// bodiesChanged: the bodies of these events were replaced.
@@ -119,7 +117,7 @@ func (b *inbox) spill(jobs []webhook.Job) {
 		}
 	}
 	if len(begun) > 0 {
-		b.messages = append(b.messages, begunJobsSpilled{begun})
+		b.messages = append(b.messages, jobsCreated{begun})
 	}
 }
 

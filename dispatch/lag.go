@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -24,32 +23,32 @@ type lag struct {
 	lateSubscriptions int
 }
 
-// The steps of a delivery that Keyhook itself can delay.
+// The steps of a delivery that Keyhook itself can delay. The store takes part in all but stepSend.
 const (
-	stepBegin  = iota // recording an attempt before it is sent
-	stepSend          // taking a free slot
-	stepRecord        // saving results; nothing is sent while that fails
-	stepRead          // reading deliveries from the table
-	stepList          // listing subscriptions with pending deliveries
+	stepBegin  = iota
+	stepSend   // taking a free slot
+	stepRecord // nothing is sent while that fails
+	stepRead
+	stepList
+	stepRelease
 	stepCount
 )
 
-var stallCauses = [stepCount]string{
-	stepBegin:  "the database does not take new attempts",
-	stepSend:   "slots are free, but nothing is sent",
-	stepRecord: "the database does not take the results of attempts",
-	stepRead:   "the database does not return pending deliveries",
-	stepList:   "the database does not list pending deliveries",
+var steps = [stepCount]struct{ name, stallCause string }{
+	stepBegin:   {"begin attempts", "the database does not take new attempts"},
+	stepSend:    {"send attempts", "slots are free, but nothing is sent"},
+	stepRecord:  {"record attempts", "the database does not take the results of attempts"},
+	stepRead:    {"read deliveries", "the database does not return pending deliveries"},
+	stepList:    {"list pending deliveries", "the database does not list pending deliveries"},
+	stepRelease: {name: "release attempts"}, // nothing waits for it
 }
 
 // stepClock knows for each step whether something waits for it, and since when. The scheduler's goroutine owns it.
 type stepClock struct {
 	since [stepCount]time.Time // zero: nothing waits
 	done  [stepCount]bool      // in this round
+	fails [stepCount]bool      // the store fails at it now
 }
-
-// markDone notes that a step was done.
-func (d *stepClock) markDone(step int) { d.done[step] = true }
 
 // observe notes at the end of a round whether something waits for a step.
 func (d *stepClock) observe(step int, waits bool, now time.Time) {
@@ -70,19 +69,38 @@ func (s *scheduler) publishLag() {
 	for step, waits := range [stepCount]bool{
 		stepBegin:  s.begin.running || begin.HasNext(1) || begin.Used < begin.Capacity && probe.HasNext(1),
 		stepSend:   launch.HasNext(1) && !s.savesTooSlowly(),
-		stepRecord: s.savesTooSlowly() || s.failingOps[opRecord] && (begin.Used > 0 || launch.Used > 0 || begin.HasNext(1) || probe.HasNext(1)),
+		stepRecord: s.savesTooSlowly() || s.steps.fails[stepRecord] && (begin.Used > 0 || launch.Used > 0 || begin.HasNext(1) || probe.HasNext(1)),
 		stepRead:   read.Used > 0 || read.HasNext(1) || s.lanes.failingReads > 0 || s.reads.droppedUnread,
-		stepList:   s.reads.listing || s.failingOps[opList],
+		stepList:   s.reads.listing || s.steps.fails[stepList],
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
 	now := lag{lateSubscriptions: s.lanes.late}
 	for step, since := range s.steps.since {
 		if !since.IsZero() && (now.stalledSince.IsZero() || since.Before(now.stalledSince)) {
-			now.stalledSince, now.stallCause = since, stallCauses[step]
+			now.stalledSince, now.stallCause = since, steps[step].stallCause
 		}
 	}
-	s.lag.set(now)
+	s.lag.Lock()
+	s.lag.latest = now
+	s.lag.Unlock()
+}
+
+// storeFails logs the first failure of a step in the store.
+func (s *scheduler) storeFails(step int, err error) {
+	if !s.steps.fails[step] && !s.stopping {
+		s.steps.fails[step] = true
+		s.log.Error("a database operation fails, so some deliveries wait; the server tries again", "what", steps[step].name, "error", err)
+	}
+}
+
+// storeWorks notes that the store did a step, and logs that it works again.
+func (s *scheduler) storeWorks(step int) {
+	s.steps.done[step] = true
+	if s.steps.fails[step] {
+		s.steps.fails[step] = false
+		s.log.Info("the database operation works again", "what", steps[step].name)
+	}
 }
 
 // dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's
@@ -115,28 +133,12 @@ func (s *scheduler) lateWake(l *lane, at func(int64)) {
 	}
 }
 
-// sharedLag is a lag that one goroutine sets and others read.
-type sharedLag struct {
-	mu  sync.Mutex
-	lag lag
-}
-
-func (p *sharedLag) set(l lag) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lag = l
-}
-
-func (p *sharedLag) get() lag {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lag
-}
-
 // Ready reports whether Keyhook keeps up. The error says that deliveries have waited for Keyhook for more than a
 // minute. The warning says that deliveries have waited as long for receivers. Both texts are safe to show to anybody.
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
-	now := d.lag.get()
+	d.lag.Lock()
+	now := d.lag.latest
+	d.lag.Unlock()
 	if now.lateSubscriptions > 0 {
 		warning = fmt.Sprintf("subscriptions with deliveries that have waited for more than %s for a slow receiver or a free slot: %d", lateAfter, now.lateSubscriptions)
 	}

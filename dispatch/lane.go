@@ -23,10 +23,6 @@ const (
 	stageCount
 )
 
-func (g stage) String() string {
-	return [stageCount]string{"gone", "queued", "beginning", "begun", "releasing", "sending", "ended", "settled"}[g]
-}
-
 // stageCounts counts attempts in memory by stage.
 type stageCounts [stageCount]int
 

@@ -99,12 +99,6 @@ func (t *lanes) setOrg(l *lane, organization int64) {
 	}
 }
 
-// drop forgets a lane.
-func (t *lanes) drop(l *lane) {
-	delete(t.of, l.subscription)
-	t.leaveOrg(l)
-}
-
 // leaveOrg removes a lane from its organization, and drops an organization without lanes.
 func (t *lanes) leaveOrg(l *lane) {
 	if l.org.lanes--; l.org.lanes == 0 {
@@ -253,12 +247,6 @@ func (t *lanes) takeBegun(l *lane) *attempt {
 	a := l.begun.pop()
 	t.move(a, sending)
 	return a
-}
-
-// endRequest notes how the request of an attempt has ended.
-func (t *lanes) endRequest(a *attempt, failed bool) {
-	a.failed = failed
-	t.move(a, ended)
 }
 
 // setBlocksSending says whether the result of an ended attempt stops all sending, or is set aside.

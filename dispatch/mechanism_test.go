@@ -104,20 +104,17 @@ func TestLargeDeliveriesThatHaveBegun(t *testing.T) {
 // Otherwise it could learn that an attempt is settled while the attempt still has a slot.
 func TestARequestEndsBeforeItsResultIsSaved(t *testing.T) {
 	t.Parallel()
-	d, err := New(nil, Options{Transport: answering{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := New(nil, Options{Transport: answering{}})
 	w := newWorker(t.Context(), d)
 	target := d.sender.Prepare(webhook.Target{URL: "https://a.example/", Secret: webhook.KnownSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")})
-	w.recorder.mu.Lock()
+	w.ended = make(chan attemptResult) // nobody takes the result yet
 	w.send(&sendOrder{Job: webhook.Job{Delivery: 1, Subscription: 1}, target: target})
 	select {
 	case <-d.inbox.wake:
 	case <-time.After(10 * time.Second):
 		t.Error("the scheduler does not know the end of the request")
 	}
-	w.recorder.mu.Unlock()
+	<-w.ended
 	w.running.Wait()
 }
 

@@ -136,11 +136,3 @@ func (s *scheduler) updateOpenings() {
 		s.openings.setClosed(closed)
 	}
 }
-
-// addBegun adds a job whose first attempt has begun in the transaction that created it.
-func (s *scheduler) addBegun(j webhook.Job) {
-	s.openings.giveBack(j.Organization, j.Subscription)
-	l := s.lanes.laneOf(j.Subscription, j.Organization)
-	s.enterBegun(l, j)
-	s.update(l)
-}

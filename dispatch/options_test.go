@@ -10,37 +10,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-func TestOptions(t *testing.T) {
-	t.Parallel()
-
-	t.Run("all problems are reported at once", func(t *testing.T) {
-		t.Parallel()
-		_, err := dispatch.New(nil, dispatch.Options{
-			RetryBase: -1, RetryFactor: 0.5, RetryMax: -1, Timeout: -1, Grace: -1, Concurrency: -1, PerSubscription: -1,
-			PollInterval: -1, HeaderPrefix: "X Service:", Policy: policy(-1, -1, -1),
-		})
-		contains(t, err.Error(), "max attempts is -1", "failing after is -1", "disabled after is -1", "retry base", "retry max",
-			"retry factor", "timeout", "grace", "poll interval", "concurrency is", "concurrency per subscription", "header prefix", "transport")
-	})
-
-	t.Run("a prefix that would hide the headers of Standard Webhooks is refused", func(t *testing.T) {
-		t.Parallel()
-		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}, HeaderPrefix: "webhook"}); err == nil {
-			t.Error("the prefix is accepted")
-		}
-	})
-
-	t.Run("the zero value needs only a transport", func(t *testing.T) {
-		t.Parallel()
-		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: no transport; set Transport, for example to egress.NewTransport" {
-			t.Errorf("got %v", err)
-		}
-		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}}); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestOptionsOfRequests(t *testing.T) {
 	t.Parallel()
 

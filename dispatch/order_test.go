@@ -144,8 +144,9 @@ func TestChangesOfOrder(t *testing.T) {
 		before := len(x.eventsAt("a.example"))
 		time.Sleep(10 * time.Minute)
 		got := x.eventsAt("a.example")
-		if before != 4 || !slices.Equal(got[before:], events[before:]) {
-			t.Errorf("%d before, then\n%v, want\n%v", before, got[before:], events[before:])
+		rest := slices.DeleteFunc(events, func(id string) bool { return slices.Contains(got[:before], id) })
+		if before != 4 || !slices.Equal(got[before:], rest) {
+			t.Errorf("%d before, then\n%v, want\n%v", before, got[before:], rest)
 		}
 		x.setOrdered(t, sub, false)
 		x.publish(t, 30)

@@ -90,10 +90,7 @@ func TestRateLimit(t *testing.T) {
 
 	runInVirtualTime(t, "a slow store does not lower the rate", func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
-		d, err := dispatch.New(slowStore{x.Store.All()}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := dispatch.New(slowStore{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		x.Dispatcher = d
 		x.Queue.Watch(d)
 		x.run(t)
@@ -380,7 +377,7 @@ func (r *receivers) requestsInProgress(host string) int {
 }
 
 // slowStore takes 20 ms to begin attempts.
-type slowStore struct{ storage.All }
+type slowStore struct{ *storage.Store }
 
 func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	time.Sleep(20 * time.Millisecond)

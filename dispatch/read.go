@@ -59,7 +59,11 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 	}
 	if request.limit > 0 {
 		result.usedLimit = request.limit
-		result.jobs, result.err = d.readJobs(ctx, request)
+		if request.ordered {
+			result.jobs, result.err = d.store.OrderedJobs(ctx, request.subscription, request.limit)
+		} else {
+			result.jobs, result.err = d.store.PendingJobs(ctx, request.subscription, request.limit, request.inMemory)
+		}
 	}
 	return result
 }
@@ -80,8 +84,7 @@ func (s *scheduler) finishRead(m readReturned) {
 		s.retryRead(m)
 		return
 	}
-	s.storeWorks(opRead)
-	s.steps.markDone(stepRead)
+	s.storeWorks(stepRead)
 	s.lanes.setFailedReads(l, 0)
 	s.reads.droppedUnread = false
 	l.table.readAfter = 0
@@ -100,14 +103,6 @@ func (s *scheduler) finishRead(m readReturned) {
 		l.table.readSize = minReadSize
 	}
 	s.update(l)
-}
-
-// readJobs reads the jobs of a request. target is nil if it was not read.
-func (d *Dispatcher) readJobs(ctx context.Context, request readRequest) ([]webhook.Job, error) {
-	if request.ordered {
-		return d.store.OrderedJobs(ctx, request.subscription, request.limit)
-	}
-	return d.store.PendingJobs(ctx, request.subscription, request.limit, request.inMemory)
 }
 
 // isFull reports whether more due jobs may follow those of a read.
@@ -165,7 +160,7 @@ func (s *scheduler) retryRead(m readReturned) {
 		return
 	}
 	l := m.lane
-	s.storeFails(opRead, m.err)
+	s.storeFails(stepRead, m.err)
 	s.lanes.setFailedReads(l, l.table.failedReads+1)
 	if l.table.failedReads > 5 && l.stages.unsettled() == 0 && !l.tests.any() && l.bucket.IsFull(s.clock) {
 		s.lanes.trimHead(l, 0)
@@ -254,30 +249,23 @@ func (s *scheduler) startRead(l *lane) {
 	s.worker.reads <- request
 }
 
-// listInterval returns the pause between two lists of all pending deliveries. A list costs more with more pending
-// deliveries.
-func listInterval(lastTook time.Duration) time.Duration { return max(30*time.Second, 100*lastTook) }
-
 // addNewJobs adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read
 // from the table later.
 func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	for _, j := range jobs {
-		switch _, parked := s.parked[j.Subscription]; {
-		case j.Begun:
+		if j.Begun {
 			s.addBegun(j)
-		case !parked:
-			s.addNew(s.lanes.laneOf(j.Subscription, j.Organization), j)
+			continue
+		}
+		if _, parked := s.parked[j.Subscription]; parked {
+			continue
+		}
+		l := s.lanes.laneOf(j.Subscription, j.Organization)
+		if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
+			l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)
+			s.update(l)
 		}
 	}
-}
-
-// addNew adds a job that has not begun to the head of its lane, or leaves it in the table.
-func (s *scheduler) addNew(l *lane, j webhook.Job) {
-	if l.attempts[j.Delivery] != nil || l.leaveInTable(j) {
-		return
-	}
-	l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)
-	s.update(l)
 }
 
 // markSpilled notes that a subscription has new deliveries in the table only.
@@ -351,14 +339,13 @@ func (s *scheduler) wakesAt(probeAt int64) bool {
 func (s *scheduler) finishList(m lanesListed) {
 	s.reads.listing = false
 	if m.err != nil {
-		s.storeFails(opList, m.err)
+		s.storeFails(stepList, m.err)
 		s.reads.listAfter = s.clock.Add(s.options.PollInterval)
 		return
 	}
-	s.storeWorks(opList)
-	s.steps.markDone(stepList)
+	s.storeWorks(stepList)
 	s.reads.droppedUnread = false
-	s.reads.listAfter = s.clock.Add(listInterval(m.duration))
+	s.reads.listAfter = s.clock.Add(max(30*time.Second, 100*m.duration)) // a list costs more with more pending deliveries
 	for _, pending := range m.lanes {
 		if probeAt, parked := s.parked[pending.Subscription]; parked && !s.wakesAt(probeAt) {
 			continue

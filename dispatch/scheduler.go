@@ -47,8 +47,7 @@ type scheduler struct {
 	saved   uint64 // results that the store has saved
 	ends    endPeriods
 
-	steps        stepClock       // for finding delays that Keyhook itself causes
-	failingOps   map[string]bool // operations at which the store fails now
+	steps        stepClock // for finding delays that Keyhook itself causes
 	stopping     bool
 	waitsForJobs bool // a stopping scheduler waits for the jobs whose attempts have begun in transactions that still run
 }
@@ -90,7 +89,7 @@ type beginState struct {
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
-		lanes: newLanes(d.options, &d.openings, d.checks.onMove), parked: map[int64]int64{}, failingOps: map[string]bool{},
+		lanes: newLanes(d.options, &d.openings, d.checks.onMove), parked: map[int64]int64{},
 		reads: readState{listNow: true}, waitsForJobs: true,
 	}
 	s.tick()
@@ -152,10 +151,6 @@ func (s *scheduler) handle(m message) {
 	// From the store.
 	case jobsCreated:
 		s.addNewJobs(m.jobs)
-	case begunJobsSpilled:
-		for _, j := range m.jobs {
-			s.addBegun(j)
-		}
 	case subscriptionsChanged:
 		s.noteChanges(m.subscriptions)
 	case bodiesChanged:
@@ -169,7 +164,7 @@ func (s *scheduler) handle(m message) {
 	case beginReturned:
 		s.finishBegin(m)
 	case releaseFailed:
-		s.storeFails(opRelease, m.err)
+		s.storeFails(stepRelease, m.err)
 	case attemptsReleased:
 		s.finishRelease(m.attempts)
 	case sendRefused:
@@ -292,9 +287,6 @@ func (s *scheduler) isDroppable(l *lane) bool {
 
 // dropLane forgets a lane. The lane may still wait for a resource; when its turn comes, it has nothing to do.
 func (s *scheduler) dropLane(l *lane) {
-	if s.lanes.of[l.subscription] != l {
-		return
-	}
 	if l.parked {
 		s.parked[l.subscription] = 0
 		if l.gate.GetsProbe() {
@@ -303,7 +295,8 @@ func (s *scheduler) dropLane(l *lane) {
 	}
 	s.updateLate(l)
 	s.openings.forget(l.subscription)
-	s.lanes.drop(l)
+	delete(s.lanes.of, l.subscription)
+	s.lanes.leaveOrg(l)
 }
 
 // park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
@@ -323,30 +316,5 @@ func (s *scheduler) stop() {
 			test.reply <- false
 		}
 		l.tests.waiting = nil
-	}
-}
-
-// Names of database operations in log lines.
-const (
-	opRead    = "read deliveries"
-	opBegin   = "begin attempts"
-	opRelease = "release attempts"
-	opRecord  = "record attempts"
-	opList    = "list pending deliveries"
-)
-
-// storeFails logs the first failure of an operation of the store.
-func (s *scheduler) storeFails(operation string, err error) {
-	if !s.failingOps[operation] && !s.stopping {
-		s.failingOps[operation] = true
-		s.log.Error("a database operation fails, so some deliveries wait; the server tries again", "what", operation, "error", err)
-	}
-}
-
-// storeWorks logs that a failing operation works again.
-func (s *scheduler) storeWorks(operation string) {
-	if s.failingOps[operation] {
-		delete(s.failingOps, operation)
-		s.log.Info("the database operation works again", "what", operation)
 	}
 }

@@ -43,7 +43,7 @@ func (s *scheduler) sendNext() {
 	}
 	for l := s.lanes.resources[sendSlots].Next(1); l != nil; l = s.lanes.resources[sendSlots].Next(1) {
 		if s.maySend(l) {
-			s.steps.markDone(stepSend)
+			s.steps.done[stepSend] = true
 			l.bucket.Take(s.clock)
 			if len(l.tests.waiting) > 0 {
 				s.lanes.startTest(l)
@@ -78,7 +78,8 @@ func (s *scheduler) finishRequest(a *attempt, failed bool) {
 	if !failed {
 		l.recent.failureStreak = 0
 	}
-	s.lanes.endRequest(a, failed)
+	a.failed = failed
+	s.lanes.move(a, ended)
 	s.update(l)
 }
 
@@ -90,7 +91,7 @@ func (s *scheduler) noteFailedRecord(a *attempt, err error) {
 	case a.recordFailedAt.IsZero():
 		a.recordFailedAt, a.savedBefore = s.clock, s.saved
 		s.lanes.setBlocksSending(a, true)
-		s.storeFails(opRecord, err)
+		s.storeFails(stepRecord, err)
 	case a.blocksSending && (s.saved > a.savedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
 		s.lanes.setBlocksSending(a, false)
 		s.log.Error("cannot save the result of an attempt; the server tries again and continues with other deliveries", "subscription", a.lane.target.ID, "event", a.EventID, "error", err)
@@ -103,8 +104,7 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	l := a.lane
 	s.lanes.move(a, settled)
 	s.saved++
-	s.storeWorks(opRecord)
-	s.steps.markDone(stepRecord)
+	s.storeWorks(stepRecord)
 	if l.table.reading {
 		l.table.noteSettled(a.Delivery)
 	}

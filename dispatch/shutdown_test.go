@@ -297,7 +297,7 @@ func TestShutdownEndsInTime(t *testing.T) {
 
 // keptResults is a store whose Record hangs until its context ends, and whose writer still has the results then.
 type keptResults struct {
-	storage.All
+	*storage.Store
 	mu     sync.Mutex
 	kept   [][]webhook.Result
 	copies [][]webhook.Result
@@ -314,11 +314,8 @@ func (s *keptResults) Record(ctx context.Context, results ...webhook.Result) ([]
 func TestResultsThatTheWriterStillHasStayTheSame(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
-		store := &keptResults{All: x.Store.All()}
-		d, err := dispatch.New(store, dispatch.Options{Grace: time.Second, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := &keptResults{Store: x.Store}
+		d := dispatch.New(store, dispatch.Options{Grace: time.Second, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		x.Dispatcher = d
 		x.Queue.Watch(d)
 		x.subscribe(t, "a.example", respond(200))

@@ -193,6 +193,34 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 	})
 }
 
+// TestBegunAttemptsWhileRecordFails shows that an attempt that has begun is not sent either while a result cannot be saved. Of three
+// attempts that have begun, only one has a slot at a time.
+func TestBegunAttemptsWhileRecordFails(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
+		for _, host := range []string{"a.example", "b.example", "c.example"} {
+			x.subscribe(t, host, respondAfter(time.Second, respond(200)))
+		}
+		x.run(t)
+		x.publish(t, 1)
+		synctest.Wait()
+		f.fail(true, "Record")
+		time.Sleep(40 * time.Second)
+		sent := func() int {
+			return len(x.requests("a.example")) + len(x.requests("b.example")) + len(x.requests("c.example"))
+		}
+		if n := sent(); n > 2 { // the second may take the slot before the first result fails
+			t.Errorf("%d requests, want none after the first result that cannot be saved", n)
+		}
+		f.fail(false, "Record")
+		time.Sleep(5 * time.Second)
+		for _, host := range []string{"a.example", "b.example", "c.example"} {
+			checkDeliveredOnce(t, x, host, 1)
+		}
+	})
+}
+
 func TestBegunAttemptsWhileBeginFails(t *testing.T) {
 	t.Parallel()
 	// One attempt has begun and waits for the only slot. Another cannot begin, because Begin fails.

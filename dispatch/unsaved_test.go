@@ -11,7 +11,7 @@ func TestUnsavedCountsTheResultsThatCannotBeSaved(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{})
-		x.subscribe(t, "a.example", respond(200))
+		x.subscribe(t, "a.example", respondAfter(time.Second, respond(200))) // all are on their way before the first result fails
 		x.run(t)
 		f.fail(true, "Record")
 		x.publish(t, 3)

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -28,11 +30,11 @@ type worker struct {
 	running       sync.WaitGroup
 	batches       chan []webhook.Start // one at a time
 	reads         chan readRequest
-	recorder      *recorder
+	ended         chan attemptResult // results that wait to be saved
 }
 
 func newWorker(ctx context.Context, d *Dispatcher) *worker {
-	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1), recorder: newRecorder()}
+	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1), ended: make(chan attemptResult, maxUnsaved)}
 	w.ctx, w.interrupt = context.WithCancelCause(ctx)
 	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
 	return w
@@ -47,13 +49,6 @@ func (w *worker) begin() {
 	}
 }
 
-// read runs reads until the channel is closed. A read ends with ctx.
-func (w *worker) read(ctx context.Context) {
-	for q := range w.reads {
-		w.inbox.post(w.runRead(ctx, q))
-	}
-}
-
 // sendOrder is a copy of everything that sending an attempt needs.
 type sendOrder struct {
 	webhook.Job
@@ -65,7 +60,7 @@ type sendOrder struct {
 
 func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
 
-// send sends one attempt in another goroutine, and passes its result to the recorder. They own the order from now on.
+// send sends one attempt in another goroutine, and passes its result to record. They own the order from now on.
 func (w *worker) send(o *sendOrder) {
 	w.running.Add(1)
 	go w.deliver(o)
@@ -87,7 +82,7 @@ func (w *worker) deliver(o *sendOrder) {
 	o.Body = nil // from now on, the scheduler does not count it
 	r := w.result(o, &sent)
 	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
-	w.recorder.add(attemptResult{o, r})
+	w.ended <- attemptResult{o, r}
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
@@ -133,4 +128,32 @@ func (w *worker) release(attempts []attemptKey, rows []int64) {
 		})
 		w.inbox.post(attemptsReleased{attempts})
 	})
+}
+
+// jitter is the largest random change of a delay, as a part of it. It spreads retries of deliveries that failed
+// together.
+const jitter = 0.2
+
+// Backoff computes the delay after consecutive failures: first Base, then each delay is Factor times the last, and
+// never more than Max.
+type Backoff struct {
+	Base   time.Duration
+	Factor float64 // at least 1
+	Max    time.Duration
+}
+
+// Delay returns the delay after the n-th failure, counted from 1, without jitter. It never shrinks as n grows.
+func (b Backoff) Delay(n int) time.Duration {
+	// A floating-point power overflows to +Inf, where an integer would wrap around.
+	d := float64(b.Base) * math.Pow(b.Factor, float64(max(n, 1)-1))
+	if d >= float64(b.Max) {
+		return b.Max
+	}
+	return time.Duration(d)
+}
+
+// Jittered returns Delay, shortened or lengthened by up to a fifth, and never more than Max.
+func (b Backoff) Jittered(n int) time.Duration {
+	d := float64(b.Delay(n)) * (1 - jitter + 2*jitter*rand.Float64())
+	return min(time.Duration(d), b.Max)
 }

@@ -26,16 +26,17 @@ type audit struct {
 }
 
 type auditBody struct {
-	ID               string          `json:"id"`
-	Type             string          `json:"type"`
-	Actor            auditActor      `json:"actor"`
-	OrganizationID   string          `json:"organization_id"`
-	OrganizationName string          `json:"organization_name"`
-	Target           auditTarget     `json:"target"`
-	IP               *string         `json:"ip"`
-	RequestID        *string         `json:"request_id"`
-	At               exchange.Time   `json:"at"`
-	Details          json.RawMessage `json:"details"`
+	ID                     string          `json:"id"`
+	Type                   string          `json:"type"`
+	Actor                  auditActor      `json:"actor"`
+	OrganizationID         string          `json:"organization_id"`
+	OrganizationExternalID *string         `json:"organization_external_id"`
+	OrganizationName       string          `json:"organization_name"`
+	Target                 auditTarget     `json:"target"`
+	IP                     *string         `json:"ip"`
+	RequestID              *string         `json:"request_id"`
+	At                     exchange.Time   `json:"at"`
+	Details                json.RawMessage `json:"details"`
 }
 
 type auditActor struct {
@@ -51,7 +52,8 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, exchange.NullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID, OrganizationName: e.OrganizationName,
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, exchange.NullIfEmpty(e.Actor.ID), e.Name},
+		OrganizationID: e.OrganizationID, OrganizationExternalID: e.OrganizationExternalID, OrganizationName: e.OrganizationName,
 		Target: auditTarget{e.TargetType, e.TargetID}, IP: exchange.NullIfEmpty(e.IP), RequestID: exchange.NullIfEmpty(e.RequestID),
 		At: exchange.Time(e.At), Details: json.RawMessage(e.Details),
 	}

@@ -23,7 +23,7 @@ type authenticator struct {
 
 // read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
 func (a *authenticator) read(c *call) {
-	c.run.Presented, c.run.Address = a.reader.Read(c.Request, c.Local), c.Client
+	c.run.Presented, c.run.Address, c.run.Client = a.reader.Read(c.Request, c.Local), c.Client, c.Client
 	if c.run.Kind == credential.IssuerToken {
 		c.requireMemory() // the check may have to wait for the identity provider
 	}

@@ -79,13 +79,13 @@ func BenchmarkAuthenticatedGetMeasured(b *testing.B) {
 var kilobyte = `"data":{"text":"` + strings.Repeat("x", 900) + `","numbers":[1,2,3],"nested":{"a":true,"b":null}}`
 
 func BenchmarkPublish(b *testing.B) {
-	benchmark(b, http.MethodPost, eventPath, `{"type":"user.created",`+kilobyte+`}`)
+	benchmark(b, http.MethodPost, "/api/v1/events/", `{"type":"user.created",`+kilobyte+`}`)
 }
 
 func BenchmarkPublishSpaced(b *testing.B) {
-	benchmark(b, http.MethodPost, eventPath, `{ "type" : "user.created", `+kilobyte+` }`)
+	benchmark(b, http.MethodPost, "/api/v1/events/", `{ "type" : "user.created", `+kilobyte+` }`)
 }
 
 func BenchmarkPublishBatch20(b *testing.B) {
-	benchmark(b, http.MethodPost, eventPath+"batch/", `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"user.created",`+kilobyte+`},`, 20), ",")+`]}`)
+	benchmark(b, http.MethodPost, "/api/v1/events/batch/", `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"user.created",`+kilobyte+`},`, 20), ",")+`]}`)
 }

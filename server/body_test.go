@@ -123,8 +123,8 @@ func TestEveryField(t *testing.T) {
 	for line, fields := range map[string]map[string][]string{ // the valid kinds of each field
 		"POST /api/v1/api-keys/":                                            {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}, "external_id": {"string", "null"}},
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
-		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
-		"PATCH " + subs + sub.ID + "/":                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
+		"POST " + subs:                                                      {"url": {"string", "null"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
+		"PATCH " + subs + sub.ID + "/":                                      {"url": {"string", "null"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"POST " + subs + sub.ID + "/rotate-secret/":                         {"overlap_seconds": {"number"}, "force": {"boolean"}},
 		"POST " + subs + sub.ID + "/replay/":                                {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                                              {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},

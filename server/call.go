@@ -9,7 +9,6 @@ import (
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -53,28 +52,10 @@ func (c *call) limitHeaderFields() error {
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields))
 }
 
-// applyHeader marks the requests of `keyhook apply`. Keyhook remembers what they create. Its value is "true".
-const applyHeader = "X-Keyhook-Apply"
-
-// needed returns the permissions that the request needs. What apply creates may be removed by a later apply, so a customer must
-// not be able to say that something was applied.
-func (c *call) needed() access.Scope {
-	if !c.Applying {
-		return c.route.needs
-	}
-	return c.route.needs.Union(access.NewScope(access.PlatformWrite))
-}
-
-// checkHeaders refuses headers that would do something else than the client means: X-Organization would be ignored, and the request
-// would act in the organization of its credential. A value of X-Keyhook-Apply other than true, such as "false", means the opposite.
+// checkHeaders refuses X-Organization. It would be ignored, and the request would act in the organization of its credential.
 func (c *call) checkHeaders() error {
 	if len(c.Request.Header["X-Organization"]) > 0 {
 		return fault.New(fault.Malformed, form.CodeInvalidParameter, "There is no header X-Organization; name the organization with %s.", credential.OrganizationHeader)
-	}
-	for _, value := range c.Request.Header[applyHeader] {
-		if value != "true" {
-			return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may only be true; correct it or leave it out.", applyHeader)
-		}
 	}
 	return nil
 }

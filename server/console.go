@@ -55,7 +55,7 @@ func (h *handlers) consoleFile() handler {
 			x.SetHeader(field[0], field[1])
 		}
 		body := file.Body
-		if acceptsGzip(x.Request.Header.Get("Accept-Encoding")) {
+		if exchange.AcceptsGzip(x.Request.Header) {
 			if zipped := file.Zipped(); zipped != nil {
 				x.SetHeader("Content-Encoding", "gzip")
 				body = zipped
@@ -64,15 +64,4 @@ func (h *handlers) consoleFile() handler {
 		x.Send(http.StatusOK, file.Type, body)
 		return nil
 	}
-}
-
-// acceptsGzip reports whether Accept-Encoding lists gzip. Browsers list it without a weight. A client that refuses gzip with
-// "gzip;q=0" gets the plain body.
-func acceptsGzip(list string) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		if strings.TrimSpace(item) == "gzip" {
-			return true
-		}
-	}
-	return false
 }

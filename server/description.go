@@ -61,14 +61,14 @@ func serveDescription(x *exchange.Exchange, made func() (document, error)) error
 	return nil
 }
 
-// The headers that openapi.yaml leaves out, because they follow from the credentials of an operation.
+// The headers of responses that openapi.yaml leaves out.
 var (
 	everyResponse  = []string{"X-Request-Id"}
 	responsesToKey = []string{"X-Request-Id", "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 )
 
-// complete adds to openapi.yaml the address of the server, and the headers that follow from the credentials of each operation. So
-// clients get a whole description, and the file says each thing once.
+// complete adds to openapi.yaml the address of the server, and what most operations have. So clients get a whole description, and the
+// file says each thing once.
 func complete(text []byte, base string) ([]byte, error) {
 	var file yaml.Node
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -81,8 +81,13 @@ func complete(text []byte, base string) ([]byte, error) {
 	for _, path := range members(member(root, "paths")) {
 		for _, operation := range members(path) {
 			if responses := member(operation, "responses"); responses != nil {
-				addHeaders(root, operation, members(responses))
+				completeOperation(root, operation, responses)
 			}
+		}
+	}
+	for _, schema := range members(member(root, "components", "schemas")) {
+		if of := member(schema, "x-page"); of != nil {
+			*schema = *node(fmt.Sprintf(pageOf, of.Value))
 		}
 	}
 	var out bytes.Buffer
@@ -92,32 +97,66 @@ func complete(text []byte, base string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// addHeaders adds the missing headers to the responses of an operation.
-func addHeaders(root, operation *yaml.Node, responses []*yaml.Node) {
+// pageOf is the schema of a page of things.
+const pageOf = `
+type: object
+required: [data, has_more, next_cursor]
+properties:
+  data: {type: array, maxItems: 200, items: {$ref: "#/components/schemas/%s"}}
+  has_more: {$ref: "#/components/schemas/HasMore"}
+  next_cursor: {$ref: "#/components/schemas/NextCursor"}
+`
+
+// completeOperation adds what follows from the credentials and the body of an operation.
+func completeOperation(root, operation, responses *yaml.Node) {
 	security := cmp.Or(member(operation, "security"), member(root, "security"))
+	takes := func(credential string) bool {
+		return slices.ContainsFunc(security.Content, func(n *yaml.Node) bool { return member(n, credential) != nil })
+	}
+	var problems []string
+	if takes("session") {
+		problems = append(problems, "credential")
+		parameters := child(operation, "parameters", "[]")
+		parameters.Content = append(parameters.Content, node(`{$ref: "#/components/parameters/ActFor"}`))
+	}
+	if member(operation, "requestBody") != nil {
+		problems = append(problems, "body")
+	}
+	child(operation, "x-problems", "{sets: ["+strings.Join(problems, ", ")+"]}")
+	child(responses, "default", `{$ref: "#/components/responses/ProblemResponse"}`)
 	headers := everyResponse
-	if slices.ContainsFunc(security.Content, func(n *yaml.Node) bool { return member(n, "apiKey") != nil }) {
+	if takes("apiKey") {
 		headers = responsesToKey
 	}
-	for _, response := range responses {
+	for _, response := range members(responses) {
 		if to := member(response, "$ref"); to != nil {
 			response = member(root, strings.Split(to.Value, "/")[1:]...)
 		}
-		has := member(response, "headers")
-		if has == nil {
-			has = &yaml.Node{Kind: yaml.MappingNode}
-			response.Content = append(response.Content, scalar("headers"), has)
-			response.Style = 0 // several lines
-		}
+		has := child(response, "headers", "{}")
 		for _, name := range headers {
-			if member(has, name) == nil {
-				to := scalar("#/components/headers/" + name)
-				to.Style = yaml.DoubleQuotedStyle // as in the file
-				reference := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{scalar("$ref"), to}}
-				has.Content = append(has.Content, scalar(name), reference)
-			}
+			child(has, name, `{$ref: "#/components/headers/`+name+`"}`)
 		}
 	}
+}
+
+// child returns a member of a mapping. If there is none, it adds the one that the text describes.
+func child(parent *yaml.Node, name, text string) *yaml.Node {
+	if found := member(parent, name); found != nil {
+		return found
+	}
+	added := node(text)
+	if len(added.Content) == 0 {
+		added.Style = 0 // what it gets takes several lines
+	}
+	parent.Content, parent.Style = append(parent.Content, node(name), added), 0
+	return added
+}
+
+// node returns the node that a text describes. The text is our own, so it is valid.
+func node(text string) *yaml.Node {
+	var document yaml.Node
+	_ = yaml.Unmarshal([]byte(text), &document)
+	return document.Content[0]
 }
 
 // member returns the node under nested names; nil if there is none.
@@ -144,8 +183,6 @@ func members(node *yaml.Node) (list []*yaml.Node) {
 	}
 	return list
 }
-
-func scalar(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value} }
 
 // jsonFromYAML returns a YAML document as JSON, with the keys of each object sorted.
 func jsonFromYAML(text []byte) ([]byte, error) {

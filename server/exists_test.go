@@ -44,7 +44,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	}
 	event := storagetest.Publish(t, f.Store, victim, "user.created")
 	f.Plan(t, "clerk", true, true, "1")
-	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`, "X-Keyhook-Apply", "true").Want(t, 201, "")
+	f.Do(t, "POST /api/v1/apply/", servertest.Operator, `{"document":{"permissions":[{"key":"orders:read","description":""}]}}`).Want(t, 200, "")
 	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	audit, err := f.Store.History.AuditPage(t.Context(), victim.Organization.RowID, access.AuditFilter{Limit: 1})
 	if err != nil || len(audit.Events) != 1 {

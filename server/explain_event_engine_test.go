@@ -39,10 +39,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 	}
 	store, _ := storagetest.OpenWith(t, of)
 	e := &engine{receivers: &receivers{answers: map[string]string{}, sent: map[string][]sentRequest{}}}
-	d, err := dispatch.New(store.All(), dispatch.Options{Transport: e.receivers, Policy: of.Policy, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := dispatch.New(store, dispatch.Options{Transport: e.receivers, Policy: of.Policy, Logger: slog.New(slog.DiscardHandler)})
 	store.Queue.Watch(d)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -55,7 +52,7 @@ func newEngine(t *testing.T, change func(*storage.Options)) *engine {
 		cancel()
 		running.Wait()
 	})
-	e.testServer = build(t, func(o *server.Options) { o.Store, o.Tester, o.TokenRate = store.All(), d, 100_000 })
+	e.testServer = build(t, func(o *server.Options) { o.Store, o.Tester, o.TokenRate = store, d, 100_000 })
 	e.Store = store
 	owner, token := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
 	e.owner, e.token = owner, servertest.Bearer(token)
@@ -122,7 +119,7 @@ func (e *engine) states(t *testing.T, event string) (found []string) {
 		}
 		counts, _ := row["states"].(map[string]any)
 		for state, n := range counts {
-			if n != 0.0 {
+			if n != 0.0 && state != "held" { // those are pending too
 				found = append(found, state)
 			}
 		}

@@ -16,16 +16,13 @@ import (
 
 // keyExplainStore is the part of the store that explanations of requests with a key use.
 type keyExplainStore interface {
+	form.LookupStore
+	keyStore
 	// KeyState returns a key in any state, or NotFound.
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
-	knownPermissions
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
-	// KeyID returns the id of the active key with an external id, or NotFound.
-	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
 	// Plans lists the plans, newest first.
 	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
-	// KeyPage finds the keys with a prefix; organization access.AllOrganizations finds those of all organizations.
-	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 }
 
 // keyExplanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
@@ -61,24 +58,22 @@ type explained struct {
 }
 
 func (h keyExplanation) explain(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("key", "method", "path")
 	m := &explained{}
 	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
-	m.method = readMethod(f, "method")
+	m.method, m.Client = readMethod(f, "method"), f.Address("client_ip")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	m.path = requested.EscapedPath()
 	h.readNeeds(m, requested, asked)
-	if *key, err = h.resolveKey(x, *key); err != nil {
+	raw, err := h.resolveKey(x, *key)
+	if err != nil {
 		return err
 	}
-	if err := h.checkKey(x, m, *key); err != nil {
+	if err := h.checkKey(x, m, raw); err != nil {
 		return err
 	}
 	x.NoStore() // the response is about a credential

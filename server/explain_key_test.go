@@ -73,7 +73,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 	keys := f.failingKeys(t)
 	unknown := access.Mint("svc")
 
-	checks := []string{"parse", "lookup", "revoked", "expired", "creator", "plan", "rate_limit", "organization", "permission"}
+	checks := []string{"parse", "lookup", "revoked", "expired", "creator", "client_address", "plan", "rate_limit", "organization", "permission"}
 	for _, tt := range []struct {
 		name, id, raw, check string
 		mend                 string // the end of the detail
@@ -124,7 +124,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 						want = "failed"
 					case at >= 0 && i > at:
 						want = "not_reached"
-					case c.Check == "organization", c.Check == "parse" && shown == tt.id:
+					case c.Check == "organization", c.Check == "client_address", c.Check == "parse" && shown == tt.id:
 						want = "not_applicable"
 					}
 					if c.Check != checks[i] || c.Verdict != want || c.Detail == "" {

@@ -200,3 +200,37 @@ func TestOneOfManyGetsAnExternalID(t *testing.T) {
 		}
 	}
 }
+
+// TestOrganizationsAreNamedByTheirExternalID looks for the host's own id of a customer beside each id of an organization.
+func TestOrganizationsAreNamedByTheirExternalID(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "PATCH "+servertest.Orgs+owner.Home.ID+"/", servertest.Operator, `{"external_id":"customer-17"}`).Want(t, 200, "")
+	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	event := storagetest.Publish(t, f.Store, owner, "user.created")
+	for line, body := range map[string]string{
+		"POST /api/v1/auth/verify/":                              `{"key":"` + key.Reveal() + `"}`,
+		"GET /api/v1/api-keys/?organization=all":                 "",
+		"GET /api/v1/webhooks/subscriptions/?organization=all":   "",
+		"GET /api/v1/events/?organization=all&type=user.created": "",
+		"GET /api/v1/audit-events/?organization=all&limit=1":     "",
+		"GET /api/v1/queue/":                                     "",
+	} {
+		got := f.Do(t, line, servertest.Operator, body).Want(t, 200, "").Text
+		if !strings.Contains(got, `"organization_id":"`+owner.Home.ID+`","organization_external_id":"customer-17"`) {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	as := []string{"X-Organization-Id", "customer-17"}
+	if got := f.Do(t, "GET /api/v1/events/"+event.ID+"/", servertest.Operator, "", as...).Field("organization_external_id"); got != "customer-17" {
+		t.Errorf("the event names %q", got)
+	}
+	if got := f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), "").Text; !strings.Contains(got, `"name":"acme","external_id":"customer-17"}`) {
+		t.Error(got)
+	}
+	if got := f.Do(t, "GET "+gate+"forward/", servertest.APIKey(key), "").Header.Get("X-Service-Organization-External-Id"); got != "customer-17" {
+		t.Errorf("a proxy gets %q", got)
+	}
+}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -30,14 +29,8 @@ const noPermission = "-"
 
 // forwardAuth is the endpoint that proxies ask whether a request may pass.
 type forwardAuth struct {
-	auth        *authenticator
-	permissions knownPermissions
-}
-
-// knownPermissions tells which permissions exist.
-type knownPermissions interface {
-	// UnknownPermissions returns the permissions of a scope that do not exist.
-	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
+	auth  *authenticator
+	store form.LookupStore
 }
 
 // parseForwardAuth reads the dialect and the needed permissions from a path of forward authentication. The first segment
@@ -102,7 +95,7 @@ func (h forwardAuth) authorize(c *call) error {
 		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
 		c.Header()["Connection"] = closing
 	}
-	c.run.Presented, c.run.Address = h.auth.reader.ReadKey(c.Request), c.Client
+	c.run.Presented, c.run.Address, c.run.Client = h.auth.reader.ReadKey(c.Request), c.Client, c.Client
 	c.run.Needed, c.run.Last = neededPermissions(needed), access.CheckPermission
 	if err := h.auth.admit(c); err != nil {
 		return h.explainUnknown(c, err)
@@ -124,6 +117,7 @@ func (c *call) identifyKey() {
 	c.SetHeader("X-Service-Key-Id", p.Key.ID)
 	c.SetHeader("X-Service-User-Id", p.User.ID)
 	c.SetHeader("X-Service-Organization-Id", p.Organization.ID)
+	c.SetHeader("X-Service-Organization-External-Id", form.Or(p.Organization.ExternalID, ""))
 	c.SetHeader("X-Service-Scope", p.Permissions.String())
 	c.SetHeader("X-Service-Plan", p.Plan.Name)
 	if c.Request.Method == http.MethodHead { // otherwise net/http sets it
@@ -139,7 +133,7 @@ func (h forwardAuth) explainUnknown(c *call, err error) error {
 		return err
 	}
 	missing := c.run.Needed.Minus(c.Principal.Permissions)
-	unknown, failed := h.permissions.UnknownPermissions(c.Request.Context(), missing)
+	unknown, failed := h.store.UnknownPermissions(c.Request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}

@@ -26,7 +26,7 @@ const gate = "/api/v1/authz/"
 // identity returns the headers of a response that identify the key; absent headers are "absent".
 func identity(a servertest.Response) map[string]string {
 	who := map[string]string{}
-	for _, name := range []string{"Key-Id", "User-Id", "Organization-Id", "Scope", "Plan"} {
+	for _, name := range []string{"Key-Id", "User-Id", "Organization-Id", "Organization-External-Id", "Scope", "Plan"} {
 		who[name] = "absent"
 		if values := a.Header.Values("X-Service-" + name); len(values) > 0 {
 			who[name] = strings.Join(values, " and ")
@@ -55,7 +55,7 @@ func TestGate(t *testing.T) {
 	key, raw := storagetest.Key(t, f.Store, owner, access.EventsRead, access.EventsWrite)
 	as := servertest.APIKey(raw)
 	who := map[string]string{
-		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read events:write", "Plan": "growth",
+		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Organization-External-Id": "", "Scope": "events:read events:write", "Plan": "growth",
 	}
 	left := 600
 	passes := func(t *testing.T, c servertest.Call) servertest.Response {

@@ -146,7 +146,7 @@ func TestReady(t *testing.T) {
 
 // dispatching is a store whose Begin may block.
 type dispatching struct {
-	storage.All
+	*storage.Store
 	stuck atomic.Bool
 }
 
@@ -169,10 +169,7 @@ func (slowly) RoundTrip(*http.Request) (*http.Response, error) {
 // run runs a dispatcher on the store until the test ends.
 func (d *dispatching) run(t *testing.T) *dispatch.Dispatcher {
 	t.Helper()
-	dispatcher, err := dispatch.New(d, dispatch.Options{Transport: slowly{}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dispatcher := dispatch.New(d, dispatch.Options{Transport: slowly{}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second})
 	d.Queue.Watch(dispatcher)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -186,7 +183,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d dispatching
 		f := build(t, func(o *server.Options) {
-			d.All = o.Store.(storage.All)
+			d.Store = o.Store.(*storage.Store)
 			o.Deliveries = d.run(t).Ready
 		})
 		owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)

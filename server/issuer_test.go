@@ -207,7 +207,7 @@ func TestAServerWithoutAnIssuerSaysSoToAJWT(t *testing.T) {
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Bootstrap = c
 		store, _ := storagetest.OpenWith(t, o)
-		chosen := start(t, func(o *server.Options) { o.Store = store.All() })
+		chosen := start(t, func(o *server.Options) { o.Store = store })
 		chosen.Do(t, "GET /api/v1/whoami/", servertest.Bearer(c), "").Want(t, 200, "")
 	})
 }

@@ -39,22 +39,24 @@ type keys struct {
 }
 
 type keyBody struct {
-	ID             string          `json:"id"`
-	Name           string          `json:"name"`
-	Scope          string          `json:"scope"`
-	KeyPrefix      string          `json:"key_prefix"`
-	Status         string          `json:"status"`
-	OrganizationID string          `json:"organization_id"`
-	CreatedBy      string          `json:"created_by"`
-	Creator        keyCreator      `json:"creator"`
-	CreatedAt      exchange.Time   `json:"created_at"`
-	ExpiresAt      *exchange.Time  `json:"expires_at"`
-	LastUsedAt     *exchange.Time  `json:"last_used_at"`
-	RevokedAt      *exchange.Time  `json:"revoked_at"`
-	Metadata       json.RawMessage `json:"metadata"`    // the organization's own
-	ExternalID     *string         `json:"external_id"` // the organization's own; null when the key has ended
-	Replaces       *string         `json:"replaces"`    // the key that was rotated into this one
-	RotatedTo      *string         `json:"rotated_to"`  // the key that this one was rotated into
+	ID                     string          `json:"id"`
+	Name                   string          `json:"name"`
+	Scope                  string          `json:"scope"`
+	KeyPrefix              string          `json:"key_prefix"`
+	Status                 string          `json:"status"`
+	OrganizationID         string          `json:"organization_id"`
+	OrganizationExternalID *string         `json:"organization_external_id"`
+	CreatedBy              string          `json:"created_by"`
+	Creator                keyCreator      `json:"creator"`
+	CreatedAt              exchange.Time   `json:"created_at"`
+	ExpiresAt              *exchange.Time  `json:"expires_at"`
+	LastUsedAt             *exchange.Time  `json:"last_used_at"`
+	RevokedAt              *exchange.Time  `json:"revoked_at"`
+	Metadata               json.RawMessage `json:"metadata"`    // the organization's own
+	ExternalID             *string         `json:"external_id"` // the organization's own; null when the key has ended
+	Networks               []string        `json:"allowed_networks"`
+	Replaces               *string         `json:"replaces"`   // the key that was rotated into this one
+	RotatedTo              *string         `json:"rotated_to"` // the key that this one was rotated into
 }
 
 // keyCreator describes the user in created_by to people who may not read users.
@@ -77,9 +79,9 @@ func newKeyBody(k access.Key) keyBody {
 	}
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix, Status: string(status), ExternalID: k.ExternalID,
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
+		OrganizationID: k.OrganizationID, OrganizationExternalID: k.OrganizationExternalID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
 		ExpiresAt: (*exchange.Time)(k.ExpiresAt), LastUsedAt: (*exchange.Time)(k.LastUsedAt), RevokedAt: (*exchange.Time)(k.RevokedAt),
-		Metadata: json.RawMessage(k.Metadata), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
+		Metadata: json.RawMessage(k.Metadata), Networks: k.AllowedNetworks.Texts(), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
@@ -91,20 +93,18 @@ func (h keys) create(x *exchange.Exchange) error {
 	if len(x.Request.Header["Idempotency-Key"]) > 0 {
 		return errIdempotencyKey
 	}
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("name", "scope")
 	name, scope, expires := f.Label("name"), h.lookup.Scope(x.Request.Context(), f, "scope"), f.Expiry("expires_at")
 	metadata := f.Object("metadata", access.MaxMetadata)
-	owner, external := f.Line("user_id", access.MaxExternalID), f.ExternalID("external_id")
+	owner, external, networks := f.Line("user_id", access.MaxExternalID), f.ExternalID("external_id"), f.Networks("allowed_networks")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
 	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
-		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata), ExternalID: exchange.NullIfEmpty(form.Or(external, "")),
+		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
+		ExternalID: exchange.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
 	})
 	if err != nil {
 		return err
@@ -134,6 +134,8 @@ func (h keys) list(x *exchange.Exchange) error {
 	return exchange.SearchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
 }
 
+const longestUnused = 10 * 365 * 24 * time.Hour
+
 // readKeyFilter reads the filters of the list. Somebody who looks for a prefix wants to find the key in any status.
 func readKeyFilter(q *form.Query) access.KeyFilter {
 	const anyStatus = "all"
@@ -150,7 +152,15 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 	if status == anyStatus {
 		status = ""
 	}
-	return access.KeyFilter{Status: access.Status(status), Now: time.Now().UnixMilli(), Prefix: prefix}
+	f := access.KeyFilter{Status: access.Status(status), Now: time.Now().UnixMilli(), Prefix: prefix}
+	if text := q.Matching("unused_for", "must be a duration such as 2160h", func(text string) bool {
+		d, err := time.ParseDuration(text)
+		return err == nil && d > 0 && d <= longestUnused
+	}); text != "" {
+		d, _ := time.ParseDuration(text)
+		f.Unused = f.Now - d.Milliseconds()
+	}
+	return f
 }
 
 // pathKey returns the id of the API key in the path, which may have the external id instead.
@@ -187,10 +197,7 @@ func (h keys) rotate(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	f, err := x.OptionalForm()
-	if err != nil {
-		return err
-	}
+	f := x.OptionalForm()
 	grace := f.Integer("grace_seconds", 0, longestGrace)
 	if err := f.Err(); err != nil {
 		return err

@@ -182,3 +182,21 @@ func TestExpiry(t *testing.T) {
 		}
 	})
 }
+
+// TestUnusedKeys lists keys by their last use, or by their creation if they were never used.
+func TestUnusedKeys(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	as, begin := servertest.Bearer(token), time.Now()
+	storagetest.Key(t, f.Store, owner, access.EventsRead)
+	time.Sleep(time.Until(begin.Add(50 * time.Millisecond)))
+	for query, want := range map[string]int{"": 1, "?unused_for=1ms": 1, "?unused_for=1h": 0, "?unused_for=2160h&status=all": 0} {
+		if got := len(f.List(t, as, "/api/v1/api-keys/"+query).Data); got != want {
+			t.Errorf("%s: %d keys, want %d", query, got, want)
+		}
+	}
+	for _, wrong := range []string{"90d", "0s", "-1h", "x", "1000000h", ""} {
+		f.Do(t, "GET /api/v1/api-keys/?unused_for="+wrong, as, "").Want(t, 400, "invalid_parameter")
+	}
+}

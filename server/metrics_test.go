@@ -23,7 +23,7 @@ import (
 // measured sets real metrics, served at /metrics.
 func measured(o *server.Options) {
 	m := metrics.New()
-	m.Read(o.Store.(storage.All))
+	m.Read(o.Store.(*storage.Store))
 	o.Observe, o.Metrics, o.SignIn = m.Observe, m, new(login)
 }
 

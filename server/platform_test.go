@@ -54,7 +54,7 @@ func TestPermissionsAndRoles(t *testing.T) {
 	f.Run(t, map[string]string{"as": servertest.Operator}, []servertest.Scenario{
 		servertest.OK("built-in permissions exist from the start", "GET "+permissions, "", 200, `"key":"platform:act_as"`, `"key":"api_keys:read"`, `"built_in":true`),
 		servertest.OK("permissions are created", "POST "+permissions, `{"key":"orders:line_items:read","description":"Read orders"}`, 201,
-			`{"key":"orders:line_items:read","description":"Read orders","built_in":false,"internal":false,"roles":["operator","owner","member"]}`, "Location: /api/v1/permissions/orders:line_items:read/"),
+			`{"key":"orders:line_items:read","description":"Read orders","built_in":false,"internal":false,"roles":["operator","owner","customer","member"]}`, "Location: /api/v1/permissions/orders:line_items:read/"),
 		servertest.OK("permissions of your own staff are created", "POST "+permissions, `{"key":"refunds:read","internal":true}`, 201, `"internal":true,"roles":["operator"]`),
 		servertest.Bad("permissions are internal or not", "POST "+permissions, `{"key":"a:b","internal":"yes"}`, 422, "validation_failed", `"field":"internal","code":"wrong_type"`),
 		servertest.Bad("permissions stay internal", "PATCH "+permissions+"refunds:read/", `{"description":"","internal":false}`, 422, "validation_failed", `"field":"internal","code":"unknown_field"`),
@@ -131,7 +131,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 			`"name":"laptop"`, `"token_prefix":"kat_`, `"status":"active"`, `"user_id":"{user}"`, `"organization_id":"{org}"`, `"token":"kat_`, "Location: /api/v1/users/{user}/access-tokens/tok_"),
 		servertest.OK("tokens are read without the token", "GET "+users+"{user}/access-tokens/{last}/", "", 200, `"id":"{last}"`),
 		servertest.OK("tokens are listed", "GET "+users+"{user}/access-tokens/", "", 200, `"id":"{last}"`),
-		{Name: "tokens work", Call: servertest.NewCall("GET /api/v1/whoami/", "Bearer {token}", ""), Status: 200, Want: []string{`"key":null`, `"email":"ada@example.com"`, `"organization":{"id":"{org}","name":"ACME"}`}},
+		{Name: "tokens work", Call: servertest.NewCall("GET /api/v1/whoami/", "Bearer {token}", ""), Status: 200, Want: []string{`"key":null`, `"email":"ada@example.com"`, `"organization":{"id":"{org}","name":"ACME","external_id":null}`}},
 		servertest.Bad("tokens of another user are not found", "GET "+users+"usr_01h455vb4pex5vsknk084sn02q/access-tokens/{last}/", "", 404, "not_found"),
 		servertest.Bad("tokens are for organizations that exist", "POST "+users+"{user}/access-tokens/", `{"organization_id":"org_01h455vb4pex5vsknk084sn02q"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; list them with GET /api/v1/organizations/."`),
 		servertest.Bad("tokens are for organizations", "POST "+users+"{user}/access-tokens/", `{"organization_id":"x"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; list them with GET /api/v1/organizations/."`),

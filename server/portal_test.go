@@ -102,7 +102,7 @@ func TestPortal(t *testing.T) {
 		}
 		log := b.do(t, "GET /api/v1/audit-events/?limit=3", "").Want(t, 200, "").Text
 		for _, want := range []string{
-			`"type":"api_key_created","actor":{"type":"portal","id":"ses_`, `"name":"Portal (owner)"`, `"type":"session_started","actor":{"type":"portal"`,
+			`"type":"api_key_created","actor":{"type":"portal","id":"ses_`, `"name":"Portal (customer)"`, `"type":"session_started","actor":{"type":"portal"`,
 			`"type":"portal_link_created","actor":{"type":"user","id":"` + storagetest.Operator(t, f.Store).User.ID, `"link_id":"lnk_`,
 		} {
 			if !strings.Contains(log, want) {
@@ -118,7 +118,7 @@ func TestPortal(t *testing.T) {
 	t.Run("is found by the external id of the organization, and needs no body", func(t *testing.T) {
 		f.Do(t, "PUT /api/v1/organizations/customer-42/", servertest.Operator, `{"name":"C","plan":"growth"}`).Want(t, 201, "")
 		got := f.signInToPortal(t, "customer-42", "").do(t, "GET "+sessionPath, "")
-		if !strings.Contains(got.Text, `"portal":{"role":"owner","return_url":null}`) {
+		if !strings.Contains(got.Text, `"portal":{"role":"customer","return_url":null}`) {
 			t.Errorf("the session is %s", got.Text)
 		}
 	})

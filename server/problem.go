@@ -25,6 +25,7 @@ var statuses = [...]int{
 	fault.Forbidden:       http.StatusForbidden,
 	fault.NotFound:        http.StatusNotFound,
 	fault.Conflict:        http.StatusConflict,
+	fault.Gone:            http.StatusGone,
 	fault.Invalid:         http.StatusUnprocessableEntity,
 	fault.TooLarge:        http.StatusRequestEntityTooLarge,
 	fault.Limited:         http.StatusTooManyRequests,

@@ -257,7 +257,11 @@ func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
 	if r.Method+" "+r.RequestURI != line || bodies[0] != body {
 		t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
 	}
-	if diff := cmp.Diff(p.identity, identity(servertest.Response{Response: &http.Response{Header: r.Header}})); diff != "" {
+	got := identity(servertest.Response{Response: &http.Response{Header: r.Header}})
+	if external := "Organization-External-Id"; got[external] == "absent" { // nginx passes on no empty header
+		got[external] = ""
+	}
+	if diff := cmp.Diff(p.identity, got); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
 	}
 	if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, p.key.Reveal()) || strings.Contains(dump, "spoofed") {
@@ -290,6 +294,8 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
 	f.Plan(t, "two", true, true, "2")
 	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	customer := "PATCH " + servertest.Orgs + owner.Home.ID + "/"
+	f.Do(t, customer, servertest.Operator, `{"external_id":"acme-17"}`).Want(t, 200, "")
 	key, raw := storagetest.Key(t, f.Store, owner, "orders:read", access.EventsRead)
 	revoked, asRevoked := storagetest.Key(t, f.Store, owner, "orders:read")
 	_, asNarrow := storagetest.Key(t, f.Store, owner, access.EventsRead)
@@ -301,7 +307,8 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	keyhook, _ := strings.CutPrefix(f.URL, "http://")
 	l := proxy(t, keyhook)
 	identity := map[string]string{
-		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read orders:read", "Plan": "growth",
+		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Organization-External-Id": "acme-17",
+		"Scope": "events:read orders:read", "Plan": "growth",
 	}
 	p := &proxied{l, raw, identity, caddy}
 
@@ -323,6 +330,15 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		if caddy { // nginx overwrites only the headers that it names
 			p.passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
+	})
+	t.Run("replaces the external id that a client sends where there is none", func(t *testing.T) {
+		spoofed := []string{"X-Service-Organization-External-Id", "other-customer"}
+		p.passes(t, "GET /orders/", "", spoofed...)
+		f.Do(t, customer, servertest.Operator, `{"external_id":null}`).Want(t, 200, "")
+		p.identity["Organization-External-Id"] = ""
+		p.passes(t, "GET /orders/", "", spoofed...)
+		f.Do(t, customer, servertest.Operator, `{"external_id":"acme-17"}`).Want(t, 200, "")
+		p.identity["Organization-External-Id"] = "acme-17"
 	})
 	t.Run("does not let a client remove the identity headers", func(t *testing.T) {
 		p.passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
@@ -376,7 +392,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 			named = append(named, name)
 		}
 	}
-	if len(named) != 5 {
+	if len(named) != 6 {
 		t.Errorf("a response has %v", named)
 	}
 	examples := snippets(t, "yaml")

@@ -34,7 +34,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	c := calls.Get().(*call)
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
-	c.Client, c.Applying, c.Memory = s.trusted.Client(r), len(r.Header[applyHeader]) > 0, s.memory
+	c.Client, c.Memory = s.trusted.Client(r), s.memory
 	if r.ProtoMajor > 1 {
 		c.openStream()
 	}
@@ -120,7 +120,7 @@ func (s *Server) run(c *call) error {
 		return c.handle()
 	}
 	s.auth.read(c)
-	c.run.Needed, c.run.Last = c.needed(), access.CheckPermission
+	c.run.Needed, c.run.Last = c.route.needs, access.CheckPermission
 	if err := s.auth.admit(c); err != nil {
 		return err
 	}

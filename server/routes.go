@@ -53,7 +53,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
 		post("/api/v1/auth/explain/", h.explainKey.explain).need(access.APIKeysRead).body(maxSmallBody),
 
-		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix"),
+		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
 		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
 		get("/api/v1/api-keys/{id}/", h.keys.read).need(access.APIKeysRead).of(key),
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
@@ -73,12 +73,14 @@ func (h *handlers) table() []route {
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.webhooks.Deliveries.LogExists),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.webhooks.Deliveries.Read).need(access.WebhooksRead).of(exists(h.webhooks.Deliveries.Find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.webhooks.Deliveries.Redeliver).need(access.WebhooksWrite).of(subscription),
+		get("/api/v1/webhooks/subscriptions/{id}/feed/", h.webhooks.Feeds.Read).need(access.EventsRead).query("after", "since", "limit", "wait").of(subscription),
+		post("/api/v1/webhooks/filters/preview/", h.webhooks.Previews.Create).need(access.WebhooksRead, access.EventsRead).body(maxSmallBody),
 		get("/api/v1/webhooks/stats/", h.webhooks.Stats.Read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
 		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.Stats.ReadSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
 		get("/api/v1/webhooks/backlog/", h.webhooks.Backlog.Read).need(access.WebhooksRead).query("organization"),
 
 		get("/api/v1/events/", h.webhooks.Events.List).need(access.EventsRead).
-			pages("organization", "type", "since", "until", "idempotency_key", "audit_events"),
+			pages("organization", "type", "since", "until", "idempotency_key", "audit_events", "state", "subscription_id"),
 		post("/api/v1/events/", h.webhooks.Events.Publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.webhooks.Events.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.webhooks.Events.Read).need(access.EventsRead).of(event),
@@ -258,27 +260,6 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	}
 }
 
-// Route is a row of the table for tests and for the description of the API.
-type Route struct {
-	Method      string   // "*" serves all methods
-	Pattern     string   // with {id}, {name} and {key} where paths vary
-	Permissions []string // all of them are needed; empty if any valid credential will do
-	Open        bool     // no credential is read
-	Local       bool     // no credential is read in a request from this machine
-	Proxied     bool     // a proxy asks about another request
-	Parameters  []string // of the query
-	Body        int64    // bytes at most; 0 takes none
-}
-
-// Routes lists the table in order. It omits HEAD, which is served wherever GET is.
-func (s *Server) Routes() []Route {
-	routes := make([]Route, len(s.router.routes))
-	for i, r := range s.router.routes {
-		routes[i] = Route{r.method, r.pattern, r.needs.Keys(), r.access == open, r.access == local, r.access == proxied, r.parameters, r.maxBody}
-	}
-	return routes
-}
-
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
 	health       health
@@ -302,7 +283,7 @@ type handlers struct {
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
-func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
+func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
 		health:       health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
@@ -322,7 +303,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 	}
 	h.webhooks = webhooks.New(webhooks.Options{
 		Store: o.Store, Tester: stoppingTester{o.Tester, draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
-		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL,
+		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: stopping,
 	})
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	h.apply = apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply

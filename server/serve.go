@@ -89,6 +89,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
+	s.stop() // readers of feeds that wait
 	grace, cancel := context.WithTimeoutCause(requests, s.grace, errors.New("requests ran longer than server.shutdown_grace"))
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {

@@ -51,7 +51,7 @@ func BenchmarkServed(b *testing.B) {
 		{"gate", http.MethodGet, "/api/v1/authz/forward/", ""},
 		{"get", http.MethodGet, "/api/v1/whoami/", ""},
 		{"bare-post", http.MethodPost, "/", event},
-		{"publish", http.MethodPost, eventPath, event},
+		{"publish", http.MethodPost, "/api/v1/events/", event},
 	} {
 		if strings.HasPrefix(bench.name, "bare") {
 			b.Run(bench.name, func(b *testing.B) {

@@ -46,7 +46,6 @@ type Store interface {
 	platform.Store
 	webhooks.Store
 	apply.Store
-	whoamiStore
 	usageStore
 	searchStore
 	keyStore
@@ -111,6 +110,8 @@ type Server struct {
 
 	router   *router
 	draining atomic.Bool
+	stopping context.Context // ends when the server stops
+	stop     context.CancelFunc
 	underway sync.WaitGroup // requests
 }
 
@@ -141,9 +142,10 @@ func New(o Options) (*Server, error) {
 		observer:    o.Observe,
 		router:      new(router),
 	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.fill(newHandlers(o, base, site, s.auth, s.router, &s.draining).table())
+	s.router.fill(newHandlers(o, base, site, s.auth, s.router, &s.draining, s.stopping.Done()).table())
 	return s, nil
 }
 

@@ -110,10 +110,7 @@ type newSession struct {
 
 // present reads the credential in the body: a token or a link.
 func (h sessions) present(c *call) (wanted newSession, err error) {
-	f, err := c.Form()
-	if err != nil {
-		return wanted, err
-	}
+	f := c.Form()
 	dry, replace := f.Bool("dry_run"), f.Bool("replace")
 	wanted = newSession{isDry: form.Or(dry, false), replace: form.Or(replace, false)}
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
@@ -181,7 +178,7 @@ func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
 	}
 	found, err := h.store.SessionOrganizations(x.Request.Context(), *x.Principal)
 	for _, o := range found {
-		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name})
+		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name, o.ExternalID})
 	}
 	return body, err
 }

@@ -436,11 +436,11 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-	f := build(t, func(o *server.Options) { o.Store = store.All() })
+	f := build(t, func(o *server.Options) { o.Store = store })
 	created := f.Do(t, "POST "+sessionPath, "", `{"token":"`+storagetest.OperatorToken+`"}`).Want(t, 201, "")
 	stop()
 	again, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-	f = build(t, func(o *server.Options) { o.Store = again.All() })
+	f = build(t, func(o *server.Options) { o.Store = again })
 	cookie := created.Cookies()[0]
 	f.Do(t, "GET "+sessionPath, "", "", "Cookie", cookie.Name+"="+cookie.Value).Want(t, 200, "")
 }

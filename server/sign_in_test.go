@@ -107,7 +107,7 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 			t.Errorf("cookies %s", cookies)
 		}
 		got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
-		if got.Field("kind") != "oidc" || !strings.Contains(got.Text, owner.User.ID) || !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"}]`) {
+		if got.Field("kind") != "oidc" || !strings.Contains(got.Text, owner.User.ID) || !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme","external_id":null}]`) {
 			t.Errorf("the session is %s", got.Text)
 		}
 		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).Want(t, 201, "")
@@ -338,7 +338,7 @@ func TestASessionOfSeveralOrganizations(t *testing.T) {
 
 	t.Run("lists them", func(t *testing.T) {
 		got := b.do(t, "GET "+sessionPath, "").Want(t, 200, "")
-		if !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme"},{"id":"`+second.Home.ID+`","name":"second"}]`) {
+		if !strings.Contains(got.Text, `"organizations":[{"id":"`+owner.Home.ID+`","name":"acme","external_id":null},{"id":"`+second.Home.ID+`","name":"second","external_id":null}]`) {
 			t.Errorf("it is %s", got.Text)
 		}
 	})

@@ -24,16 +24,17 @@ type verification struct {
 const codeValid = "valid"
 
 type verifyBody struct {
-	Valid          bool            `json:"valid"`
-	Code           string          `json:"code"`
-	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
-	KeyExternalID  *string         `json:"key_external_id"`
-	UserID         *string         `json:"user_id"`
-	OrganizationID *string         `json:"organization_id"`
-	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
-	Plan           *string         `json:"plan"`
-	Metadata       json.RawMessage `json:"metadata"`   // what the key was created with
-	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
+	Valid                  bool            `json:"valid"`
+	Code                   string          `json:"code"`
+	KeyID                  *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
+	KeyExternalID          *string         `json:"key_external_id"`
+	UserID                 *string         `json:"user_id"`
+	OrganizationID         *string         `json:"organization_id"`
+	OrganizationExternalID *string         `json:"organization_external_id"` // the customer, as the host product knows it
+	Scope                  *string         `json:"scope"`                    // the permissions of the key now: in its scope, and in the role of its creator
+	Plan                   *string         `json:"plan"`
+	Metadata               json.RawMessage `json:"metadata"`   // what the key was created with
+	RateLimit              *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
 
 // rateWindowBody is the window of a key after this request was counted.
@@ -47,16 +48,13 @@ type rateWindowBody struct {
 // is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
 // customers.
 func (h verification) verify(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("key")
-	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
+	raw, needed, client := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission"), f.Address("client_ip")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.check(x, *raw, needed)
+	body, err := h.check(x, check.Run{Presented: credential.ParseKey(*raw), Needed: needed, Client: client, Last: access.CheckPermission})
 	if err != nil {
 		return err
 	}
@@ -67,9 +65,8 @@ func (h verification) verify(x *exchange.Exchange) error {
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// check checks the key. needed are the permissions that it must have. An error means that a check could not be made.
-func (h verification) check(x *exchange.Exchange, raw string, needed access.Scope) (verifyBody, error) {
-	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
+// check checks the key. An error means that a check could not be made.
+func (h verification) check(x *exchange.Exchange, run check.Run) (verifyBody, error) {
 	err := h.checker.Check(x.Request.Context(), &run)
 	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
@@ -83,7 +80,7 @@ func (h verification) check(x *exchange.Exchange, raw string, needed access.Scop
 	}
 	p := run.Principal
 	scope := p.Permissions.String()
-	body.KeyExternalID = p.Key.ExternalID
+	body.KeyExternalID, body.OrganizationExternalID = p.Key.ExternalID, p.Organization.ExternalID
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
 	body.Scope, body.Plan, body.Metadata = &scope, &p.Plan.Name, json.RawMessage(p.Key.Metadata)
 	if run.Windowed && run.At >= access.CheckRateLimit {

@@ -1,21 +1,15 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// whoamiStore is the part of the store that whoami uses.
-type whoamiStore interface {
-	Plan(ctx context.Context, name string) (access.Plan, error)
-}
-
 // whoami is the endpoint that tells callers who they are.
 type whoami struct {
-	store whoamiStore
+	store form.LookupStore
 }
 
 // whoamiBody describes the principal behind a credential.
@@ -35,8 +29,9 @@ type whoamiUser struct {
 }
 
 type whoamiOrganization struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	ExternalID *string `json:"external_id"`
 }
 
 type whoamiKey struct {
@@ -62,7 +57,7 @@ func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
+		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name, p.Organization.ExternalID},
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}

@@ -256,6 +256,8 @@ func TestExpiredWhileTheBodyArrives(t *testing.T) {
 		half := sendHalf(t, s.pipes.connect("192.0.2.1"), "POST /api/v1/events/", `{"type":"a","data":{}}`, "Authorization: "+servertest.APIKey(credential))
 		time.Sleep(6 * time.Second)
 		half.finish(t).Want(t, 401, "key_expired")
+		s.stop()
+		<-s.done
 	})
 }
 

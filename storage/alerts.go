@@ -19,7 +19,7 @@ const alertsName = "alerts"
 // Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, or they are active
 // again after the operator was told that. A pause by hand needs no alert, because a person did it.
 func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, err error) {
-	err = s.reads.List(ctx, &list, `
+	err = s.pools.reads.List(ctx, &list, `
 		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at FROM subscriptions INDEXED BY subscriptions_untold
 		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL ORDER BY id LIMIT ?`, limit)
 	return list, err
@@ -27,7 +27,7 @@ func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, e
 
 // AlertSubject returns what an alert says about a subscription.
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
-	err = s.reads.Get(ctx, &subject, `
+	err = s.pools.reads.Get(ctx, &subject, `
 		SELECT `+history.SubscriptionColumns+`, o.name AS organization_name
 		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
 	s.History.Complete(&subject.Subscription, s.Queue.Hold())
@@ -59,7 +59,7 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.
 func (s *Store) AlertState(ctx context.Context, state any) error {
 	var values [][]byte
-	if err := s.reads.List(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
+	if err := s.pools.reads.List(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
 		return err
 	}
 	if err := json.Unmarshal(values[0], state); err != nil {

@@ -67,6 +67,7 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
+	t.wakeReaders(organization)
 	_, err = t.publish(organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
 	return err
 }

@@ -22,7 +22,8 @@ import (
 func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64, id string, before int64) (dropped int64, err error) {
 	o, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (o discarded, err error) {
 		o.last = t.lastDelivery
-		o.row, err = subscriptionRow(t, organization, id)
+		sub, err := q.receiver(t, organization, id)
+		o.row = sub.RowID
 		return o, err
 	})
 	if err != nil {

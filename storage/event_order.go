@@ -30,12 +30,15 @@ func (t *tx) loadOrder() error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
 	}
-	// If the newest events were deleted, their numbers must not be used again, because subscriptions remember them.
-	var birth int64
+	// If the newest events were deleted, their numbers must not be used again, because subscriptions and readers of feeds remember them.
+	var birth, expired int64
 	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
-	t.lastEvent, t.latestTime = max(newest.ID, birth), newest.At
+	if err := t.Get(&expired, "SELECT coalesce(max(expired_event), 0) FROM organizations"); err != nil {
+		return fmt.Errorf("find newest deleted event: %w", err)
+	}
+	t.lastEvent, t.latestTime = max(newest.ID, birth, expired), newest.At
 	value, err := instanceValue(t, scan.DisorderName)
 	t.disorder = scan.DecodeDisorder(value)
 	return err

@@ -320,7 +320,9 @@ func TestQueryPlans(t *testing.T) {
 	_, err21 := x.History.EventTypes(t.Context(), x.org(), true)
 	_, err19 := x.History.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21); err != nil {
+	_, err22 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
+	_, err23 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of

@@ -103,15 +103,6 @@ func (s *Store) DeleteEvents(ctx context.Context, before int64, refusal error) (
 	return transactions, err
 }
 
-// Wants returns how many subscriptions the cache has by event type.
-func (s *Store) Wants(ctx context.Context) (rows int, err error) {
-	err = s.change(ctx, sqlite.Work{}, func(t *tx) error {
-		rows = t.fanout.Size()
-		return nil
-	})
-	return rows, err
-}
-
 // QueryPlans returns the query plans of all statements that the store has run, by text.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	texts, err := s.file.Statements(ctx)
@@ -216,7 +207,7 @@ func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Durat
 
 // PreviousSecrets returns how many previous secrets are kept.
 func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
-	return n, s.reads.Get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
+	return n, s.pools.reads.Get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
 }
 
 // Attempts returns the attempts of one page.
@@ -308,7 +299,7 @@ func (t *tx) StoredToday(organization int64) (int64, error) {
 
 // StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
-	return n, s.reads.Get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
+	return n, s.pools.reads.Get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
 // PublishEventIn publishes any event in a transaction.

@@ -24,12 +24,12 @@ type idempotencyKey struct {
 	key          string
 }
 
-const eventArgs, deliveryArgs = 9, 6 // of one row
+const eventArgs, deliveryArgs = 10, 6 // of one row
 
 var (
 	insertEvents = sqlite.Statements(func(n int) string {
-		const row = "(?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?)"
-		return `INSERT INTO events (id, organization_id, type, created_at, about, held, body, idempotency_key, request_digest)
+		const row = "(?, ?, ?, ?, nullif(?, 0), ?, nullif(?, 0), ?, ?, ?)"
+		return `INSERT INTO events (id, organization_id, type, created_at, about, held, filtered, body, idempotency_key, request_digest)
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = sqlite.Statements(func(n int) string {
@@ -39,7 +39,7 @@ var (
 )
 
 // delayEvent adds an event to the new rows.
-func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, body []byte) {
+func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, filtered int, body []byte) {
 	var key, digest any
 	if e.IdempotencyKey != "" {
 		key, digest = e.IdempotencyKey, e.Digest[:]
@@ -48,7 +48,7 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 		}
 		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
 	}
-	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, body, key, digest)
+	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, filtered, body, key, digest)
 	t.Delay(1+len(body)/pageSize, t.writeNewRows)
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
-	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -34,6 +33,9 @@ import (
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o, err := o.complete()
 	if err != nil {
+		return nil, err
+	}
+	if err := registerPasses(); err != nil {
 		return nil, err
 	}
 	t := newTx(o)
@@ -128,11 +130,14 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays,
 		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
-	people := directory.New(w.file, pools.reads, pools.logs, directoryHooks(t))
+	people := directory.New(w.file, pools.reads, pools.logs, t.quotas, directoryHooks(t))
 	s := &Store{
 		File: w.file, Directory: people, Survey: survey, History: past, Queue: queue, Subscriptions: &Subscriptions{queue},
-		writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, clock: observed,
+		writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
 		cleaner: retention.New(o.retention(w, pools, people, observed)),
+	}
+	if err := people.EnsureCustomerRole(); err != nil {
+		return nil, err
 	}
 	if err := people.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife, Link: o.BootstrapLink}); err != nil {
 		return nil, fmt.Errorf("create the first operator's token: %w", err)
@@ -180,19 +185,7 @@ func directoryHooks(t *tx) directory.Hooks {
 		AuditCost: func(now *sqlite.Tx, organization int64, eventType string) (int, error) {
 			return auditCost(t.with(now), organization, eventType)
 		},
-		RequireStorage: func(now *sqlite.Tx, organization int64, bytes int) error {
-			if err := t.quotas.Require(now, organization, quota.PerChange+bytes); err != nil {
-				return err
-			}
-			t.quotas.Count(now, organization, bytes)
-			return nil
-		},
-		PlanChanged: func(now *sqlite.Tx, webhooks bool) {
-			t.quotas.Forget()
-			if webhooks {
-				t.with(now).announceChange()
-			}
-		},
+		WebhooksChanged: func(now *sqlite.Tx) { t.with(now).announceChange() },
 	}
 }
 

@@ -41,6 +41,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 				return err
 			}
 		}
+		t.wakeReaders(organization)
 		return nil
 	})
 	if err != nil {
@@ -54,10 +55,16 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
 // events about health, see fanout.Cache.HealthNewsReceivers.
 func (t *tx) publish(organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	subscriptions, err := t.fanout.Receivers(t.Tx, organization, about, e.Type)
+	candidates, err := t.fanout.Receivers(t.Tx, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
+	wanted := len(candidates)
+	subscriptions, feeds, err := t.fanout.Passing(t.Tx, candidates, e.Data)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	filtered := wanted - len(subscriptions) - feeds
 	if about != 0 && access.HealthNews(e.Type) {
 		if subscriptions, err = t.fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
@@ -67,7 +74,10 @@ func (t *tx) publish(organization int64, organizationID string, e webhook.NewEve
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	row, id, body := t.insertEvent(organization, organizationID, e, about, held)
+	if feeds > 0 && len(subscriptions) == 0 {
+		filtered = webhook.OnlyFeeds
+	}
+	row, id, body := t.insertEvent(organization, organizationID, e, about, held, filtered)
 	jobs := make([]webhook.Job, len(subscriptions))
 	for i, to := range subscriptions {
 		t.lastDelivery++
@@ -83,7 +93,7 @@ func (t *tx) publish(organization int64, organizationID string, e webhook.NewEve
 	t.quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
 	t.announceDeliveries(jobs)
 	return webhook.Published{
-		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), held.Valid),
+		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), filtered, held.Valid),
 	}, nil
 }
 
@@ -111,12 +121,12 @@ func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64
 
 // insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
 // id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
-func (t *tx) insertEvent(organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64) (row int64, id string, body []byte) {
+func (t *tx) insertEvent(organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64, filtered int) (row int64, id string, body []byte) {
 	t.lastEvent++
 	row = t.lastEvent
 	id = t.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
-	t.delayEvent(organization, e, row, about, held, body)
+	t.delayEvent(organization, e, row, about, held, filtered, body)
 	t.quotas.Count(t.Tx, organization, quota.Size(e, 0))
 	return row, id, body
 }

@@ -12,13 +12,27 @@ const (
 	maxDeliveries = 10_000
 	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.
 	pageSize = 4096
+	// parsedPerRow and filtersPerRow are how many bytes of an event can be read, and how many filters be evaluated, while a row is written.
+	parsedPerRow, filtersPerRow = 256, 4
+	// maxFilters and maxFiltered limit the filters that one request may evaluate, and the bytes of the events that they look into. Each
+	// takes the writer about a tenth of a second.
+	maxFilters  = 100_000
+	maxFiltered = 4 << 20
 )
 
-// publishCost returns about how many rows the events will write.
+// publishCost returns about how many rows the events will write. To look into an event for a filter takes as long as some rows.
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
 	cost, err := estimateDeliveries(t, organization, events)
-	for _, e := range events {
-		cost += 1 + len(e.Data)/pageSize
+	for i := 0; i < len(events) && err == nil; i++ {
+		var matching []int64
+		var filters int
+		if matching, err = t.fanout.Matching(t.Tx, organization, events[i].Type); err == nil {
+			filters, err = t.fanout.Filters(t.Tx, matching)
+		}
+		cost += 1 + len(events[i].Data)/pageSize
+		if filters > 0 {
+			cost += len(events[i].Data)/parsedPerRow + filters/filtersPerRow
+		}
 	}
 	return cost, err
 }
@@ -42,17 +56,35 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	if err != nil {
 		return err
 	}
+	size := 0
+	for _, e := range events {
+		size += len(e.Data)
+	}
 	q, err := t.quotas.OfOpen(t.Tx, organization)
-	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
+	if err != nil || estimate <= maxDeliveries && size <= maxFiltered && q.Limit == nil {
 		return err
 	}
-	deliveries, bytes := 0, 0
+	deliveries, filters, filtered, bytes := 0, 0, 0, 0
 	for i, e := range events {
 		if published[i].Repeated {
 			continue
 		}
 		subscriptions, err := t.fanout.Receivers(t.Tx, organization, 0, e.Type)
 		if err != nil {
+			return err
+		}
+		n, err := t.fanout.Filters(t.Tx, subscriptions)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			filters, filtered = filters+n, filtered+len(e.Data)
+		}
+		if filters > maxFilters || filtered > maxFiltered {
+			return fault.New(fault.Invalid, "too_many_filters", "Subscriptions with filters want these events, and one request may evaluate at most %d filters "+
+				"on %d MiB of events. Nothing was published. Split the batch: send at most %d of these events in a request.", maxFilters, maxFiltered>>20, max(i, 1))
+		}
+		if subscriptions, _, err = t.fanout.Passing(t.Tx, subscriptions, e.Data); err != nil {
 			return err
 		}
 		if deliveries += len(subscriptions); deliveries > maxDeliveries {

@@ -79,7 +79,7 @@ func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string
 // prepareRecovery finds the subscription and the time since which it recovers.
 func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
 	sub, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
-		sub, err := q.subscription(t, organization, id)
+		sub, err := q.receiver(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
@@ -95,6 +95,7 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 	p.id, p.subscription, p.organization = id, sub.RowID, organization
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
 	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
+	p = p.filtered(sub)
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
 	if sub.QueueHeld {
 		r.BlockedBy = webhook.BlockedByHold

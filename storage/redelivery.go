@@ -22,7 +22,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 		return fault.Missing("attempt")
 	}
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
-		sub, err := q.subscription(t, organization, id)
+		sub, err := q.receiver(t, organization, id)
 		if err != nil {
 			return err
 		}

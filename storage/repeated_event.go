@@ -47,18 +47,19 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			continue
 		}
 		var first struct {
-			RowID  int64  `db:"id"`
-			Type   string `db:"type"`
-			At     int64  `db:"created_at"`
-			Digest []byte `db:"request_digest"`
-			Held   *int   `db:"held"`
+			RowID    int64  `db:"id"`
+			Type     string `db:"type"`
+			At       int64  `db:"created_at"`
+			Digest   []byte `db:"request_digest"`
+			Held     *int   `db:"held"`
+			Filtered int    `db:"filtered"`
 		}
 		get := t.GetBeside
 		if t.hasKey(organization, e.IdempotencyKey) {
 			get = t.Get
 		}
 		err := get(&first, `
-			SELECT id, type, created_at, request_digest, held FROM events
+			SELECT id, type, created_at, request_digest, held, coalesce(filtered, 0) AS filtered FROM events
 			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -74,7 +75,7 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 		}
 		published[i] = webhook.Published{
 			ID: t.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
-			Notice: webhook.NoticeOf(0, first.Held != nil), // until countRepeated counts the deliveries
+			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil), // until countRepeated counts the deliveries
 		}
 		if first.Held != nil {
 			published[i].Held = *first.Held

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -77,15 +79,17 @@ func (q *Queue) countReplay(ctx context.Context, p replayQuery) (n webhook.Repla
 
 // replayQuery describes the events that a replay reads, and those that it selects.
 type replayQuery struct {
-	id            string // public id of the subscription
-	subscription  int64
-	organization  int64
-	now           int64        // start of the replay
-	since, until  int64        // times of the events
-	ranges        []scan.Range // row ids of the events
-	exact, prefix string       // JSON arrays of whole types and of prefixes
-	only          webhook.Only
-	excludedTypes string // JSON array of types that the subscription never receives
+	id              string // public id of the subscription
+	subscription    int64
+	organization    int64
+	now             int64        // start of the replay
+	since, until    int64        // times of the events
+	ranges          []scan.Range // row ids of the events
+	exact, prefix   string       // JSON arrays of whole types and of prefixes
+	only            webhook.Only
+	excludedTypes   string // JSON array of types that the subscription never receives
+	filter          string // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
+	filterChangedAt int64
 }
 
 // prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
@@ -97,7 +101,7 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 		rows          scan.Range
 	}
 	o, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (o opened, err error) {
-		if o.sub, err = q.subscription(t, organization, id); err != nil {
+		if o.sub, err = q.receiver(t, organization, id); err != nil {
 			return o, err
 		}
 		o.now, o.rows.Last, o.disorder = t.Now(), t.lastEvent, t.disorder
@@ -112,7 +116,7 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 	p := replayQuery{
 		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
 		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
-	}
+	}.filtered(o.sub)
 	if p.until == 0 {
 		p.until = math.MaxInt64 // the last row id is the limit
 	}
@@ -125,6 +129,23 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 	p.ranges, err = q.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
+
+// filtered returns the query with the filter of a subscription.
+func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
+	p.filter = sub.Filter.Text()
+	if sub.FilterChangedAt != nil {
+		p.filterChangedAt = *sub.FilterChangedAt
+	}
+	return p
+}
+
+// registerPasses gives statements the function passes(filter, body), once for all databases of the process.
+var registerPasses = sync.OnceValue(func() error {
+	return sqlite.RegisterFunction("passes", func(text string, body []byte) (bool, error) {
+		f, err := filter.Parse(text)
+		return err == nil && f.Passes(filter.DocumentOfBody(body)), err
+	})
+})
 
 // patternLists returns patterns as two JSON arrays: whole types and prefixes. AnyType is the empty prefix.
 func patternLists(patterns []string) (exact, prefix string) {
@@ -139,31 +160,37 @@ func patternLists(patterns []string) (exact, prefix string) {
 	return sqlite.TextList(types), sqlite.TextList(beginnings)
 }
 
+// wantedType is the condition for events of the types of a subscription; see patternLists.
+const wantedType = `(e.type IN (SELECT value FROM json_each(:exact))
+	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
+	AND e.type NOT IN (SELECT value FROM json_each(:excluded))`
+
+// notATest is the condition for events that are not the test of one subscription.
+const notATest = `NOT (e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `))`
+
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
 var replayable = `
-	e.created_at >= :since AND e.created_at < :until
-	AND (e.type IN (SELECT value FROM json_each(:exact))
-	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
-	AND e.type NOT IN (SELECT value FROM json_each(:excluded))
+	e.created_at >= :since AND e.created_at < :until AND ` + wantedType + `
 	AND e.about IS NOT :subscription
-	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `))
+	AND ` + notATest + `
 	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
 	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = ` + delivery.Exhausted + `)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))`
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))
+	AND (:filter = '' OR passes(:filter, e.body))`
 
 // replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
 // parameters of replayable.
 const replayReason = `
 	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription) THEN 'exhausted'
-	     WHEN e.held IS NULL THEN 'plan' ELSE 'type_added' END`
+	     WHEN e.held IS NULL THEN 'plan' WHEN e.created_at < :filter_changed_at THEN 'filter_changed' ELSE 'type_added' END`
 
 // replayCounts are the columns of webhook.Replayed for rows with a replayReason. The reason is NULL for other rows.
 const replayCounts = `
 	count(*) FILTER (WHERE reason = 'exhausted') AS exhausted, count(*) FILTER (WHERE reason = 'plan') AS plan,
-	count(*) FILTER (WHERE reason = 'type_added') AS type_added`
+	count(*) FILTER (WHERE reason = 'type_added') AS type_added, count(*) FILTER (WHERE reason = 'filter_changed') AS filter_changed`
 
 // args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
 // that retention may have started to delete: without all their deliveries, nobody knows their state.
@@ -175,7 +202,7 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg)
 	args := []any{
 		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
 		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
-		sql.Named("excluded", p.excludedTypes),
+		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
 	}
 	for _, arg := range more {
 		args = append(args, arg)
@@ -275,11 +302,12 @@ func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhoo
 
 // insertReplay is replayChunk in a transaction.
 func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
-	sub, err := q.subscription(t, p.organization, p.id)
+	sub, err := q.receiver(t, p.organization, p.id)
 	if err != nil {
 		return made, err
 	}
 	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
+	p.filter = ""                        // the events of the chunk have passed it
 	if err := t.quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
 		return made, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -21,7 +22,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 	sealed := s.queue.keyRing.Seal([]byte(secret.Reveal()), id)
 	work := sqlite.Work{Payer: organization, Measure: s.queue.audited(organization, 0, access.SecretRotated)}
 	rotated, err := returning(ctx, s.queue.writer, work, func(t *tx) (sub webhook.Subscription, err error) {
-		row, err := subscriptionRow(t, organization, id)
+		row, err := history.ReadSubscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err
 		}

@@ -38,6 +38,7 @@ type Options struct {
 	Reserve       int64             // bytes of disk space that are kept for withdrawing rights on a full disk; 0 keeps none
 	KeepEvents    time.Duration     // how long to keep events, deliveries and attempts; 0 keeps them forever
 	KeepAudit     time.Duration     // how long to keep audit events; 0 keeps them forever
+	ExpiryNotice  []time.Duration   // how long before the end of a key or an access token an audit event announces it
 	Bootstrap     access.Credential // the first operator's access token; required for a new file; see BootstrapCreated
 	BootstrapLife time.Duration     // how long that token is valid; 0 means forever
 	BootstrapLink access.Credential // the secret of a link that signs in once as that token; the zero value is none
@@ -79,34 +80,19 @@ func (noObserver) Interrupted(int)              {}
 type Store struct {
 	*sqlite.File // its path, its sizes, and whether it can be written
 
-	Directory *directory.Directory // who may do what
-	Survey    *pending.Survey      // what is pending
-	History   *history.History     // what was published, sent and changed
-
-	Queue         *Queue         // publishes events, and writes their deliveries
-	Subscriptions *Subscriptions // changes subscriptions
+	*directory.Directory // who may do what
+	*pending.Survey      // what is pending
+	*history.History     // what was published, sent and changed
+	*Queue               // publishes events, and writes their deliveries
+	*Subscriptions       // changes subscriptions
 
 	writer
 	pools
 	log        *slog.Logger
 	keepEvents time.Duration
+	notices    []time.Duration
 	cleaner    *retention.Cleaner // used by upkeep, and in transactions that erase or close
 	clock      *clock.Watch
-}
-
-// All has the methods of all parts of a store, for a package that needs many of them.
-type All struct {
-	*Store
-	*Queue
-	*Subscriptions
-	*directory.Directory
-	*pending.Survey
-	*history.History
-}
-
-// All returns the store with the methods of its parts.
-func (s *Store) All() All {
-	return All{s, s.Queue, s.Subscriptions, s.Directory, s.Survey, s.History}
 }
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
@@ -126,5 +112,5 @@ func (s *Store) EventRetention() time.Duration { return s.keepEvents }
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
-	return s.reads.Get(ctx, &one, "SELECT 1")
+	return s.pools.reads.Get(ctx, &one, "SELECT 1")
 }

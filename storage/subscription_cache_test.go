@@ -84,34 +84,6 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 	})
 }
 
-// TestWhoWantsWhatIsRememberedWithinBounds has many subscriptions to everything, and ever new event types. The
-// subscriptions are disabled, so there is no fan-out.
-func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
-	t.Parallel()
-	const subscriptions, types, bound = 500, 450, 200_000
-	store := storagetest.Open(t)
-	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
-	url, no := "https://example.com/", false
-	for range subscriptions {
-		if _, _, err := store.Subscriptions.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID,
-			webhook.SubscriptionChange{URL: &url, IsActive: &no}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	most := 0
-	for i := range types {
-		storagetest.Publish(t, store, owner, "type_"+strconv.Itoa(i))
-		rows, err := store.Wants(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		most = max(most, rows)
-	}
-	if most < bound/2 || most > bound {
-		t.Errorf("%d rows are remembered, and there may be %d", most, bound)
-	}
-}
-
 // TestNothingIsRememberedOfARollback rolls back what the writer caches and counts. The time stands still, because the
 // writer skips a write of the same time.
 func TestNothingIsRememberedOfARollback(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
@@ -20,19 +21,36 @@ type Subscriptions struct{ queue *Queue }
 
 // subscription is Subscription inside a transaction.
 func (q *Queue) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
-	var sub webhook.Subscription
-	if err := t.Get(&sub, history.SubscriptionByID, id, organization); err != nil {
-		return sub, sqlite.Missing(err, "subscription")
-	}
 	hold, err := t.hold()
-	q.history.Complete(&sub, hold)
+	if err != nil {
+		return webhook.Subscription{}, err
+	}
+	return q.history.ReadSubscription(t, organization, id, hold)
+}
+
+// receiver is subscription for what only deliveries have. Faults: Conflict if the subscription has no URL.
+func (q *Queue) receiver(t *tx, organization int64, id string) (webhook.Subscription, error) {
+	sub, err := q.subscription(t, organization, id)
+	if err == nil && sub.URL == "" {
+		err = fault.New(fault.Conflict, "no_url", "The subscription has no URL, so nothing is sent to it. A program reads its events from its feed.")
+	}
 	return sub, err
 }
 
-// subscriptionRow returns the row id of a subscription.
-func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.Get(&row, history.SubscriptionRowByID, id, organization)
-	return row, sqlite.Missing(err, "subscription")
+// refuseWithPending refuses a change from or to no URL while something is pending: a feed has no deliveries. Faults: Conflict.
+func refuseWithPending(t *tx, sub webhook.Subscription, c webhook.SubscriptionChange) error {
+	if c.URL == nil || (*c.URL == "") == (sub.URL == "") {
+		return nil
+	}
+	var pending bool
+	err := t.Get(&pending, `
+		SELECT EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_pending WHERE d.subscription_id = ?1 AND d.state = `+delivery.Pending+`)
+		    OR EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= `+delivery.Sending+`)`, sub.RowID)
+	if err == nil && pending {
+		err = fault.New(fault.Conflict, "deliveries_pending",
+			"Deliveries are pending for this subscription, and one without a URL has none. Wait until they are sent, or discard them; then change the URL.")
+	}
+	return err
 }
 
 // CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once.
@@ -102,7 +120,7 @@ const maxPendingChanged = 10_000
 // check makes all checks of a change, before its first write.
 func (q *Queue) check(t *tx, organization int64, sub webhook.Subscription, c webhook.SubscriptionChange) (checked checkedChange, err error) {
 	checked.SubscriptionChange = c
-	if err := c.CheckHost(sub); err != nil {
+	if err := errors.Join(c.CheckHost(sub), refuseWithPending(t, sub, c)); err != nil {
 		return checked, err
 	}
 	if c.ExternalID != nil && *c.ExternalID != "" {
@@ -227,9 +245,9 @@ func (t *tx) applyChange(by access.Actor, organization int64, sub *webhook.Subsc
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
 		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
-			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8, ordered = ?9
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6, external_id = ?8, ordered = ?9, filter = ?10, filter_changed_at = ?11
 		WHERE id = ?7`,
-		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID, sub.Ordered); err != nil {
+		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID, sub.Ordered, sub.Filter, sub.FilterChangedAt); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
@@ -274,6 +292,10 @@ func (t *tx) setFields(by access.Actor, organization int64, sub *webhook.Subscri
 		if err := setPatterns(t, organization, *sub); err != nil {
 			return err
 		}
+	}
+	if c.Filter != nil && c.Filter.Text() != sub.Filter.Text() {
+		sub.Filter, sub.FilterChangedAt = *c.Filter, new(t.Now())
+		t.announceChange(sub.RowID)
 	}
 	if c.AuditEvents != nil && *c.AuditEvents != sub.AuditEvents {
 		sub.AuditEvents = *c.AuditEvents

@@ -18,18 +18,18 @@ import (
 // bytes of the day do not suffice.
 func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
 	test, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (test testDelivery, err error) {
-		sub, err := subscriptionRow(t, organization, id)
+		sub, err := q.receiver(t, organization, id)
 		if err != nil {
 			return test, err
 		}
 		if err := requireTestAllowed(t, organization); err != nil {
 			return test, err
 		}
-		if test.job, err = t.insertTest(organization, sub, id); err != nil {
+		if test.job, err = t.insertTest(organization, sub.RowID, id); err != nil {
 			return test, err
 		}
 		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
-		test.target, err = q.target(t.Get, sub)
+		test.target, err = q.target(t, sub.RowID)
 		return test, err
 	})
 	return test.target, test.job, test.attempt, err
@@ -63,7 +63,7 @@ func (t *tx) insertTest(organization, subscription int64, subscriptionID string)
 	}
 	row, event, body := t.insertEvent(organization, o, webhook.NewEvent{
 		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
-	}, 0, sql.NullInt64{Valid: true})
+	}, 0, sql.NullInt64{Valid: true}, 0)
 	t.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)

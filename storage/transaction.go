@@ -48,6 +48,7 @@ type shared struct {
 	committedHold atomic.Pointer[webhook.Hold]
 	releasedAt    atomic.Int64 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
+	waiting       waitingReaders
 	mayRecover    atomic.Bool // a subscription may be marked for recovery; see recoverMarked
 }
 

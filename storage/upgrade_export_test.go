@@ -39,7 +39,7 @@ var notCode = regexp.MustCompile(`--.*|[\s"]`)
 // Objects returns the schema of the file, object by object.
 func (s *Store) Objects(ctx context.Context) (map[string]string, error) {
 	var list []struct{ Type, Name, SQL string }
-	if err := s.reads.List(ctx, &list, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"); err != nil {
+	if err := s.pools.reads.List(ctx, &list, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"); err != nil {
 		return nil, err
 	}
 	named := map[string]string{}
@@ -52,13 +52,13 @@ func (s *Store) Objects(ctx context.Context) (map[string]string, error) {
 // Rows returns how many rows each table has.
 func (s *Store) Rows(ctx context.Context) (map[string]int64, error) {
 	var tables []string
-	if err := s.reads.List(ctx, &tables, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"); err != nil {
+	if err := s.pools.reads.List(ctx, &tables, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"); err != nil {
 		return nil, err
 	}
 	rows := map[string]int64{}
 	for _, table := range tables {
 		var n int64
-		if err := s.reads.Get(ctx, &n, `SELECT count(*) FROM "`+table+`"`); err != nil {
+		if err := s.pools.reads.Get(ctx, &n, `SELECT count(*) FROM "`+table+`"`); err != nil {
 			return nil, err
 		}
 		rows[table] = n

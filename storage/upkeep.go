@@ -16,6 +16,7 @@ import (
 const (
 	upkeepInterval = time.Second
 	usageInterval  = 10 * time.Second
+	noticeInterval = 10 * time.Minute
 	cleanInterval  = time.Minute // between deletions of rows without effect, such as expired sessions
 )
 
@@ -33,6 +34,11 @@ func (s *Store) upkeep(ctx context.Context) {
 	loops.Go(func() {
 		every(ctx, upkeepInterval, func() {
 			s.try(ctx, s.Queue.recoverMarked, "cannot send again what failed in the outage of a subscription")
+		})
+	})
+	loops.Go(func() {
+		every(ctx, noticeInterval, func() {
+			s.try(ctx, s.announceExpiry, "cannot announce the end of API keys and access tokens")
 		})
 	})
 	s.keepUses(ctx)
@@ -69,8 +75,7 @@ func (s *Store) keepTime(ctx context.Context) {
 		}
 		cleanedAt = time.Now()
 		s.try(ctx, s.dropSessions, "cannot delete expired sessions")
-		s.try(ctx, s.cleaner.DeleteStorageDays, "cannot delete the stored bytes of past days")
-		s.try(ctx, s.cleaner.DeletePreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
+		s.try(ctx, s.cleaner.DeleteShortLived, "cannot delete data with a short life")
 	})
 }
 
@@ -100,6 +105,11 @@ func (s *Store) dropSessions(ctx context.Context) error {
 		return nil
 	}
 	return s.Directory.DropSessions(ctx, now)
+}
+
+// announceExpiry announces the end of credentials, by the clock that ends them.
+func (s *Store) announceExpiry(ctx context.Context) error {
+	return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
 }
 
 // try runs do and logs its error, unless ctx has ended.

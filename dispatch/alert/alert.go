@@ -35,7 +35,9 @@ type Options struct {
 	Interval time.Duration // at least this long between two messages of a kind
 	From     string        // the URL of this server, for the messages
 	// Command returns the command for a mend. Messages have it.
-	Command     func(webhook.Mend) string
+	Command func(webhook.Mend) string
+	// Page returns the URL of the page of a subscription in the console; nil if there is no console.
+	Page        func(organization, subscription string) string
 	Store       store
 	Deliveries  deliveries
 	Certificate *tls.Config                // of the server; may be nil

@@ -18,7 +18,7 @@ type Channel struct {
 	number  int // place in the list, from 1
 	service string
 	url     redact.Text
-	send    func(ctx context.Context, title, body string) error // nil if the URL is wrong
+	send    func(ctx context.Context, m message) error // nil if the URL is wrong
 }
 
 // String names the channel without its URL, such as "ntfy 2".

@@ -9,11 +9,11 @@ import (
 // ErrHangs makes an intercepted send wait until its context ends.
 var ErrHangs = errors.New("the service does not answer")
 
-// Intercept makes all channels call send in place of their services. channel is the name, such as "ntfy 1".
-func (a *Alerter) Intercept(send func(channel, title, body string) error) {
+// Intercept makes all channels call send in place of their services. channel is the name, such as "ntfy 1". members are what a program gets.
+func (a *Alerter) Intercept(send func(channel, title, body string, members map[string]any) error) {
 	for _, w := range a.workers {
-		w.sendNow = func(ctx context.Context, title, body string) error {
-			err := send(w.String(), title, body)
+		w.sendNow = func(ctx context.Context, m message) error {
+			err := send(w.String(), m.title, m.body, m.members())
 			if errors.Is(err, ErrHangs) {
 				<-ctx.Done()
 				err = context.Cause(ctx)
@@ -25,7 +25,7 @@ func (a *Alerter) Intercept(send func(channel, title, body string) error) {
 
 // Send sends a message and returns the error of the service, and the text that people see of it.
 func (c Channel) Send(ctx context.Context, title, body string) (text string, err error) {
-	if err = c.send(ctx, title, body); err != nil {
+	if err = c.send(ctx, message{kind: kindTest, title: title, body: body}); err != nil {
 		text = c.scrub(err)
 	}
 	return text, err

@@ -45,6 +45,7 @@ type fixture struct {
 type sentMessage struct {
 	at                   time.Time
 	channel, title, body string
+	members              map[string]any
 }
 
 // server has the conditions of a fixture.
@@ -178,7 +179,7 @@ func (x *fixture) restart(t *testing.T) {
 	x.start(t)
 }
 
-func (x *fixture) send(channel, title, body string) error {
+func (x *fixture) send(channel, title, body string, members map[string]any) error {
 	x.mu.Lock()
 	fail := x.fail[channel]
 	x.mu.Unlock()
@@ -189,7 +190,7 @@ func (x *fixture) send(channel, title, body string) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.sent = append(x.sent, sentMessage{time.Now(), channel, title, body})
+	x.sent = append(x.sent, sentMessage{time.Now(), channel, title, body, members})
 	return nil
 }
 

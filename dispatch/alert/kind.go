@@ -14,6 +14,8 @@ const (
 	WritesRefused         Kind = "writes_refused"
 	ResultsUnsaved        Kind = "results_unsaved"
 	CertificateExpires    Kind = "certificate_expires"
+
+	kindTest Kind = "test"
 )
 
 // Kinds lists all kinds.

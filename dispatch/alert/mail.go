@@ -34,7 +34,7 @@ const (
 )
 
 // mail is the form smtp://USER:PASSWORD@HOST:587/?from=FROM&to=TO,TO.
-func mail(u *url.URL, o *options) (func(ctx context.Context, title, body string) error, error) {
+func mail(u *url.URL, o *options) (func(context.Context, message) error, error) {
 	m := mailer{host: u.Hostname(), port: u.Port(), tls: o.take("encryption", encryptAuto)}
 	m.user = u.User.Username()
 	m.password, _ = u.User.Password()
@@ -70,7 +70,7 @@ func addresses(list string) (found []string, err error) {
 }
 
 // send sends a mail to all recipients.
-func (m mailer) send(ctx context.Context, title, body string) error {
+func (m mailer) send(ctx context.Context, what message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendLimit, errSlow)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: requestTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(m.host, m.port))
@@ -78,7 +78,7 @@ func (m mailer) send(ctx context.Context, title, body string) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // net/smtp takes no context
-	if err := m.talk(conn, mailText(m.from, m.to, title, body, time.Now())); err != nil {
+	if err := m.talk(conn, mailText(m.from, m.to, what.title, what.body, time.Now())); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil

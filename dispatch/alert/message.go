@@ -2,7 +2,7 @@ package alert
 
 import (
 	"fmt"
-	"net/url"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -23,7 +23,8 @@ const (
 type message struct {
 	kind        Kind
 	title, body string
-	flight      *flight // set by Alerter.tell; a worker returns it with the outcome
+	facts       map[string]any // for programs: what the body says
+	flight      *flight        // set by Alerter.tell; a worker returns it with the outcome
 }
 
 // newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
@@ -32,17 +33,29 @@ func newMessage(kind Kind, title, from string, paragraphs ...string) message {
 	return message{kind: kind, title: "Keyhook: " + title, body: body}
 }
 
+// members are the message as JSON, for programs.
+func (m message) members() map[string]any {
+	all := map[string]any{"title": m.title, "message": m.body, "kind": string(m.kind)}
+	maps.Copy(all, m.facts)
+	return all
+}
+
 // signature says which server sends the message.
 func signature(from string) string { return "Sent by Keyhook, " + from }
 
 // conditionMessage makes the message about a condition that began or ended.
 func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, detail string) message {
 	text := conditionTexts[kind]
+	facts := map[string]any{"since": since.UTC().Format(time.RFC3339), "is_over": !begins}
 	if !begins {
-		return newMessage(kind, text.ends, o.From, "The problem began at "+utc(since)+".")
+		m := newMessage(kind, text.ends, o.From, "The problem began at "+utc(since)+".")
+		m.facts = facts
+		return m
 	}
 	mend := strings.ReplaceAll(text.mend, "DOCTOR", o.Command(webhook.Mend{Action: webhook.ActionRunDoctor}))
-	return newMessage(kind, text.begins, o.From, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
+	m := newMessage(kind, text.begins, o.From, "Since "+utc(since)+": "+shorten(plain(detail), 3*maxError)+".", mend)
+	m.facts = facts
+	return m
 }
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
@@ -67,7 +80,27 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 	if more := all.subscriptions - len(entries); more > 0 {
 		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(listing(kind))))
 	}
-	return newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
+	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
+	subjects := []subject{}
+	for _, s := range named {
+		at := (*string)(nil)
+		if s.DisabledAt != nil {
+			at = new(time.UnixMilli(*s.DisabledAt).UTC().Format(time.RFC3339))
+		}
+		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL), at, s.PendingDeliveries})
+	}
+	m.facts = map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
+	return m
+}
+
+// subject is a subscription in a message for programs.
+type subject struct {
+	Subscription   string  `json:"subscription_id"`
+	Organization   string  `json:"organization_id"`
+	ExternalID     *string `json:"organization_external_id"`
+	Host           string  `json:"url_host"`
+	DisabledAt     *string `json:"disabled_at"`
+	WaitDeliveries int64   `json:"pending_deliveries"`
 }
 
 // count is how many subscriptions a message is about.
@@ -92,7 +125,14 @@ func (c count) String() string {
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
 func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
-	lines := []string{fmt.Sprintf("%s (%s): subscription %s, host %s", clean(s.OrganizationName, maxName), s.OrganizationID, s.ID, host(s.URL))}
+	named := s.OrganizationID
+	if s.OrganizationExternalID != nil {
+		named += ", " + clean(*s.OrganizationExternalID, maxName)
+	}
+	lines := []string{fmt.Sprintf("%s (%s): subscription %s, host %s", clean(s.OrganizationName, maxName), named, s.ID, clean(webhook.URLHost(s.URL), maxHost))}
+	if o.Page != nil {
+		lines = append(lines, o.Page(s.OrganizationID, s.ID))
+	}
 	if kind == SubscriptionRecovered {
 		lines = append(lines, fmt.Sprintf("Status: %s. Deliveries that wait: %d", s.Status, s.PendingDeliveries))
 		return strings.Join(lines, "\n")
@@ -116,14 +156,6 @@ func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
 }
 
 func utc(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-func host(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "unknown"
-	}
-	return clean(u.Hostname(), maxHost)
-}
 
 // mentions are the characters with which a text could mention people, or hide a link behind other words, in one of the services.
 var mentions = strings.NewReplacer("@", "(at)", "<", "(", ">", ")", "[", "(", "]", ")", "`", "'")

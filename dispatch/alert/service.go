@@ -21,7 +21,7 @@ import (
 // service is a kind of channel.
 type service struct {
 	// parse returns how the channel of a URL sends a message. It takes the options that it knows.
-	parse func(u *url.URL, o *options) (func(ctx context.Context, title, body string) error, error)
+	parse func(u *url.URL, o *options) (func(context.Context, message) error, error)
 	// custom means that the URL may be the service's own, such as teams+https://….
 	custom bool
 }
@@ -41,15 +41,15 @@ var services = map[string]service{
 // post is how a message becomes a POST request.
 type post struct {
 	url    string
-	header http.Header                             // further header fields; nil if there are none
-	text   func(title, body string) string         // the whole body; nil if it is JSON
-	object func(title, body string) map[string]any // the whole body as JSON
-	titled string                                  // the name of a header field with the title; empty if there is none
+	header http.Header                    // further header fields; nil if there are none
+	text   func(m message) string         // the whole body; nil if it is JSON
+	object func(m message) map[string]any // the whole body as JSON
+	titled string                         // the name of a header field with the title; empty if there is none
 }
 
 // byHTTP makes a service of a function that reads its URL.
-func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (func(context.Context, string, string) error, error) {
-	return func(u *url.URL, o *options) (func(context.Context, string, string) error, error) {
+func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (func(context.Context, message) error, error) {
+	return func(u *url.URL, o *options) (func(context.Context, message) error, error) {
 		p, err := read(u, o)
 		return p.send, err
 	}
@@ -71,15 +71,15 @@ const (
 )
 
 // send sends a message.
-func (p post) send(ctx context.Context, title, body string) error {
+func (p post) send(ctx context.Context, m message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errSlow)
 	defer cancel()
 	content, contentType := []byte(nil), "application/json"
 	if p.text != nil {
-		content, contentType = []byte(p.text(title, body)), "text/plain; charset=utf-8"
+		content, contentType = []byte(p.text(m)), "text/plain; charset=utf-8"
 	} else {
 		var err error
-		if content, err = json.Marshal(p.object(title, body)); err != nil {
+		if content, err = json.Marshal(p.object(m)); err != nil {
 			return fmt.Errorf("encode message: %w", err)
 		}
 	}
@@ -90,7 +90,7 @@ func (p post) send(ctx context.Context, title, body string) error {
 	r.Header.Set("Content-Type", contentType)
 	maps.Copy(r.Header, p.header)
 	if p.titled != "" {
-		r.Header.Set(p.titled, mime.QEncoding.Encode("utf-8", title))
+		r.Header.Set(p.titled, mime.QEncoding.Encode("utf-8", m.title))
 	}
 	response, err := client.Do(r)
 	if err != nil {
@@ -113,9 +113,9 @@ func discord(u *url.URL, _ *options) (post, error) {
 	}
 	return post{
 		url: "https://discord.com/api/webhooks/" + url.PathEscape(u.Host) + "/" + url.PathEscape(u.User.Username()),
-		object: func(title, body string) map[string]any {
+		object: func(m message) map[string]any {
 			return map[string]any{
-				"embeds":           []any{map[string]any{"title": title, "description": body}},
+				"embeds":           []any{map[string]any{"title": m.title, "description": m.body}},
 				"allowed_mentions": map[string]any{"parse": []string{}},
 			}
 		},
@@ -132,7 +132,7 @@ func slack(u *url.URL, _ *options) (post, error) {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	return post{
 		url:    "https://hooks.slack.com/services/" + strings.Join(parts[1:], "/"),
-		object: func(_, body string) map[string]any { return map[string]any{"text": escape.Replace(body)} },
+		object: func(m message) map[string]any { return map[string]any{"text": escape.Replace(m.body)} },
 	}, nil
 }
 
@@ -145,8 +145,8 @@ func teams(u *url.URL, o *options) (post, error) {
 		return post{}, errors.New("the form is teams+ and the https:// URL of the webhook")
 	}
 	o.values = nil // they belong to the webhook
-	return post{url: u.String(), object: func(_, body string) map[string]any {
-		text := strings.ReplaceAll(body, "\n", "\n\n") // one is no new line in a card
+	return post{url: u.String(), object: func(m message) map[string]any {
+		text := strings.ReplaceAll(m.body, "\n", "\n\n") // one is no new line in a card
 		return map[string]any{"type": "message", "attachments": []any{map[string]any{
 			"contentType": "application/vnd.microsoft.card.adaptive",
 			"content": map[string]any{
@@ -166,8 +166,8 @@ func telegram(u *url.URL, o *options) (post, error) {
 	if chat == "" || strings.Contains(chat, ",") {
 		return post{}, errors.New("chats must name one channel or chat; for another one, add another URL")
 	}
-	return post{url: "https://api.telegram.org/bot" + token + "/sendMessage", object: func(_, body string) map[string]any {
-		return map[string]any{"chat_id": chat, "text": body, "link_preview_options": map[string]any{"is_disabled": true}}
+	return post{url: "https://api.telegram.org/bot" + token + "/sendMessage", object: func(m message) map[string]any {
+		return map[string]any{"chat_id": chat, "text": m.body, "link_preview_options": map[string]any{"is_disabled": true}}
 	}}, nil
 }
 
@@ -194,8 +194,8 @@ func gotify(u *url.URL, o *options) (post, error) {
 	if token == "" {
 		return post{}, errors.New("the token after the host is missing")
 	}
-	p := post{header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(title, body string) map[string]any {
-		return map[string]any{"title": title, "message": body, "priority": 5}
+	p := post{header: http.Header{"X-Gotify-Key": {url.PathEscape(token)}}, object: func(m message) map[string]any {
+		return map[string]any{"title": m.title, "message": m.body, "priority": 5}
 	}}
 	var err error
 	p.url, err = webURL(u, schemeOf(o), (&url.URL{Path: base}).EscapedPath()+"message")
@@ -212,7 +212,7 @@ func generic(u *url.URL, o *options) (post, error) {
 	switch o.take("template", "") {
 	case "":
 	case "json":
-		p.text, p.object = nil, func(title, body string) map[string]any { return map[string]any{"title": title, "message": body} }
+		p.text, p.object = nil, message.members
 	default:
 		return p, errors.New("template must be json, or be left out")
 	}
@@ -232,7 +232,7 @@ func generic(u *url.URL, o *options) (post, error) {
 	return p, err
 }
 
-func bodyOnly(_, body string) string { return body }
+func bodyOnly(m message) string { return m.body }
 
 // webURL returns the URL of a service with another scheme and path.
 func webURL(u *url.URL, scheme, escapedPath string) (string, error) {

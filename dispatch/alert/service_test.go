@@ -141,7 +141,7 @@ func TestRequestsToServices(t *testing.T) {
 			"http://push.example/base/message", `{"message":"One & two <b>.\nA second line.","priority":5,"title":"Keyhook: title"}`,
 		},
 		"https://user:pass@x.example/a%2Fb?template=json&tag=1&@X-Extra=yes": {
-			"https://x.example/a%2Fb?tag=1", `{"message":"One & two <b>.\nA second line.","title":"Keyhook: title"}`,
+			"https://x.example/a%2Fb?tag=1", `{"kind":"test","message":"One & two <b>.\nA second line.","title":"Keyhook: title"}`,
 		},
 	} {
 		var got *http.Request

@@ -1,6 +1,7 @@
 package alert_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -310,4 +311,38 @@ func TestACustomersTextIsNoLink(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAMessageForAProgram(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.options.Page = func(organization, subscription string) string {
+			return "https://keys.example.com/console/" + organization + "/" + subscription
+		}
+		x.restart(t)
+		owner, _ := x.subscribe(t, "acme", 0)
+		by := storagetest.Operator(t, x.store).Actor("", "")
+		if _, err := x.store.Directory.UpdateOrganization(t.Context(), by, owner.Home.ID, access.OrganizationChange{ExternalID: new("customer@42")}); err != nil {
+			t.Fatal(err)
+		}
+		sub, _ := storagetest.Subscription(t, x.store, owner, "https://hooks.acme.example:8443/secretpath", "order.*")
+		x.disable(t, owner, sub)
+		m := x.one(t, 20*time.Second, "acme ("+owner.Home.ID+", customer(at)42): subscription "+sub.ID+", host hooks(.)acme(.)example(:)8443\n"+
+			"https://keys.example.com/console/"+owner.Home.ID+"/"+sub.ID+"\n")
+		text, err := json.Marshal(m.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`"kind":"subscription_disabled"`, `"title":"Keyhook: 1 subscription is disabled"`, `"more_subscriptions":0`,
+			`"subscriptions":[{"subscription_id":"` + sub.ID + `","organization_id":"` + owner.Home.ID + `","organization_external_id":"customer@42",` +
+				`"url_host":"hooks.acme.example:8443","disabled_at":"2000-01-01T00:00:`,
+		} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("no %s in %s", want, text)
+			}
+		}
+		if strings.Contains(string(text), "secretpath") {
+			t.Errorf("a secret in %s", text)
+		}
+	})
 }

@@ -24,7 +24,7 @@ var errSlow = errors.New("no answer in time")
 type worker struct {
 	Channel
 	queue   chan message
-	sendNow func(ctx context.Context, title, body string) error
+	sendNow func(ctx context.Context, m message) error
 	log     *slog.Logger
 	failing bool // the last message was not sent
 }
@@ -83,7 +83,7 @@ func (w *worker) report(m message, err error) {
 func (w *worker) deliver(ctx context.Context, m message) error {
 	end := time.Now().Add(retryFor)
 	for delay := retryFirst; ; delay *= 2 {
-		err := w.try(ctx, m.title, m.body)
+		err := w.try(ctx, m)
 		if err == nil || ctx.Err() != nil || time.Now().Add(delay).After(end) {
 			return err
 		}
@@ -98,21 +98,21 @@ func (w *worker) deliver(ctx context.Context, m message) error {
 }
 
 // try sends a message once. When the server stops, the send has stopGrace to end.
-func (w *worker) try(ctx context.Context, title, body string) error {
+func (w *worker) try(ctx context.Context, m message) error {
 	sending, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendLimit, errSlow)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		defer time.AfterFunc(stopGrace, cancel).Stop()
 		<-sending.Done()
 	})()
-	return w.sendNow(sending, title, body)
+	return w.sendNow(sending, m)
 }
 
 const testBody = "This is a test. Keyhook tells you here what needs a person."
 
 // SendTest sends a test message through a channel, once. The error shows no part of the URL.
 func (c Channel) SendTest(ctx context.Context, from string) error {
-	err := newWorker(c, nil).try(ctx, "Keyhook: test of an alert", testBody+"\n\n"+signature(from))
+	err := newWorker(c, nil).try(ctx, message{kind: kindTest, title: "Keyhook: test of an alert", body: testBody + "\n\n" + signature(from)})
 	if err != nil {
 		return errors.New(c.scrub(err))
 	}

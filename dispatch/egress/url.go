@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -65,7 +66,7 @@ func (p Policy) CheckURL(raw string) (string, error) {
 		host += ":" + port
 	}
 	u.Host = host
-	u.RawQuery = escapeNonASCII(u.RawQuery)
+	u.RawQuery = nonASCII.ReplaceAllStringFunc(u.RawQuery, url.QueryEscape)
 	canonical := u.String()
 	if len(canonical) > MaxURL {
 		return "", refuse(CodeTooLong, "Shorten the URL to %d characters. Each byte of a character outside of ASCII counts as three.", MaxURL)
@@ -158,16 +159,5 @@ func (p Policy) refusesLocalhost(name string) bool {
 	return p.refusal(netip.AddrFrom4([4]byte{127, 0, 0, 1})) != "" && p.refusal(netip.IPv6Loopback()) != ""
 }
 
-// escapeNonASCII percent-encodes the non-ASCII bytes of a query. net/url does that for a path, but not for a query.
-func escapeNonASCII(query string) string {
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(query) {
-		if c := query[i]; c < utf8.RuneSelf {
-			b.WriteByte(c)
-		} else {
-			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
-		}
-	}
-	return b.String()
-}
+// nonASCII is what net/url percent-encodes in a path, but not in a query.
+var nonASCII = regexp.MustCompile(`[^\x00-\x7f]+`)

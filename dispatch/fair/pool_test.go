@@ -77,6 +77,9 @@ func TestLedger(t *testing.T) {
 	if l.UsedBy(1) != 0 || l.Used() != 5 {
 		t.Errorf("used %d after a return", l.Used())
 	}
+	if n := l.Payers(); n != 1 {
+		t.Errorf("it remembers %d payers, but only one uses anything", n)
+	}
 	if l.Clear(); l.Used() != 0 || l.UsedBy(2) != 0 {
 		t.Errorf("used %d after all was returned", l.Used())
 	}

@@ -24,7 +24,7 @@ func (s *Sender) classify(ctx context.Context, err error, p *progress) webhook.F
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.timeout.String()}
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.options.Timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
 		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
 	case errors.As(err, &dns):

@@ -34,21 +34,12 @@ type Options struct {
 
 // Sender makes attempts. It never waits or retries. It may be used by several goroutines. Use New.
 type Sender struct {
-	transport     http.RoundTripper
-	names         headerNames
-	timeout       time.Duration
-	maxRetryAfter time.Duration
-	allowHTTP     bool
-	log           *slog.Logger
+	options Options
+	names   headerNames
 }
 
 // New makes a Sender. It does not check the options: those of package dispatch are checked there.
-func New(o Options) *Sender {
-	return &Sender{
-		transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout,
-		maxRetryAfter: o.MaxRetryAfter, allowHTTP: o.AllowHTTP, log: o.Logger,
-	}
-}
+func New(o Options) *Sender { return &Sender{o, newHeaderNames(o.HeaderPrefix)} }
 
 // Result is how an attempt ended.
 type Result struct {
@@ -82,7 +73,7 @@ func (s *Sender) Send(ctx context.Context, t *Target, j *webhook.Job) Result {
 	if !t.sendError.IsZero() {
 		return Result{failure: t.sendError}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, errTimeout)
 	defer cancel()
 	begin := time.Now()
 	result := s.exchange(ctx, t, j, begin)
@@ -110,7 +101,7 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 	switch {
 	case status < 200 || status > 299:
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status) + describeRedirect(response, request.URL.Host)}
-		result.RetryAfter = retryAfter(response.Header, time.Now(), s.maxRetryAfter)
+		result.RetryAfter = retryAfter(response.Header, time.Now(), s.options.MaxRetryAfter)
 	case err != nil:
 		result.failure, result.Interrupted = s.classify(ctx, err, p), isInterrupted(ctx)
 	}
@@ -124,8 +115,8 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 func (s *Sender) roundTrip(r *http.Request, content []byte, p *progress) (*http.Response, error) {
 	for {
 		p.connected, p.reused = false, false
-		r.Body = body(content)
-		response, err := s.transport.RoundTrip(r)
+		r.Body = io.NopCloser(bytes.NewReader(content)) // of a type that http.Transport knows: header and body go out in one write
+		response, err := s.options.Transport.RoundTrip(r)
 		if err == nil || !p.reused || p.responded.Load() {
 			return response, err
 		}
@@ -142,18 +133,9 @@ func (s *Sender) failOnPanic(ctx context.Context, t *Target, result *Result) {
 	if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 		what = slog.String("error", err.Error())
 	}
-	s.log.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
+	s.options.Logger.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
 		slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
 	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 }
 
 func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }
-
-// body returns a reader of a type that http.Transport knows. Then it sends header and body in one write, and never a body of
-// unknown length.
-func body(b []byte) io.ReadCloser {
-	if len(b) == 0 {
-		return http.NoBody
-	}
-	return io.NopCloser(bytes.NewReader(b))
-}

@@ -145,7 +145,7 @@ func BenchmarkAttempt(b *testing.B) {
 	header := s.header(t, j, time.Now())
 	newRequest := func() *http.Request {
 		request := t.request.WithContext(context.Background())
-		request.Header, request.ContentLength, request.Body = header, int64(len(j.Body)), body(j.Body)
+		request.Header, request.ContentLength, request.Body = header, int64(len(j.Body)), io.NopCloser(bytes.NewReader(j.Body))
 		return request
 	}
 	b.Run("send", func(b *testing.B) {

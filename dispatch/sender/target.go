@@ -46,7 +46,7 @@ func (s *Sender) Prepare(t webhook.Target) *Target {
 		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
 		return prepared
 	}
-	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
+	if u.Scheme != "https" && !(s.options.AllowHTTP && u.Scheme == "http") {
 		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
 		return prepared
 	}
@@ -60,13 +60,30 @@ func (s *Sender) Prepare(t webhook.Target) *Target {
 		Method: http.MethodPost, URL: u, Host: u.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	if prepared.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
-		prepared.previous, err = newSigners(t.Previous)
-	}
-	if err != nil {
+	if prepared.setSigners() != nil {
 		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
 	}
 	return prepared
+}
+
+func (t *Target) setSigners() (err error) {
+	if t.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
+		t.previous, err = newSigners(t.Previous)
+	}
+	return err
+}
+
+// Headers returns Keyhook's headers of the first attempt of each job, signed now. They have none of the subscription's own headers.
+func (s *Sender) Headers(to webhook.Target, jobs []webhook.Job) ([]http.Header, error) {
+	t := &Target{Target: to}
+	if err := t.setSigners(); err != nil {
+		return nil, err
+	}
+	signed := make([]http.Header, len(jobs))
+	for i := range jobs {
+		signed[i] = s.header(t, &jobs[i], time.Now())
+	}
+	return signed, nil
 }
 
 // overlaps reports whether the previous secret signs too.

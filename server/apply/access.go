@@ -1,16 +1,49 @@
 package apply
 
 import (
+	"cmp"
+	"context"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// present notes whether a lookup has found the object of an item. It returns any other failure.
-func present(i *item, err error) error {
-	i.isNew = fault.KindOf(err) == fault.NotFound
-	if i.isNew {
-		return nil
+// object is how an item becomes an object of the server.
+type object[T any] struct {
+	kind    string
+	pair    string                                            // names a new object that has no name of its own; the item's is ambiguous, because a part may have a slash
+	find    func(ctx context.Context, name string) (T, error) // NotFound if there is none
+	key     func(T) string                                    // in the list of applied objects
+	compare func(before T) error                              // notes the fields that change; before is empty for a new object
+	create  func() (T, error)
+	update  func(before T) (T, error)
+}
+
+// settle creates or changes the object of an item, unless it is as the document says. It does nothing for an item with problems.
+func settle[T any](r *run, i *item, o object[T]) error {
+	if err := i.Err(); err != nil || i.skipped {
+		return err
 	}
+	before, err := o.find(r.ctx, i.name)
+	if i.isNew = fault.KindOf(err) == fault.NotFound; err != nil && !i.isNew {
+		return err
+	}
+	key := "new " + cmp.Or(o.pair, i.name)
+	if !i.isNew {
+		key = o.key(before)
+	}
+	if err := r.identify(i, o.kind, key); err != nil {
+		return err
+	}
+	if err := o.compare(before); err != nil || r.looks || i.isSame() {
+		return err
+	}
+	if !i.isNew {
+		_, err = o.update(before)
+		return err
+	}
+	made, err := o.create()
+	r.named[identity(o.kind, o.key(made))] = i.path
 	return err
 }
 
@@ -18,67 +51,52 @@ func (r *run) makePlan(i *item) error {
 	i.Require("name", "api_rate_limit_per_minute")
 	name, c := i.Slug("name"), i.Plan()
 	i.name = valueOf(name)
-	if err := i.Err(); err != nil {
-		return err
-	}
-	before, err := r.Store.Plan(r.ctx, i.name)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	if err := r.identify(i, access.KindPlan, i.name); err != nil {
-		return err
-	}
-	c.APIKeys = compare(i, "api_keys", c.APIKeys, before.APIKeys, false)
-	c.Webhooks = compare(i, "webhooks", c.Webhooks, before.Webhooks, false)
-	c.SetRateLimit, c.RateLimitPerMinute = compareLimit(i, "api_rate_limit_per_minute", c.SetRateLimit, c.RateLimitPerMinute, before.RateLimitPerMinute)
-	c.SetMaxSubscriptions, c.MaxSubscriptions = compareLimit(i, "max_subscriptions", c.SetMaxSubscriptions, c.MaxSubscriptions, before.MaxSubscriptions)
-	c.SetMaxAPIKeys, c.MaxAPIKeys = compareLimit(i, "max_api_keys", c.SetMaxAPIKeys, c.MaxAPIKeys, before.MaxAPIKeys)
-	c.SetMaxStoredBytes, c.MaxStoredBytes = compareLimit(i, "max_stored_bytes_per_day", c.SetMaxStoredBytes, c.MaxStoredBytes, before.MaxStoredBytes)
-	switch {
-	case r.looks || i.isSame():
-		return nil
-	case i.isNew:
-		_, err = r.Store.CreatePlan(r.ctx, r.by, c.New(i.name))
-	default:
-		_, err = r.Store.UpdatePlan(r.ctx, r.by, i.name, c)
-	}
-	return err
+	return settle(r, i, object[access.Plan]{
+		kind: access.KindPlan, find: r.Store.Plan, key: nameOfPlan,
+		compare: func(before access.Plan) error {
+			c.APIKeys = compare(i, "api_keys", c.APIKeys, before.APIKeys, false)
+			c.Webhooks = compare(i, "webhooks", c.Webhooks, before.Webhooks, false)
+			compareLimit(i, "api_rate_limit_per_minute", &c.SetRateLimit, &c.RateLimitPerMinute, before.RateLimitPerMinute)
+			compareLimit(i, "max_subscriptions", &c.SetMaxSubscriptions, &c.MaxSubscriptions, before.MaxSubscriptions)
+			compareLimit(i, "max_api_keys", &c.SetMaxAPIKeys, &c.MaxAPIKeys, before.MaxAPIKeys)
+			compareLimit(i, "max_stored_bytes_per_day", &c.SetMaxStoredBytes, &c.MaxStoredBytes, before.MaxStoredBytes)
+			return nil
+		},
+		create: func() (access.Plan, error) { return r.Store.CreatePlan(r.ctx, r.by, c.New(i.name)) },
+		update: func(access.Plan) (access.Plan, error) { return r.Store.UpdatePlan(r.ctx, r.by, i.name, c) },
+	})
 }
+
+func nameOfPlan(p access.Plan) string { return p.Name }
 
 func (r *run) makePermission(i *item) error {
 	i.Require("key")
 	key, description, internal := i.PermissionKey("key"), i.Multiline("description"), i.Bool("internal")
 	i.name = valueOf(key)
-	if err := i.Err(); err != nil {
-		return err
-	}
-	before, err := r.Store.Permission(r.ctx, i.name)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	if err := r.identify(i, access.KindPermission, i.name); err != nil {
-		return err
-	}
-	if !i.isNew && before.BuiltIn {
-		return builtIn(i, access.KindPermission)
-	}
-	if !i.isNew && internal != nil && *internal != before.Internal {
-		i.Refuse("internal", "fixed", "This never changes after the creation, and it is %t on the server; delete the permission first, or leave the field out.", before.Internal)
-		return i.Err()
-	}
-	description = compare(i, "description", description, before.Description, "")
-	if i.isNew {
-		compare(i, "internal", internal, false, false)
-	}
-	switch {
-	case r.looks || i.isSame():
-		return nil
-	case i.isNew:
-		_, err = r.Store.CreatePermission(r.ctx, r.by, access.Permission{Key: i.name, Description: valueOf(description), Internal: valueOf(internal)})
-	default:
-		_, err = r.Store.UpdatePermission(r.ctx, r.by, i.name, *description)
-	}
-	return err
+	return settle(r, i, object[access.Permission]{
+		kind: access.KindPermission, find: r.Store.Permission, key: func(p access.Permission) string { return p.Key },
+		compare: func(before access.Permission) error {
+			switch {
+			case before.BuiltIn:
+				return builtIn(i, access.KindPermission)
+			case i.isNew:
+				description = compare(i, "description", description, "", "")
+				compare(i, "internal", internal, false, false)
+				return nil
+			case internal != nil && *internal != before.Internal:
+				i.Refuse("internal", "fixed", "This never changes after the creation, and it is %t on the server; delete the permission first, or leave the field out.", before.Internal)
+				return i.Err()
+			}
+			description = compare(i, "description", description, before.Description, "")
+			return nil
+		},
+		create: func() (access.Permission, error) {
+			return r.Store.CreatePermission(r.ctx, r.by, access.Permission{Key: i.name, Description: valueOf(description), Internal: valueOf(internal)})
+		},
+		update: func(access.Permission) (access.Permission, error) {
+			return r.Store.UpdatePermission(r.ctx, r.by, i.name, *description)
+		},
+	})
 }
 
 func (r *run) makeRole(i *item) error {
@@ -90,30 +108,25 @@ func (r *run) makeRole(i *item) error {
 			i.Refuse("permissions", "pruned", "prune would remove %s, which is not in the document; put it back, or remove it here.", key)
 		}
 	}
-	if err := i.Err(); err != nil {
-		return err
-	}
-	before, err := r.Store.Role(r.ctx, i.name)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	if err := r.identify(i, access.KindRole, i.name); err != nil {
-		return err
-	}
-	if !i.isNew && before.BuiltIn {
-		return builtIn(i, access.KindRole)
-	}
-	compare(i, "permissions", new(granted.Keys()), before.Permissions.Keys(), nil)
-	switch {
-	case r.looks || i.isSame():
-		return nil
-	case i.isNew:
-		_, err = r.Store.CreateRole(r.ctx, r.by, access.Role{Name: i.name, Permissions: *granted})
-	default:
-		_, err = r.Store.UpdateRole(r.ctx, r.by, i.name, access.RoleChange{Permissions: granted})
-	}
-	return err
+	return settle(r, i, object[access.Role]{
+		kind: access.KindRole, find: r.Store.Role, key: nameOfRole,
+		compare: func(before access.Role) error {
+			if before.BuiltIn {
+				return builtIn(i, access.KindRole)
+			}
+			compare(i, "permissions", new(granted.Keys()), before.Permissions.Keys(), nil)
+			return nil
+		},
+		create: func() (access.Role, error) {
+			return r.Store.CreateRole(r.ctx, r.by, access.Role{Name: i.name, Permissions: *granted})
+		},
+		update: func(access.Role) (access.Role, error) {
+			return r.Store.UpdateRole(r.ctx, r.by, i.name, access.RoleChange{Permissions: granted})
+		},
+	})
 }
+
+func nameOfRole(r access.Role) string { return r.Name }
 
 // builtIn refuses to change an object that is built in.
 func builtIn(i *item, kind string) error {
@@ -123,36 +136,38 @@ func builtIn(i *item, kind string) error {
 
 func (r *run) makeMember(i *item) error {
 	i.Require("organization", "user", "role")
-	in, err := reference(r, i, "organization", r.Store.Organization, func(o access.Organization) string { return o.ID })
+	in, err := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
 	if err != nil {
 		return err
 	}
-	who, err := reference(r, i, "user", r.Store.User, func(u access.User) string { return u.ID })
+	who, err := reference(r, i, "user", r.Store.User, idOfUser)
 	if err != nil {
 		return err
 	}
-	given, err := reference(r, i, "role", r.Store.Role, func(role access.Role) string { return role.Name })
+	given, err := reference(r, i, "role", r.Store.Role, nameOfRole)
 	if err != nil {
 		return err
 	}
 	i.name = r.namePair(i, "organization", "user")
-	if err := i.Err(); err != nil || i.skipped {
-		return err
-	}
-	members, err := r.Store.Members(r.ctx, in.ID, who.RowID+1, 1)
-	if err != nil {
-		return err
-	}
-	before := access.Member{}
-	if i.isNew = len(members) == 0 || members[0].UserID != who.ID; !i.isNew {
-		before = members[0]
-	}
-	if err := r.identify(i, access.KindMember, access.MemberKey(in.ID, who.ID)); err != nil {
-		return err
-	}
-	compare(i, "role", &given.Name, before.Role, "")
-	if !r.looks && !i.isSame() {
-		_, err = r.Store.SetMember(r.ctx, r.by, in.ID, who.ID, given.Name)
-	}
-	return err
+	set := func() (access.Member, error) { return r.Store.SetMember(r.ctx, r.by, in.ID, who.ID, given.Name) }
+	return settle(r, i, object[access.Member]{
+		kind: access.KindMember, pair: access.MemberKey(in.ID, who.ID),
+		find: func(ctx context.Context, _ string) (access.Member, error) {
+			members, err := r.Store.Members(ctx, in.ID, who.RowID+1, 1)
+			if err != nil {
+				return access.Member{}, err
+			}
+			if len(members) == 0 || members[0].UserID != who.ID {
+				return access.Member{}, fault.Missing("member")
+			}
+			return members[0], nil
+		},
+		key: func(access.Member) string { return access.MemberKey(in.ID, who.ID) },
+		compare: func(before access.Member) error {
+			compare(i, "role", &given.Name, before.Role, "")
+			return nil
+		},
+		create: set,
+		update: func(access.Member) (access.Member, error) { return set() },
+	})
 }

@@ -9,9 +9,10 @@ import (
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
+	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Limits of a request.
@@ -24,40 +25,11 @@ const (
 
 // Store is everything that the endpoint asks of the store.
 type Store interface {
-	form.LookupStore
+	platform.Store
+	webhooks.Store
 	// Transact runs fn in one transaction, for all calls with the context that fn gets. If fn fails, nothing was written.
 	Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error
-
-	CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error)
-	UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error)
-	DeletePlan(ctx context.Context, by access.Actor, name string) error
-	Permission(ctx context.Context, key string) (access.Permission, error)
-	CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error)
-	UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error)
-	DeletePermission(ctx context.Context, by access.Actor, key string) error
-	CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error)
-	UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error)
-	DeleteRole(ctx context.Context, by access.Actor, name string) error
-	CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error)
-	UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
-	DeleteOrganization(ctx context.Context, by access.Actor, id string) error
-	CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error)
-	CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error)
-	User(ctx context.Context, id string) (access.User, error)
-	CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error)
-	UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error)
-	DeleteUser(ctx context.Context, by access.Actor, id string) error
-	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
-	SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error)
-	RemoveMember(ctx context.Context, by access.Actor, organization, user string) error
-	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
 	SubscriptionOrganization(ctx context.Context, id string) (organization string, err error)
-	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
-	CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
-	DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error
-	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
-	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
 }
 
 // Endpoint applies documents. All fields are required.
@@ -105,10 +77,7 @@ var errRefused = errors.New("the document was refused")
 // Apply makes the server as the document in the body says, and responds with the changes. A dry run makes the same changes, and takes them
 // back.
 func (e Endpoint) Apply(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("document")
 	dry, prune, document := f.Bool("dry_run"), f.Bool("prune"), f.Nested("document")
 	if err := f.Err(); err != nil {
@@ -134,7 +103,7 @@ func (e Endpoint) Apply(x *exchange.Exchange) error {
 	}
 	var result resultBody
 	var refusal error
-	err = e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
+	err := e.Store.Transact(ctx, r.by.Organization, r.rows(), func(ctx context.Context) (err error) {
 		result, refusal, err = r.write(ctx)
 		if fault.KindOf(err) == fault.Limited {
 			refusal = err // after the changes of other objects, so it is no fault of a write either

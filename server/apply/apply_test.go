@@ -39,7 +39,7 @@ func serve(t testing.TB) *fixture {
 	t.Helper()
 	store := storagetest.Open(t)
 	s, err := server.New(server.Options{
-		Store: store.All(), Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -8,78 +9,59 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+func idOfOrganization(o access.Organization) string { return o.ID }
+
 func (r *run) makeOrganization(i *item) error {
 	i.Require("external_id", "name", "plan")
 	external, name := i.ExternalID("external_id"), i.Label("name")
 	i.name = valueOf(external)
-	plan, err := reference(r, i, "plan", r.Store.Plan, func(p access.Plan) string { return p.Name })
+	plan, err := reference(r, i, "plan", r.Store.Plan, nameOfPlan)
 	if err != nil {
 		return err
 	}
-	if err := r.checkName(i, external); err != nil || i.skipped {
-		return err
-	}
-	before, err := r.Store.Organization(r.ctx, i.name)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	key := before.ID
-	if i.isNew {
-		key = "new " + i.name
-	}
-	if err := r.identify(i, access.KindOrganization, key); err != nil {
-		return err
-	}
-	c := access.OrganizationChange{Name: compare(i, "name", name, before.Name, ""), Plan: compare(i, "plan", &plan.Name, before.Plan, "")}
-	if r.looks || i.isSame() {
-		return nil
-	}
-	if !i.isNew {
-		_, err = r.Store.UpdateOrganization(r.ctx, r.by, before.ID, c)
-		return err
-	}
-	made, err := r.Store.CreateOrganization(r.ctx, r.by, access.Organization{Name: *name, Plan: plan.Name, ExternalID: external})
-	r.named[identity(access.KindOrganization, made.ID)] = i.path
-	return err
+	requireName(i, external)
+	var c access.OrganizationChange
+	return settle(r, i, object[access.Organization]{
+		kind: access.KindOrganization, find: r.Store.Organization, key: idOfOrganization,
+		compare: func(before access.Organization) error {
+			c.Name, c.Plan = compare(i, "name", name, before.Name, ""), compare(i, "plan", &plan.Name, before.Plan, "")
+			return nil
+		},
+		create: func() (access.Organization, error) {
+			return r.Store.CreateOrganization(r.ctx, r.by, access.Organization{Name: *name, Plan: plan.Name, ExternalID: external})
+		},
+		update: func(before access.Organization) (access.Organization, error) {
+			return r.Store.UpdateOrganization(r.ctx, r.by, before.ID, c)
+		},
+	})
 }
+
+func idOfUser(u access.User) string { return u.ID }
 
 func (r *run) makeUser(i *item) error {
 	i.Require("external_id", "name", "email")
 	external, name, email := i.ExternalID("external_id"), i.Label("name"), i.Email("email")
 	i.name = valueOf(external)
-	if err := r.checkName(i, external); err != nil {
-		return err
-	}
-	before, err := r.Store.User(r.ctx, i.name)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	key := before.ID
-	if i.isNew {
-		key = "new " + i.name
-	}
-	if err := r.identify(i, access.KindUser, key); err != nil {
-		return err
-	}
-	c := access.UserChange{Name: compare(i, "name", name, before.Name, ""), Email: compare(i, "email", email, before.Email, "")}
-	if r.looks || i.isSame() {
-		return nil
-	}
-	if !i.isNew {
-		_, err = r.Store.UpdateUser(r.ctx, r.by, before.ID, c)
-		return err
-	}
-	made, err := r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: *email, ExternalID: external, IsActive: true})
-	r.named[identity(access.KindUser, made.ID)] = i.path
-	return err
+	requireName(i, external)
+	var c access.UserChange
+	return settle(r, i, object[access.User]{
+		kind: access.KindUser, find: r.Store.User, key: idOfUser,
+		compare: func(before access.User) error {
+			c.Name, c.Email = compare(i, "name", name, before.Name, ""), compare(i, "email", email, before.Email, "")
+			return nil
+		},
+		create: func() (access.User, error) {
+			return r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: *email, ExternalID: external, IsActive: true})
+		},
+		update: func(before access.User) (access.User, error) { return r.Store.UpdateUser(r.ctx, r.by, before.ID, c) },
+	})
 }
 
-// checkName returns the problems of an item. Its external id must not be empty, because it names the object.
-func (r *run) checkName(i *item, external *string) error {
+// requireName refuses an empty external id, because it names the object.
+func requireName(i *item, external *string) {
 	if external != nil && *external == "" {
 		i.Refuse("external_id", "blank", "This must not be empty.")
 	}
-	return i.Err()
 }
 
 // namePair returns the name of an object that has no name of its own.
@@ -89,46 +71,43 @@ func (r *run) namePair(i *item, first, second string) string {
 
 func (r *run) makeSubscription(i *item) error {
 	i.Require("organization", "external_id", "url")
-	in, err := reference(r, i, "organization", r.Store.Organization, func(o access.Organization) string { return o.ID })
+	in, err := reference(r, i, "organization", r.Store.Organization, idOfOrganization)
 	if err != nil {
 		return err
 	}
 	given, secret := i.Subscription(r.CheckURL, r.HeaderPrefix), i.Secret("secret")
 	i.name = r.namePair(i, "organization", "external_id")
-	if err := r.checkName(i, given.ExternalID); err != nil || i.skipped {
-		return err
-	}
-	var before webhook.Subscription
-	id, err := r.Store.SubscriptionID(r.ctx, in.RowID, *given.ExternalID)
-	if err := present(i, err); err != nil {
-		return err
-	}
-	key := id
-	if i.isNew {
-		key = "new " + in.ID + "/" + *given.ExternalID
-	} else if before, err = r.Store.Subscription(r.ctx, in.RowID, id); err != nil {
-		return err
-	}
-	if err := r.identify(i, access.KindSubscription, key); err != nil {
-		return err
-	}
-	c := compareSubscription(i, given, before)
+	requireName(i, given.ExternalID)
+	var c webhook.SubscriptionChange
 	by := r.by
 	by.Organization = in.RowID
-	switch {
-	case r.looks || i.isSame():
-		return nil
-	case i.isNew:
-		if secret.IsZero() && !r.dry {
-			i.Refuse("secret", "missing", "A new subscription needs its secret, so that you can save the secret before the subscription exists.")
-			return i.Err()
-		}
-		c.Secret, c.ExternalID, c.AuditEvents = secret, given.ExternalID, new(valueOf(given.AuditEvents))
-		_, _, err = r.Store.CreateSubscription(r.ctx, by, in.RowID, c)
-	default:
-		_, err = r.Store.UpdateSubscription(r.ctx, by, in.RowID, id, c)
-	}
-	return err
+	return settle(r, i, object[webhook.Subscription]{
+		kind: access.KindSubscription, pair: in.ID + "/" + valueOf(given.ExternalID),
+		key: func(s webhook.Subscription) string { return s.ID },
+		find: func(ctx context.Context, _ string) (found webhook.Subscription, err error) {
+			id, err := r.Store.SubscriptionID(ctx, in.RowID, *given.ExternalID)
+			if err != nil {
+				return found, err
+			}
+			return r.Store.Subscription(ctx, in.RowID, id)
+		},
+		compare: func(before webhook.Subscription) error {
+			c = compareSubscription(i, given, before)
+			return nil
+		},
+		create: func() (webhook.Subscription, error) {
+			if secret.IsZero() && !r.dry {
+				i.Refuse("secret", "missing", "A new subscription needs its secret, so that you can save the secret before the subscription exists.")
+				return webhook.Subscription{}, i.Err()
+			}
+			c.Secret, c.ExternalID, c.AuditEvents = secret, given.ExternalID, new(valueOf(given.AuditEvents))
+			made, _, err := r.Store.CreateSubscription(r.ctx, by, in.RowID, c)
+			return made, err
+		},
+		update: func(before webhook.Subscription) (webhook.Subscription, error) {
+			return r.Store.UpdateSubscription(r.ctx, by, in.RowID, before.ID, c)
+		},
+	})
 }
 
 // compareSubscription returns what a subscription gets.
@@ -146,8 +125,10 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 	}
 	c.AuditEvents = compare(i, "audit_events", given.AuditEvents, before.AuditEvents, false)
 	c.Description = compare(i, "description", given.Description, before.Description, "")
-	c.SetRateLimit, c.RateLimitPerSecond = compareLimit(i, "rate_limit_per_second", given.SetRateLimit, given.RateLimitPerSecond, before.RateLimitPerSecond)
+	c.SetRateLimit, c.RateLimitPerSecond = given.SetRateLimit, given.RateLimitPerSecond
+	compareLimit(i, "rate_limit_per_second", &c.SetRateLimit, &c.RateLimitPerSecond, before.RateLimitPerSecond)
 	c.Ordered = compare(i, "ordered", given.Ordered, before.Ordered, false)
+	c.Filter = compare(i, "filter", given.Filter, before.Filter, nil)
 	compareHeaders(i, &c, given.Headers, before)
 	return c
 }

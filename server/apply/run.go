@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/form"
@@ -265,4 +266,46 @@ func reference[T any](r *run, i *item, field string, find func(context.Context, 
 		i.Refuse(field, "pruned", "prune would remove the %s %q, which is not in the document; put it back, or name another one.", field, form.Printable(*text, form.MaxName))
 	}
 	return found, err
+}
+
+// compare returns the value that a field gets; nil if the field stays as it is. usual is the value of the field where the document
+// leaves it out, if apply has created the object.
+func compare[T any](i *item, name string, given *T, before, usual T) *T {
+	value := given
+	switch {
+	case i.isNew:
+		if given != nil {
+			i.fields = append(i.fields, field{name, nil, *given})
+		}
+		return given
+	case value == nil && i.applied:
+		value = &usual
+	case value == nil:
+		return nil
+	}
+	if reflect.DeepEqual(*value, before) {
+		return nil
+	}
+	i.fields = append(i.fields, field{name, before, *value})
+	return value
+}
+
+// compareLimit is compare for a limit, where null means that there is none. Its usual value is null.
+func compareLimit(i *item, name string, isSet *bool, limit **int64, before *int64) {
+	var given **int64
+	if *isSet {
+		given = new(*limit)
+	}
+	changed := compare(i, name, given, before, nil)
+	if *isSet = changed != nil; *isSet {
+		*limit = *changed
+	}
+}
+
+// valueOf returns the value of a field, or its zero value.
+func valueOf[T any](field *T) (value T) {
+	if field != nil {
+		value = *field
+	}
+	return value
 }

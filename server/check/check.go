@@ -25,6 +25,7 @@ var checks = [access.CheckPassed]func(*Checker, context.Context, *Run) error{
 	access.CheckRevoked:      (*Checker).usable,       // 401: it was revoked
 	access.CheckExpired:      (*Checker).usable,       // 401: it has expired
 	access.CheckCreator:      (*Checker).usable,       // 401: its creator is not active, or no longer a member
+	access.CheckAddress:      (*Checker).address,      // 403: the client is in none of the key's networks
 	access.CheckPlan:         (*Checker).plan,         // 403: the plan does not include API keys
 	access.CheckRateLimit:    (*Checker).rateLimit,    // 429: the key or its organization made too many requests
 	access.CheckOrganization: (*Checker).organization, // 404: it may not act in the organization that the request names
@@ -40,10 +41,10 @@ type Checker struct {
 	tokens   *tokenRate
 }
 
-// New returns a checker. issuer may be nil. The limiter has the windows of API keys; tokenRate is how many requests a second each
-// organization may make with other credentials.
-func New(store Store, issuer Issuer, l *limiter.Limiter, tokenRate int) *Checker {
-	return &Checker{store, issuer, l, newThrottle(), newTokenRate(tokenRate)}
+// New returns a checker. issuer may be nil. The limiter has the windows of API keys; perSecond is how many requests each
+// organization may make in a second with other credentials.
+func New(store Store, issuer Issuer, l *limiter.Limiter, perSecond int) *Checker {
+	return &Checker{store, issuer, l, newThrottle(), &tokenRate{perSecond: perSecond}}
 }
 
 // FailedAddresses returns how many addresses have failures that count.
@@ -56,6 +57,7 @@ type Run struct {
 	Needed   access.Scope    // the permissions that are needed
 	Last     access.Check    // the last check to make
 	Address  netip.Addr      // of the client, for the limit on failures; the zero value has no limit
+	Client   netip.Addr      // of whoever presents the credential, for the networks of a key; the zero value is in none
 	// Find looks up an API key in any state, to explain what would happen to a request with it. Then nothing is counted, and no
 	// use is recorded. If Find is nil, only keys that may be used are found.
 	Find func(context.Context) (access.CredentialState, error)
@@ -233,14 +235,24 @@ func (k *Checker) usable(_ context.Context, c *Run) error {
 		return nil
 	}
 	k.peek(c)
-	code := "key_revoked"
-	switch c.At {
-	case access.CheckExpired:
-		code = "key_expired"
-	case access.CheckCreator:
-		code = "creator_inactive"
-	}
+	code := map[access.Check]string{
+		access.CheckRevoked: "key_revoked", access.CheckExpired: "key_expired", access.CheckCreator: "creator_inactive",
+	}[c.At]
 	return fault.New(fault.Unauthenticated, code, "This API key may not be used.")
+}
+
+// address fails if the key has networks, and the client is in none of them. An explanation may be of requests from anywhere.
+func (k *Checker) address(_ context.Context, c *Run) error {
+	if c.Principal.Key == nil || c.Principal.Key.AllowedNetworks.Allow(c.Client) || c.Find != nil && !c.Client.IsValid() {
+		return nil
+	}
+	k.peek(c)
+	from := "a client without an address"
+	if c.Client.IsValid() {
+		from = c.Client.String()
+	}
+	return fault.New(fault.Forbidden, "client_address_not_allowed", "This API key may be used only from its allowed networks, and not from %s; "+
+		"use another key, or send the request from one of these networks.", from)
 }
 
 // plan fails if the plan of the key's organization does not include API keys.
@@ -280,7 +292,7 @@ func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 			"try again later, or ask an operator for a plan with a higher api_rate_limit_per_minute.", limit)
 	}
 	organizationLimit := p.Plan.OrganizationRate()
-	c.OrganizationWindow = k.count(c, organizationWindow(p.Home), organizationLimit)
+	c.OrganizationWindow = k.count(c, -p.Home.RowID, organizationLimit) // the windows of keys are positive numbers
 	if !c.OrganizationWindow.Allowed {
 		c.RetryAfter = c.OrganizationWindow.Reset
 		return fault.New(fault.Limited, codeRateLimited, "The organization's API keys together made too many requests: their limit "+
@@ -296,9 +308,6 @@ func (k *Checker) count(c *Run, window, limit int64) limiter.Result {
 	}
 	return k.limiter.Take(window, limit)
 }
-
-// organizationWindow is the window of all keys of an organization. The windows of keys are positive numbers.
-func organizationWindow(o access.Organization) int64 { return -o.RowID }
 
 // peek reads the window of a key that is refused before the rate limit, because the response shows the window too.
 func (k *Checker) peek(c *Run) {
@@ -374,16 +383,15 @@ func sameAsMalformed(err error, p credential.Presented) error {
 		return err
 	case p.Unknown != nil:
 		return p.Unknown
-	case p.Kind == credential.Key:
-		return credential.ErrKey
-	case p.Kind == credential.Token:
-		return credential.ErrToken
-	case p.Kind == credential.Session:
-		return credential.ErrSession
-	case p.Kind == credential.Link:
-		return credential.ErrLink
+	case malformed[p.Kind] != nil:
+		return malformed[p.Kind]
 	}
 	return err
+}
+
+var malformed = map[credential.Kind]error{
+	credential.Key: credential.ErrKey, credential.Token: credential.ErrToken,
+	credential.Session: credential.ErrSession, credential.Link: credential.ErrLink,
 }
 
 // Seconds rounds a wait up to whole seconds, so that a caller who waits that long gets a new window.

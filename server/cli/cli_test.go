@@ -311,7 +311,10 @@ func TestWelcome(t *testing.T) {
 			if !tt.setting.IsZero() {
 				first = cli.NewFirstStart(config.Bootstrap{Token: tt.setting})
 			}
-			c := config.Default()
+			c, err := config.Load(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			c.Console.Enabled = tt.console
 			first.Welcome(&out, c, url)
 			for _, text := range append(tt.shows, "address  "+url+"\n") {

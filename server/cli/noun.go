@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -120,7 +121,7 @@ func (v *flagValue) Set(text string) error {
 		return errors.New("the flag is there already; give it once")
 	}
 	if v.repeatable && v.isSet {
-		text = v.text + "," + text
+		text = v.text + cmp.Or(v.separator, ",") + text
 	}
 	if v.inFile { // which is read when the command runs
 		v.text, v.isSet = text, true

@@ -23,6 +23,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		request: get(pathKeys), query: []field{
 			{member: "status", usage: "only keys with this status (default active, with --prefix all)", value: oneOf("active", "revoked", "expired", "all")},
 			{member: "prefix", usage: "only keys with this key_prefix", value: keyPrefix},
+			{member: "unused_for", usage: "only keys that nobody has used for so long, such as 90d", value: period},
 		},
 		show: list{columns: []string{"id", "name", "status", "key_prefix", "scope", "created_at", "expires_at", "last_used_at"}, ofAll: true},
 	},
@@ -40,6 +41,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 			{member: "name", usage: "the name of the key", value: someText, required: true},
 			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
 			{member: "external_id", usage: "id in your own product; a second key with it is refused, so a script can repeat the command", value: externalID},
+			{member: "allowed_networks", usage: "addresses and networks from which the key may be used; never changes (default: everywhere)", value: words},
 			{member: "metadata", usage: "a JSON object of your own, which reads and verify return; it never changes", value: jsonObject},
 			{member: "user_id", flag: "user", usage: "the member to whom the key belongs: an id or an external id", value: idOrExternalID(userID)},
 		}, expiryFields...),
@@ -62,8 +64,11 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 			"counts as one request of the key. The exit code is 1 if the key is refused.",
 		example: "- <key.txt\nsvc_… --permission events:write",
 		request: post("/api/v1/auth/verify/", argument{name: "KEY", member: "key", value: apiKey}),
-		body:    []field{{member: "permission", usage: "the permission that the key must have", value: permission}},
-		show:    thing{quiet: "code", condition: condition{"valid", "true", "the key is refused"}},
+		body: []field{
+			{member: "permission", usage: "the permission that the key must have", value: permission},
+			{member: "client_ip", usage: "the address of the client that sent you the key; needed for a key with allowed networks", value: someText},
+		},
+		show: thing{quiet: "code", condition: condition{"valid", "true", "the key is refused"}},
 	},
 	{
 		verb: "explain", short: "Explain why a request with an API key is allowed or refused",
@@ -73,7 +78,10 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		example: "key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nkey_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		request: post("/api/v1/auth/explain/", argument{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID},
 			argument{name: "METHOD", member: "method", value: method}, argument{name: "PATH", member: "path", value: anyPath}),
-		body: []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
+		body: []field{
+			{member: "permission", usage: "permission that your own API requires for PATH", value: permission},
+			{member: "client_ip", usage: "the address of the client, to check it against the networks of the key", value: someText},
+		},
 		show: thing{quiet: "code", table: "checks", columns: []string{"check", "verdict", "value", "detail"},
 			condition: condition{"allowed", "true", "the request would be refused"}},
 	},
@@ -138,7 +146,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 			"button of your product.",
 		example: "acme-17\nacme-17 --role member --expires-in 10m --return-url https://shop.example/settings --quiet",
 		request: post(pathOrganizations+"{}/portal-links/", organizationArgument), body: []field{
-			{member: "role", usage: "what the customer can do: owner, member, or your own role (default owner)", value: roleName},
+			{member: "role", usage: "what the customer can do: customer, owner, member, or your own role (default customer)", value: roleName},
 			{member: "expires_in", usage: "how long the link is valid, from 1m to 24h (default 1h)", value: durationBetween(access.MinPortalLife, access.MaxPortalLife)},
 			{member: "return_url", usage: "where the console leads back to", value: someText},
 		},
@@ -153,7 +161,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		verb: "add-member", short: "Add a user to an organization, or change the role of a member",
 		example: "org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
 		request: put(pathOrganizations+"{}/members/{}/", organizationArgument, userArgument),
-		body:    []field{{member: "role", usage: "the role of the member: owner, member, operator, or your own role", value: roleName, required: true}},
+		body:    []field{{member: "role", usage: "the role of the member: owner, customer, member, operator, or your own role", value: roleName, required: true}},
 		show:    thing{quiet: "user_id"},
 	},
 	{

@@ -28,16 +28,19 @@ const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server 
 func subscriptionFields(isNew bool) []field {
 	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
 	headers := "file with all own request headers, one \"Name: value\" on a line, or - for the standard input; a name alone keeps its value"
+	filters := `a condition on the data of events, such as 'customer.country in ["CH", "DE"]'; all must hold; "" removes the filter`
 	auditEvents := "whether to send audit events too; needs the permission audit:read"
 	if isNew {
+		filters = `a condition on the data of events, such as 'amount gte 100' or 'customer.country in ["CH", "DE"]'; all must hold`
 		auditEvents += " (default: true if you have it)"
 		headers = "file with own request headers, one \"Name: value\" on a line, or - for the standard input"
 		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
 		isActive += " (default true)"
 	}
 	return []field{
-		{member: "url", usage: "the URL of the receiver", value: someText, required: isNew},
+		{member: "url", usage: "the URL of the receiver, or none: nothing is sent, and a program reads the events, such as keyhook listen --from", value: urlOrNone, required: isNew},
 		{member: "event_types", usage: eventTypes, value: words},
+		{member: "filter", usage: filters, value: conditions},
 		{member: "audit_events", usage: auditEvents, value: boolean},
 		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
@@ -142,7 +145,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		verb: "create", short: "Create a subscription and show its signing secret once",
 		long: filesAreSafer + "\n\n" + urlIsReceiver,
-		example: "--url https://example.com/hook\n--url https://example.com/hook --event-types 'order.*,user.created'\n" +
+		example: "--url https://example.com/hook\n--url none --event-types 'order.*'\n--url https://example.com/hook --event-types 'order.*,user.created'\n" +
 			"--url https://example.com/hook --headers-file headers.txt --secret-file secret.txt",
 		request: post(pathSubscriptions), body: append(subscriptionFields(true), secretField), show: thing{secret: "secret"},
 	},
@@ -151,6 +154,17 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		long:    "The headers come from a file, because ps shows flags.\n\n" + urlIsReceiver,
 		example: "sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
 		request: patch(pathSubscriptions+"{}/", subscriptionArgument), body: subscriptionFields(false),
+	},
+	{
+		verb: "preview-filter", short: "Try a filter on the newest events",
+		long: "A condition is a path, an operator and a value: customer.country eq CH. The operators are eq, ne, in, lt, lte, gt, gte, prefix\n" +
+			"and exists. A value is JSON, such as 100, true or [\"CH\", \"DE\"]. Anything else is text.",
+		example: "--filter 'amount gte 100' --filter 'customer.country in [\"CH\", \"DE\"]'",
+		request: post("/api/v1/webhooks/filters/preview/"), body: []field{
+			{member: "filter", usage: "a condition; all must hold", value: conditions, required: true},
+			{member: "event_types", usage: "only events of these types (default: every type)", value: words},
+		},
+		show: thing{quiet: "matched"},
 	},
 	{
 		verb: "delete", short: "Delete a subscription and stop sending to it", example: "sub_01h455vb4pex5vsknk084sn02q",
@@ -262,11 +276,15 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
 		verb: "list", short: "List the events of an organization, newest first",
-		long:    "Audit events are left out, unless you ask for them with --audit, or for a type with --type.",
-		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h",
+		long: "Audit events are left out, unless you ask for them with --audit, or for a type with --type.",
+		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h\n" +
+			"--state exhausted --subscription sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents), query: append([]field{
 			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
+			{member: "state", usage: "only events with a delivery in this state, or nobody for events without one",
+				value: oneOf("delivered", "pending", "exhausted", "dropped", "expired", "nobody")},
+			{member: "subscription_id", flag: "subscription", usage: "look only at the deliveries to this subscription", value: idOrExternalID(subscriptionID)},
 			{member: "audit_events", flag: "audit", usage: "show audit events, too", value: boolean, fallback: "false", beside: "type"},
 		}, periodFields...),
 		show: list{columns: []string{"id", "timestamp", "type", "deliveries"}, ofAll: true},

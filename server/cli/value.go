@@ -20,6 +20,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -29,7 +30,8 @@ type valueType struct {
 	name       string                         // in the help
 	parse      func(text string) (any, error) // returns the JSON value for the API; an error says what the value must be
 	whenBare   string                         // the value of a flag that is given without a value
-	repeatable bool                           // a second flag adds to the first
+	repeatable bool                           // a second flag adds to the first, after the separator
+	separator  string                         // empty is a comma
 	choices    []string                       // for shell completion
 	listPath   string                         // for shell completion: the list of the API with the possible values
 	fromStdin  bool                           // "-" reads the value from the standard input
@@ -85,6 +87,14 @@ var auditType = valueType{name: "text", choices: access.AuditTypes(), parse: som
 // textOrNull is text. Empty text is null for the API, which removes the present value.
 var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {
 	if text == "" {
+		return nil, nil
+	}
+	return someText.parse(text)
+}}
+
+// urlOrNone is a URL. The word none is null for the API.
+var urlOrNone = valueType{name: "URL", parse: func(text string) (any, error) {
+	if text == "none" {
 		return nil, nil
 	}
 	return someText.parse(text)
@@ -177,6 +187,15 @@ func durationBetween(least, most time.Duration) valueType {
 	}}
 }
 
+// period is a duration, which stays one for the API.
+var period = valueType{name: "duration", parse: func(text string) (any, error) {
+	d, err := config.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = errors.New("must be more than 0s")
+	}
+	return d.String(), err
+}}
+
 // fromNow is a duration, which is the time after that duration for the API.
 var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
 	d, err := config.ParseDuration(text)
@@ -244,6 +263,29 @@ func (v valueType) readFile(cmd *cobra.Command, path string) (any, error) {
 
 // importedSecret is a signing secret in a file.
 var importedSecret = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseSecret(text) }}
+
+// conditions are the conditions of a filter, one in each flag: "PATH OP VALUE". A value that is no JSON is text.
+var conditions = valueType{name: "condition", repeatable: true, separator: "\n", parse: func(text string) (any, error) {
+	all := []any{}
+	for line := range strings.SplitSeq(text, "\n") {
+		part := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if len(part) == 1 && part[0] == "" {
+			continue
+		}
+		if len(part) < 3 {
+			return nil, fmt.Errorf("must be a path, one of %s, and a value: 'customer.country eq CH'", strings.Join(filter.Ops(), " "))
+		}
+		value := json.RawMessage(part[2])
+		if !json.Valid(value) {
+			value, _ = json.Marshal(part[2]) // of a string
+		}
+		if _, problem := filter.New(part[0], filter.Op(part[1]), value); problem != nil {
+			return nil, fmt.Errorf("cannot be used: %s", strings.TrimSuffix(problem.Message, "."))
+		}
+		all = append(all, map[string]any{"path": part[0], "op": part[1], "value": value})
+	}
+	return all, nil
+}}
 
 // requestHeaders are request headers in a file, one on each line.
 var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseHeaders(text) }}

@@ -203,21 +203,3 @@ func isPort(s string, least int) bool {
 	n, err := strconv.Atoi(s)
 	return err == nil && n >= least && n <= 65535 && strconv.Itoa(n) == s
 }
-
-// parseNetwork refuses networks that would not match what their author expects. 10.1.2.3/8 would match all of 10.0.0.0/8. An
-// IPv4 network in IPv6 form would match nothing, because addresses are unmapped before they are compared.
-func parseNetwork(s string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(s)
-	if addr, notAddr := netip.ParseAddr(s); notAddr == nil && addr.Zone() == "" {
-		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	switch {
-	case err != nil:
-		return p, advise(quote(s)+" is not an address or a network", "write an item such as 10.0.0.0/8 or fd00::1")
-	case p.Addr().Is4In6():
-		return p, advise(quote(s)+" is an IPv4 network in IPv6 form", "write the network as IPv4")
-	case p != p.Masked():
-		return p, advise(quote(s)+" has address bits beyond its prefix length", "write "+quote(p.Masked().String())+" or "+quote(p.Addr().String()))
-	}
-	return p, nil
-}

@@ -31,7 +31,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"server.trusted_proxies", "10.0.0.0/33", "not an address or a network"},
 	{"server.trusted_proxies", "10.0.0.1,,10.0.0.2", "empty item"},
 	{"server.trusted_proxies", "10.1.2.3/8", `write "10.0.0.0/8" or "10.1.2.3"`},
-	{"server.trusted_proxies", "::ffff:10.0.0.0/104", "write the network as IPv4"},
+	{"server.trusted_proxies", "::ffff:10.0.0.0/104", "write \"10.0.0.0/8\""},
 	{"server.trusted_proxies", "fe80::1%eth0", "not an address or a network"},
 	{"server.trusted_proxies", "proxy.example.com", "not an address or a network"},
 	{"egress.allowed_networks", strings.Repeat("10.0.0.1,", 1000) + "10.0.0.1", "more than 1000"},
@@ -139,6 +139,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"webhooks.failing_after", "15", "more than webhooks.failing_after"},
 	{"webhooks.probe_disabled", "30s", "from 1m"},
 	{"webhooks.disabled_after", "5", "more than webhooks.failing_after"},
+	{"webhooks.retry_max", "14s", "at least webhooks.retry_base"},
 }
 
 func TestValuesThatAreRefused(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 )
 
 // Config has all settings of a process. The dotted names of the settings are its nested fields: webhooks.retry_max is
-// Webhooks.RetryMax. Load returns a valid one, and Default is where code starts from. It is passed by value.
+// Webhooks.RetryMax. Load returns a valid one. It is passed by value.
 type Config struct {
 	Server     Server
 	Storage    Storage
@@ -101,7 +101,8 @@ const (
 
 // Keys is the form of API keys.
 type Keys struct {
-	Prefix string // without the underscore
+	Prefix       string          // without the underscore
+	ExpiryNotice []time.Duration // before the end of a key or an access token
 }
 
 // Webhooks is how deliveries are sent and retried.
@@ -191,19 +192,6 @@ func (l Log) Logger(w io.Writer, replace func([]string, slog.Attr) slog.Attr) *s
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
-}
-
-// Default returns the defaults of all settings.
-func Default() Config {
-	var c Config
-	for _, s := range table {
-		value, err := s.kind.parse(s.Default)
-		if err != nil {
-			panic("config: default of " + s.Name + ": " + err.Error()) // the table is wrong
-		}
-		c.set(s.Name, value)
-	}
-	return c
 }
 
 // Dev returns c for development: deliveries may go to http:// URLs and to this machine, and the log is text.

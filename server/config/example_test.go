@@ -44,6 +44,9 @@ func TestTheExampleFile(t *testing.T) {
 			if s.Default != "" {
 				mark = ""
 			}
+			if strings.Contains(s.Default, ", ") { // a list
+				s.Default = "[" + s.Default + "]"
+			}
 			if line := "  # " + s.Description + "\n  " + mark + key + ": " + s.Default; !strings.Contains(string(data), line) {
 				t.Errorf("no lines:\n%s", line)
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -168,7 +169,16 @@ func readSize(s string) (int64, error) {
 }
 
 // networks takes addresses and networks. An address is the network of that one address.
-var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger networks", parseNetwork)
+var networks = items("networks", "10.0.0.0/8", 1000, "combine them into larger networks", access.ParseNetwork)
+
+// notices takes durations from an hour to a year.
+var notices = items("durations", "720h, 24h", 10, "remove some", func(s string) (time.Duration, error) {
+	d, err := duration(time.Hour, 365*day).parse(s)
+	if err != nil {
+		return 0, err
+	}
+	return d.(time.Duration), nil
+})
 
 // origins takes origins of web pages.
 var origins = items("origins", "https://app.example.com", 20, "remove some", parseOrigin)
@@ -227,6 +237,12 @@ func show(value any) string {
 				return strconv.FormatInt(v/unit.bytes, 10) + unit.name
 			}
 		}
+	case []time.Duration:
+		texts := make([]string, len(v))
+		for i, d := range v {
+			texts[i] = show(d)
+		}
+		return strings.Join(texts, ", ")
 	case []netip.Prefix:
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]")
 	case []string:

@@ -14,15 +14,20 @@ const fromDefault = "default"
 // in this order of precedence. flags were defined by Flags; nil means none. An empty variable counts as not set. The error
 // is Problems, with all problems at once.
 func Load(flags *pflag.FlagSet) (Config, error) {
-	_, c, err := load(flags)
-	return c, err
+	l := newLoader(flags)
+	c := l.load()
+	if len(l.problems) > 0 {
+		return Config{}, l.problems
+	}
+	return c, nil
 }
 
 // Sources loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
 func Sources(flags *pflag.FlagSet) ([]Effective, error) {
-	l, c, err := load(flags)
-	if err != nil {
-		return nil, err
+	l := newLoader(flags)
+	c := l.load()
+	if len(l.problems) > 0 {
+		return nil, l.problems
 	}
 	var list []Effective
 	for _, s := range table {
@@ -38,15 +43,6 @@ type loader struct {
 	viper    *viper.Viper
 	sources  map[string]string // by setting
 	problems Problems
-}
-
-func load(flags *pflag.FlagSet) (*loader, Config, error) {
-	l := newLoader(flags)
-	c := l.load()
-	if len(l.problems) > 0 {
-		return l, Config{}, l.problems
-	}
-	return l, c, nil
 }
 
 // newLoader gives viper all sources. Viper knows their precedence. Each variable is bound by its name, because with

@@ -79,6 +79,7 @@ var values = map[string][3]string{
 	"storage.synchronous":                   {"normal", "normal", "normal"},
 	"storage.retention_events":              {"1h", "2h30m", "90s"},
 	"storage.retention_audit":               {"1h", "2h", "3h"},
+	"keys.expiry_notice":                    {"[1h, 2h]", "3h, 4h", "5h"},
 	"keys.prefix":                           {"a", "b1", "cabcdefghijklmno"},
 	"webhooks.header_prefix":                {"X-A", "X-B", "Acme-C"},
 	"webhooks.max_attempts":                 {"1", "2", "'3'"},

@@ -48,6 +48,8 @@ var table = []Setting{
 
 	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", checkKeyPrefix),
 		"prefix of new API keys, for people and secret scanners; existing keys stay valid"),
+	newSetting("keys.expiry_notice", "720h, 168h, 24h", notices,
+		"how long before the end of an API key or an access token an audit event announces it, once for each; empty: never"),
 
 	newSetting("webhooks.header_prefix", signature.DefaultHeaderPrefix, text("text", checkHeaderPrefix),
 		"prefix of the headers of a delivery, such as X-Service-Signature; receivers depend on it"),
@@ -144,6 +146,12 @@ var rules = []rule{
 		token := c.Bootstrap.Token.Reveal()
 		if _, minted := access.LooksMinted(token); minted || strings.HasPrefix(token, c.Keys.Prefix+"_") {
 			return "the token looks like a key or token that Keyhook makes, so its checksum would be wrong", "set a token of another form, such as from: openssl rand -hex 24"
+		}
+		return
+	}},
+	{[]string{"webhooks.retry_max", "webhooks.retry_base"}, func(c Config) (what, mend string) {
+		if c.Webhooks.RetryMax < c.Webhooks.RetryBase {
+			return "the value must be at least webhooks.retry_base, which is the first delay", "set a larger value, or a smaller webhooks.retry_base"
 		}
 		return
 	}},

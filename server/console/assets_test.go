@@ -15,7 +15,7 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 407 << 10 // all files
+	maxBytes      = 440 << 10 // all files
 	maxFrameBytes = 144 << 10 // what every page needs
 	maxPageBytes  = 240 << 10 // any one page, with the frame
 )

@@ -28,6 +28,11 @@ const Path = "/console/"
 // URL returns the URL of the console. base is the URL of the server.
 func URL(base string) string { return strings.TrimSuffix(base, "/") + Path }
 
+// SubscriptionURL returns the URL of the page of a subscription, where an operator acts in its organization. base is the URL of the server.
+func SubscriptionURL(base, organization, subscription string) string {
+	return URL(base) + "subscriptions/" + subscription + "/?org=" + organization
+}
+
 // SignInURL returns the URL of the console that signs in with the secret of a link. base is the URL of the server. The secret is in
 // the fragment, which browsers do not send: no log has it, and no program that looks at the links in an e-mail uses it up.
 func SignInURL(base, secret string) string { return URL(base) + "#link=" + secret }

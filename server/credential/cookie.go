@@ -80,10 +80,7 @@ func (k *Cookies) read(r *http.Request, session *http.Cookie) Presented {
 		return Presented{Kind: Session, Unreadable: err}
 	}
 	c, ok := access.ParseSession(session.Value)
-	if !ok {
-		return Presented{Kind: Session, Unreadable: ErrSession}
-	}
-	return Presented{Kind: Session, Credential: c}
+	return present(Session, c, ok, ErrSession)
 }
 
 // Set gives the browser the cookie of a session.

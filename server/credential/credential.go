@@ -74,21 +74,16 @@ func misplaced(raw string) error {
 		return fault.New(fault.Unauthenticated, CodeUnknown,
 			"This is the signing secret of a subscription. It only checks signatures. Send an API key (svc_…) or an access token (kat_…).")
 	}
+	id, _ := access.IDTypeOf(raw)
 	sort, isID := map[access.IDType]string{
 		access.KeyID:     "an API key; an id is no credential. Send the key itself (svc_…), which was shown when it was created",
 		access.TokenID:   "an access token; an id is no credential. Send the token itself (kat_…), which was shown when it was created",
 		access.SessionID: "a session; an id is no credential. A browser sends the cookie of the session, and a program sends an access token (kat_…)",
-	}[idType(raw)]
+	}[id]
 	if !isID {
 		return nil
 	}
 	return fault.New(fault.Unauthenticated, CodeUnknown, "This is the id of %s.", sort)
-}
-
-// idType returns the type of a public id; empty for another text.
-func idType(text string) access.IDType {
-	found, _ := access.IDTypeOf(text)
-	return found
 }
 
 // Reader reads credentials. Use NewReader.
@@ -151,7 +146,8 @@ func (d *Reader) read(r *http.Request) Presented {
 		return ParseKey(raw)
 	case strings.EqualFold(scheme, "Bearer") && access.LooksForeign(raw):
 		if d.hasIssuer {
-			return parseIssuerToken(raw)
+			c, ok := access.Foreign(raw)
+			return present(IssuerToken, c, ok, ErrToken)
 		}
 		return d.readUnexpected(raw)
 	case strings.EqualFold(scheme, "Bearer"):
@@ -173,13 +169,12 @@ func authorization(h http.Header) (scheme, raw string, err error) {
 	return scheme, strings.TrimLeft(raw, " "), nil // 1*SP, RFC 9110 section 11.4
 }
 
-// parseIssuerToken reads a token of the identity provider.
-func parseIssuerToken(raw string) Presented {
-	c, ok := access.Foreign(raw)
+// present returns a credential, or the refusal of a malformed one.
+func present(kind Kind, c access.Credential, ok bool, malformed error) Presented {
 	if !ok {
-		return Presented{Kind: IssuerToken, Unreadable: ErrToken}
+		return Presented{Kind: kind, Unreadable: malformed}
 	}
-	return Presented{Kind: IssuerToken, Credential: c}
+	return Presented{Kind: kind, Credential: c}
 }
 
 // readUnexpected reads a token that looks like a JWT, on a server without an issuer. It may still be the token that the operator
@@ -202,10 +197,7 @@ func ParseKey(raw string) Presented {
 		return Presented{Kind: Key, Unreadable: err}
 	}
 	c, ok := access.Parse(raw)
-	if !ok {
-		return Presented{Kind: Key, Unreadable: ErrKey}
-	}
-	return Presented{Kind: Key, Credential: c}
+	return present(Key, c, ok, ErrKey)
 }
 
 // ReadToken reads an access token. A token in the form that Keyhook generates must have a valid checksum. Any other text may be
@@ -225,19 +217,13 @@ func (d *Reader) ReadToken(raw string) Presented {
 		return Presented{Kind: Token, Unreadable: ErrToken}
 	}
 	c, ok := access.Opaque(raw)
-	if !ok {
-		return Presented{Kind: Token, Unreadable: ErrToken}
-	}
-	return Presented{Kind: Token, Credential: c}
+	return present(Token, c, ok, ErrToken)
 }
 
 // ParseLink reads the secret of a sign-in link.
 func ParseLink(raw string) Presented {
 	c, ok := access.ParseLink(raw)
-	if !ok {
-		return Presented{Kind: Link, Unreadable: ErrLink}
-	}
-	return Presented{Kind: Link, Credential: c}
+	return present(Link, c, ok, ErrLink)
 }
 
 // isList reports whether an Authorization header lists several credentials. A proxy joins several headers into such a list. A

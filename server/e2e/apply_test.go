@@ -91,8 +91,8 @@ func TestApplyAfterKills(t *testing.T) {
 			ExternalID   string `json:"external_id"`
 			Secret       string `json:"secret"`
 		}
-		if err := json.Unmarshal(line, &s); err != nil {
-			t.Fatal(err)
+		if json.Unmarshal(line, &s) != nil {
+			continue // a kill has torn it, before the server got its secret; a later run has saved another one
 		}
 		saved[s.Organization+"/"+s.ExternalID] = s.Secret
 	}

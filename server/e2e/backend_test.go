@@ -95,7 +95,7 @@ func opensPortal(t *testing.T, p *process, said string) {
 			Permissions []string
 		}
 		p.must(t, "POST", "/api/v1/session/", object{"link": secret}, &session)
-		if session.Kind != "portal" || session.Portal.Role != "owner" || session.Portal.ReturnURL != "https://shop.example/settings" || len(session.Permissions) < 7 {
+		if session.Kind != "portal" || session.Portal.Role != "customer" || session.Portal.ReturnURL != "https://shop.example/settings" || len(session.Permissions) < 6 {
 			t.Errorf("the session of %q is %+v", url, session)
 		}
 	}

@@ -161,8 +161,10 @@ func TestANightsOutage(t *testing.T) {
 	}
 	nextAlert(t, n.server, messages, "1 subscription is disabled", sub)
 	nextAlert(t, n.server, messages, "1 subscription is active again", sub)
-	if len(messages) > 0 {
-		t.Errorf("another alert: %s", <-messages)
+	for len(messages) > 0 { // a kill after the message and before its record repeats it
+		if another := <-messages; !strings.Contains(another, "1 subscription is active again") {
+			t.Errorf("another alert: %s", another)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ func newReader(t *testing.T, flags ...string) *reader {
 	server, receiver := freeAddress(t), freeAddress(t)
 	_, port, _ := strings.Cut(receiver, ":")
 	r.ports = strings.NewReplacer("127.0.0.1:8080", server, "127.0.0.1:9000", receiver, "127.0.0.1:3000", freeAddress(t),
+		"keyhook listen --from", "keyhook listen --from", // does not listen
 		"keyhook listen", "keyhook listen --port "+port)
 	for _, link := range []string{filepath.Join(r.dir, "keyhook"), filepath.Join(r.scratch, "keyhook")} { // ./keyhook, and on the PATH
 		if err := os.Symlink(program(), link); err != nil {
@@ -151,7 +152,7 @@ func (r *reader) paste(t *testing.T, b block, text string) {
 		t.Fatalf("%s fails, or takes more than 30 s:\n%s\n%s", b, text, out)
 	}
 	b.check(t, out)
-	if strings.Contains(text, "keyhook listen") { // in the background
+	if strings.Contains(text, "keyhook listen --port") { // in the background
 		r.heard = script + ".out"
 		r.await(t, "Listening on", 1)
 	}

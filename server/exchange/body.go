@@ -22,26 +22,23 @@ const (
 	spare = 16
 )
 
-// Form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
-func (x *Exchange) Form() (*form.Form, error) {
-	body, err := x.body()
-	if err != nil {
-		return nil, err
-	}
-	if len(body) == 0 {
-		return nil, fault.New(fault.Malformed, "body_required", "The request has no body; send a JSON object.")
-	}
-	return form.Parse(body)
+// Form reads the body as one JSON object. The Err of the form also returns why it cannot be read. Faults: Malformed, TooLarge. A body
+// with another Content-Type is a refusal.
+func (x *Exchange) Form() *form.Form {
+	return x.form(form.Failed(fault.New(fault.Malformed, "body_required", "The request has no body; send a JSON object.")))
 }
 
 // OptionalForm is like Form, but no body means an empty object.
-func (x *Exchange) OptionalForm() (*form.Form, error) {
+func (x *Exchange) OptionalForm() *form.Form { return x.form(&form.Form{}) }
+
+// form is Form with the form of a request without a body.
+func (x *Exchange) form(empty *form.Form) *form.Form {
 	body, err := x.body()
-	if err != nil {
-		return nil, err
-	}
-	if len(body) == 0 {
-		return &form.Form{}, nil
+	switch {
+	case err != nil:
+		return form.Failed(err)
+	case len(body) == 0:
+		return empty
 	}
 	return form.Parse(body)
 }

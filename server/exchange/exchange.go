@@ -24,7 +24,6 @@ type Exchange struct {
 
 	ID        string            // X-Request-Id
 	Local     bool              // the request came over the local socket
-	Applying  bool              // the request comes from `keyhook apply`
 	Client    netip.Addr        // address of the client; invalid on the local socket
 	Principal *access.Principal // the caller; nil without a valid credential
 	Caller    Caller            // checks the credential again after the body; nil if none was checked
@@ -75,7 +74,5 @@ func (x *Exchange) Actor() access.Actor {
 	if x.Client.IsValid() {
 		ip = x.Client.String()
 	}
-	by := x.Principal.Actor(ip, x.ID)
-	by.Applying = x.Applying
-	return by
+	return x.Principal.Actor(ip, x.ID)
 }

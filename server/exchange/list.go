@@ -75,15 +75,10 @@ func WritePage[R, B any](x *Exchange, p form.Page, rows []R, body func(R) B, at 
 // ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
 // before; 0 starts at the newest row.
 func ListRows[R, B any](x *Exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
-	p, err := x.Page()
-	if err != nil {
-		return err
-	}
-	found, err := list(x.Request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return WritePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+	return SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
+		found, err := list(ctx, before, limit)
+		return found, 0, err
+	}, body, row)
 }
 
 // SearchRows is ListRows for a list whose search may end early. next is then the row id at which the next page begins, and

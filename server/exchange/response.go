@@ -2,10 +2,12 @@ package exchange
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -99,6 +101,13 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled is the largest buffer that is kept. One long list does not keep its memory for ever.
 const maxPooled = 64 << 10
 
+func recycle(buffer *bytes.Buffer) {
+	if buffer.Cap() <= maxPooled {
+		buffer.Reset()
+		buffers.Put(buffer)
+	}
+}
+
 // Respond responds with v as JSON; see RespondAs.
 func (x *Exchange) Respond(status int, v any) error {
 	return x.RespondAs(status, "application/json", v)
@@ -108,12 +117,7 @@ func (x *Exchange) Respond(status int, v any) error {
 // the organization has no memory left: many slow readers could keep such responses in memory at once.
 func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= maxPooled {
-			buffer.Reset()
-			buffers.Put(buffer)
-		}
-	}()
+	defer recycle(buffer)
 	encoder := json.NewEncoder(buffer)
 	encoder.SetEscapeHTML(false) // responses are not HTML, and nosniff says so
 	if err := encoder.Encode(v); err != nil {
@@ -124,8 +128,48 @@ func (x *Exchange) RespondAs(status int, mediaType string, v any) error {
 			return err
 		}
 	}
-	x.Send(status, mediaType, buffer.Bytes())
+	body := buffer.Bytes()
+	if len(body) >= minZipped && x.Request.Method == http.MethodGet && x.Header().Get("Cache-Control") != "no-store" {
+		x.SetHeader("Vary", "Accept-Encoding")
+		if AcceptsGzip(x.Request.Header) {
+			zipped := buffers.Get().(*bytes.Buffer)
+			defer recycle(zipped)
+			zip(zipped, body)
+			x.SetHeader("Content-Encoding", "gzip")
+			body = zipped.Bytes()
+		}
+	}
+	x.Send(status, mediaType, body)
 	return nil
+}
+
+// minZipped is the size of the smallest body that is sent in gzip: a smaller one fits into one packet. Only reads are, and no secrets:
+// beside text of others, the size of a response in gzip would tell them.
+const minZipped = 1400
+
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return z
+}}
+
+// zip writes body in gzip.
+func zip(to *bytes.Buffer, body []byte) {
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
+	z.Reset(to)
+	_, _ = z.Write(body) // a buffer takes everything
+	_ = z.Close()
+}
+
+// AcceptsGzip reports whether Accept-Encoding lists gzip. Browsers list it without a weight. A client that refuses gzip with "gzip;q=0"
+// gets the plain body.
+func AcceptsGzip(h http.Header) bool {
+	for item := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
+		if strings.TrimSpace(item) == "gzip" {
+			return true
+		}
+	}
+	return false
 }
 
 // OK responds with v.

@@ -44,6 +44,8 @@ const (
 	CreatedLater       Verdict = "created_later"
 	PlanLackedWebhooks Verdict = "plan_lacked_webhooks"
 	AboutItself        Verdict = "about_itself"
+	Filtered           Verdict = "filtered"
+	InFeed             Verdict = "in_feed"
 )
 
 // Receiver is an event and one subscription of its organization.

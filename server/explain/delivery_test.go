@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -48,6 +49,14 @@ func inFront(f webhook.FrontFacts) func(*explain.Receiver) {
 	return func(r *explain.Receiver) { r.Ordered, r.Front = true, &f }
 }
 
+// filtered is for an event that does not fulfil a condition of a filter, which has changed at that time.
+func filtered(changedAt int64) func(*explain.Receiver) {
+	return func(r *explain.Receiver) {
+		r.Missed = &filter.Miss{Condition: filter.Condition{Path: "amount", Op: filter.GreaterOrEqual, Value: []byte("100")}, Seen: "99"}
+		r.FilterChangedAt = &changedAt
+	}
+}
+
 // attempt returns an attempt that ended.
 func attempt(number int, outcome webhook.Outcome, text string) *webhook.Attempt {
 	return &webhook.Attempt{ID: fmt.Sprintf("att_%d", number), Number: number, Outcome: outcome, Error: text, AttemptedAt: published + int64(number)*1000}
@@ -84,17 +93,21 @@ func held(r *explain.Receiver) {
 func old(r *explain.Receiver)     { r.Event.Kept = time.Second }
 func deleted(r *explain.Receiver) { r.DeletedAt = new(published + 5000) }
 
+// explained is a receiver, and what its explanation must be. The detail is a part of it.
+type explained struct {
+	receiver explain.Receiver
+	verdict  explain.Verdict
+	detail   string
+	advice   string
+	next     *int64
+	attempts int
+}
+
+const replay = "keyhook subscriptions replay sub_5 --since 2000-01-01T00:00:00.000Z --only "
+
 func TestDeliveryOf(t *testing.T) {
 	t.Parallel()
-	const replay = "keyhook subscriptions replay sub_5 --since 2000-01-01T00:00:00.000Z --only "
-	for name, tt := range map[string]struct {
-		receiver explain.Receiver
-		verdict  explain.Verdict
-		detail   string
-		advice   string
-		next     *int64
-		attempts int
-	}{
+	checkExplained(t, map[string]explained{
 		"a delivery that is due waits for a slot, and not for a time": {given(pending(now)), explain.Scheduled, "as soon as it has a free slot", "", nil, 0},
 		"a delivery of the future has a time":                         {given(pending(later)), explain.Scheduled, "Attempt 1 follows at 2000-01-01T00:01:30.000Z.", "", new(later), 0},
 		"an interrupted attempt is not the receiver's": {given(webhook.DeliveryFacts{State: webhook.Pending, DueAt: now, Attempts: 1, Last: attempt(1, webhook.Interrupted, "interrupted")}),
@@ -162,7 +175,13 @@ func TestDeliveryOf(t *testing.T) {
 			inFront(webhook.FrontFacts{DueAt: later})(r)
 			r.Deliveries[0].OutOfOrder = true
 		}), explain.Scheduled, "as soon as it has a free slot", "", nil, 0},
+	})
+}
 
+// TestNoDelivery has events that made no delivery.
+func TestNoDelivery(t *testing.T) {
+	t.Parallel()
+	checkExplained(t, map[string]explained{
 		"a subscription that was deleted before": {with(given(), func(r *explain.Receiver) { r.DeletedAt = new(published - 1) }), explain.NotWanted, "before the event", "", nil, 0},
 		"a test of another subscription":         {with(given(), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.NotWanted, "a test of another subscription", "", nil, 0},
 		"the event about the creation":           {with(given(), func(r *explain.Receiver) { r.Event.About, r.Birth = 5, 9 }), explain.AboutItself, "about this subscription", "", nil, 0},
@@ -180,13 +199,24 @@ func TestDeliveryOf(t *testing.T) {
 		"a plan that had no webhooks":                                   {with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now. A replay", replay + "missed", nil, 0},
 		"a plan that had no webhooks long ago":                          {with(with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), old), explain.PlanLackedWebhooks, "too old for a replay", "", nil, 0},
 		"a type that was added later to an event that is being deleted": {with(with(given(), func(r *explain.Receiver) { r.Event.Expired = true }), old), explain.NotWanted, "too old for a replay", "", nil, 0},
+		"an event that the filter stops": {with(given(), filtered(0)), explain.Filtered,
+			"does not pass the filter of the subscription: amount gte 100. The event has 99. If the event should pass, change the filter. Then a replay sends this event too.", "", nil, 0},
+		"an event that an older filter may have let pass": {with(given(), filtered(published+5)), explain.Filtered, "The filter has changed at 2000-01-01T00:00:00.005Z, after the event. Keyhook does not know", "", nil, 0},
+		"an event that passes the present filter": {with(given(), func(r *explain.Receiver) { r.FilterChangedAt = new(published + 5) }), explain.Filtered,
+			"after the event. The event passes the present filter. A replay sends what", replay + "missed", nil, 0},
+		"a filter that is older than the event does not matter": {with(given(), func(r *explain.Receiver) { r.FilterChangedAt = new(published) }), explain.NotWanted, "wants order.paid now, but it did not", replay + "missed", nil, 0},
 		"news about the health of another host": {with(given(), func(r *explain.Receiver) {
 			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://other.example/"
 		}), explain.AboutItself, "only to a limited number in a minute.", "", nil, 0},
 		"news about the health of the same host": {with(given(), func(r *explain.Receiver) {
 			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://hooks.example.com/"
 		}), explain.AboutItself, "the same host, hooks.example.com", "", nil, 0},
-	} {
+	})
+}
+
+func checkExplained(t *testing.T, cases map[string]explained) {
+	t.Helper()
+	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := tt.receiver.Explain()

@@ -1,6 +1,6 @@
 // Package explain owns two explanations. Of a request with an API key: for each check, the checked value, whether the key passes,
 // and what to do if the key fails. Of an event: what happened on its way to a subscription, and what to do. It also owns the table
-// that makes a sentence and a command of a code (mend.go, hint.go). It makes no check itself, and it knows no HTTP and no store.
+// that makes a sentence and a command of a code (mend.go). It makes no check itself, and it knows no HTTP and no store.
 package explain
 
 import (
@@ -72,7 +72,7 @@ func (r *Request) describe(c access.Check) Check {
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
 	case c == r.At:
 		b.Verdict, b.Detail = verdictFailed, failed
-	case c == access.CheckParse && r.ByID, c == access.CheckOrganization, c == access.CheckPermission && r.Needed.Empty():
+	case c == access.CheckParse && r.ByID, c == access.CheckAddress && (len(r.State.Key.AllowedNetworks) == 0 || !r.Client.IsValid()), c == access.CheckOrganization, c == access.CheckPermission && r.Needed.Empty():
 		b.Verdict, b.Detail = verdictNotApplicable, passed
 	default:
 		b.Verdict, b.Detail = verdictPassed, passed
@@ -100,6 +100,8 @@ func (r *Request) factsOf(c access.Check) (value, passed, failed string) {
 			"The key has expired. Create another key with a later expires_at or none: POST /api/v1/api-keys/."
 	case access.CheckCreator:
 		return r.creatorFacts()
+	case access.CheckAddress:
+		return r.addressFacts()
 	case access.CheckPlan:
 		return r.planFacts()
 	case access.CheckRateLimit:
@@ -153,6 +155,19 @@ func (r *Request) creatorFacts() (value, passed, failed string) {
 			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}. Or let a member create a key.", s.User.Label(), s.Home.ID, s.User.ID)
 	}
 	return s.User.ID, fmt.Sprintf("The creator, %s, is active and a member with the role %s.", s.User.Label(), s.Role), failed
+}
+
+func (r *Request) addressFacts() (value, passed, failed string) {
+	value = r.State.Key.AllowedNetworks.String()
+	switch {
+	case value == "":
+		return "", "The key may be used from any address.", ""
+	case !r.Client.IsValid():
+		return value, "The key may be used only from these networks. To check an address, name it in \"client_ip\".", ""
+	}
+	return value, "The key may be used from " + r.Client.String() + ".",
+		"The key may be used only from these networks, and not from " + r.Client.String() + ". The networks of a key never change. Create another key: POST /api/v1/api-keys/. " +
+			"If this is the address of your proxy, and not of its client, add the proxy to server.trusted_proxies."
 }
 
 func (r *Request) planFacts() (value, passed, failed string) {

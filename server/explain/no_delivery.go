@@ -26,10 +26,16 @@ func (r *Receiver) absent() Delivery {
 	case isAudit && !r.AuditEvents:
 		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events." + r.ifLive(" After the change, a replay sends this event too."),
 			Mend: r.mend(webhook.ActionReceiveAuditEvents, "")}
+	case r.Missed != nil:
+		return r.filtered()
 	case e.PlanLacked:
 		return r.planLacked()
+	case r.URL == "":
+		return r.inFeed()
 	case access.HealthNews(e.Type):
 		return r.healthNews()
+	case r.filterIsYounger():
+		return r.sendMissed(Delivery{Verdict: Filtered, Detail: "The filter has changed at " + at(*r.FilterChangedAt) + ", after the event. The event passes the present filter."})
 	}
 	return r.sendMissed(Delivery{Verdict: NotWanted,
 		Detail: "The subscription wants " + e.Type + " now, but it did not when the event was published, at " + at(e.At) + "."})
@@ -37,10 +43,29 @@ func (r *Receiver) absent() Delivery {
 
 // ifLive returns a text, unless the subscription was deleted. Then it says so, because nothing can be sent to it.
 func (r *Receiver) ifLive(text string) string {
-	if r.DeletedAt != nil {
+	switch {
+	case r.DeletedAt != nil:
 		return " It was deleted at " + at(*r.DeletedAt) + "."
+	case r.URL == "":
+		return "" // nothing is sent to it, so there is no replay
 	}
 	return text
+}
+
+// inFeed explains an event of a subscription without a URL. Keyhook does not know its readers.
+func (r *Receiver) inFeed() Delivery {
+	d := Delivery{Verdict: InFeed, Detail: "The subscription has no URL, so nothing is sent. The event is in its feed. Keyhook does not know whether a program has read it."}
+	switch {
+	case r.DeletedAt != nil:
+		d.Detail += r.ifLive("")
+	case r.ByPerson():
+		d.Detail += " The subscription is paused" + r.since() + ", and its feed is refused until it is reactivated."
+		d.Mend = r.mend(webhook.ActionReactivate, "")
+	case !r.Webhooks:
+		d.Detail += " The plan " + r.Event.Plan + " has no webhooks, and the feed is refused until an operator changes it."
+		d.Mend = r.changePlan()
+	}
+	return d
 }
 
 // maxTypesInAdvice is how many event types a command names.
@@ -64,6 +89,24 @@ func (r *Receiver) unwanted() Delivery {
 	return d
 }
 
+// filterIsYounger reports whether the event was published under another filter.
+func (r *Receiver) filterIsYounger() bool {
+	return r.FilterChangedAt != nil && *r.FilterChangedAt > r.Event.At
+}
+
+// filtered explains an event that does not pass the filter.
+func (r *Receiver) filtered() Delivery {
+	c, seen := r.Missed.Condition, "has no such value"
+	if r.Missed.Seen != "" {
+		seen = "has " + r.Missed.Seen
+	}
+	detail := fmt.Sprintf("The event does not pass the filter of the subscription: %s %s %s. The event %s.", c.Path, c.Op, c.Value, seen)
+	if r.filterIsYounger() {
+		detail += " The filter has changed at " + at(*r.FilterChangedAt) + ", after the event. Keyhook does not know whether the event passed the earlier one."
+	}
+	return Delivery{Verdict: Filtered, Detail: detail + r.ifLive(" If the event should pass, change the filter. Then a replay sends this event too.")}
+}
+
 func (r *Receiver) planLacked() Delivery {
 	d := Delivery{Verdict: PlanLackedWebhooks, Detail: "When the event was published, at " + at(r.Event.At) + ", the plan had no webhooks, so no delivery was created."}
 	if r.Webhooks {
@@ -74,7 +117,7 @@ func (r *Receiver) planLacked() Delivery {
 
 // sendMissed adds how to send an event that has no delivery.
 func (r *Receiver) sendMissed(d Delivery) Delivery {
-	if r.DeletedAt != nil {
+	if r.DeletedAt != nil || r.URL == "" {
 		return d
 	}
 	if r.isOld() {

@@ -97,8 +97,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	members, err := parseObject(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
 	switch {
 	case errors.Is(err, errTooManyFields):
-		field := tooManyFields(name)
-		f.Refuse(field.Field, field.Code, "%s", field.Message)
+		f.refuseFields(name)
 		return nil
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return notJSON(err, name+".", value)

@@ -2,9 +2,9 @@ package form
 
 // Split returns the names and values of the JSON object in a body.
 func Split(body []byte) (members map[string]string, err error) {
-	f, err := Parse(body)
-	if err != nil {
-		return nil, err
+	f := Parse(body)
+	if f.failed != nil {
+		return nil, f.failed
 	}
 	members = map[string]string{}
 	for _, m := range f.members {

@@ -25,8 +25,11 @@ type Form struct {
 	unchecked bool      // nested objects may contain a name twice
 	path      string    // before the names of fields in problems, such as "events.3."
 	problems  []fault.Field
-	failed    error // a lookup that failed, which is no problem of the field
+	failed    error // why there is no body, or a lookup that failed, which is no problem of the field
 }
+
+// Failed returns the form of a body that cannot be read. It has no fields, and Err returns why.
+func Failed(why error) *Form { return &Form{failed: why} }
 
 // Refuse adds a problem of a field. It keeps one problem more than a response lists, which shows that there are more.
 func (f *Form) Refuse(name, code, format string, args ...any) {
@@ -49,7 +52,7 @@ func (f *Form) Fail(err error) {
 	}
 }
 
-// Err returns all problems as one fault (Invalid), or the failure of a lookup. Handlers call it last, because fields that nobody
+// Err returns all problems as one fault (Invalid), or why there is no body, or the failure of a lookup. Handlers call it last, because fields that nobody
 // read are problems too.
 func (f *Form) Err() error {
 	if f.failed != nil {
@@ -91,27 +94,28 @@ func (f *Form) known() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// take returns the value of a field, or nil if it is missing.
-func (f *Form) take(name string) jsontext.Value {
+// find returns a field, or nil if it is missing.
+func (f *Form) find(name string) *member {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
-			f.members[i].read = true
-			return f.members[i].value
+			return &f.members[i]
 		}
+	}
+	return nil
+}
+
+// take returns the value of a field, or nil if it is missing.
+func (f *Form) take(name string) jsontext.Value {
+	if m := f.find(name); m != nil {
+		m.read = true
+		return m.value
 	}
 	f.missing = append(f.missing, name)
 	return nil
 }
 
 // Has reports whether a field is present.
-func (f *Form) Has(name string) bool {
-	for i := range f.members {
-		if string(f.members[i].name) == name {
-			return true
-		}
-	}
-	return false
-}
+func (f *Form) Has(name string) bool { return f.find(name) != nil }
 
 // Require adds a problem for every field that is missing.
 func (f *Form) Require(names ...string) {
@@ -124,13 +128,12 @@ func (f *Form) Require(names ...string) {
 
 // Null reports whether a field is null, for fields where null is a value.
 func (f *Form) Null(name string) bool {
-	for i := range f.members {
-		if string(f.members[i].name) == name && f.members[i].value.Kind() == jsontext.KindNull {
-			f.members[i].read = true
-			return true
-		}
+	m := f.find(name)
+	isNull := m != nil && m.value.Kind() == jsontext.KindNull
+	if isNull {
+		m.read = true
 	}
-	return false
+	return isNull
 }
 
 // maxEscaped is the most bytes of one character in JSON: two escapes of a surrogate pair. The quotes do not change the result of
@@ -183,8 +186,7 @@ func (f *Form) textOf(name string, value jsontext.Value, max int, form string) *
 		f.Refuse(name, "too_long", "This may have at most %d characters.", max)
 		return nil
 	}
-	text := string(unquoted)
-	return &text
+	return new(string(unquoted))
 }
 
 // Or returns the value of a field, or otherwise if the field is missing or was refused.
@@ -202,8 +204,7 @@ func (f *Form) Bool(name string) *bool {
 	case value == nil:
 		return nil
 	case value.Kind() == jsontext.KindTrue, value.Kind() == jsontext.KindFalse:
-		flag := value.Kind() == jsontext.KindTrue
-		return &flag
+		return new(value.Kind() == jsontext.KindTrue)
 	}
 	f.wrongType(name, "true or false, without quotes")
 	return nil
@@ -293,4 +294,58 @@ func (f *Form) Limit(name string, least, most int64) (present bool, limit *int64
 	}
 	limit = f.integer(name, least, most, ", or null for no limit")
 	return limit != nil, limit
+}
+
+// Nested returns the form of the object in a field; nil if the field is missing or no object. The problems of its fields are its own:
+// its Err returns them, with their paths from the outer object.
+func (f *Form) Nested(name string) *Form {
+	value := f.take(name)
+	if value == nil {
+		return nil
+	}
+	return f.nested(name, value)
+}
+
+// List returns the forms of the objects in an array. An element that is no object is a problem, and nil in the list. Faults are those
+// of Nested.
+func (f *Form) List(name string, max int) []*Form {
+	values := f.array(name, max, "an array of objects")
+	if len(values) > max {
+		f.Refuse(name, "too_many", "This may have at most %d elements.", max)
+		return nil
+	}
+	list := make([]*Form, len(values))
+	for i, value := range values {
+		list[i] = f.nested(name+"."+strconv.Itoa(i), value)
+	}
+	return list
+}
+
+// nested returns the form of an object. All of the body is known to be valid JSON. The names of a large body are not known to be unique.
+func (f *Form) nested(name string, value jsontext.Value) *Form {
+	if value.Kind() != jsontext.KindBeginObject {
+		f.wrongType(name, "an object")
+		return nil
+	}
+	members, err := parseObject(nil, value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		f.refuseFields(name)
+		return nil
+	}
+	if twice, is := duplicateMember(members); is {
+		f.Refuse(name, "duplicate", "This object has %q twice; send each name once.", Printable(twice, MaxName))
+		return nil
+	}
+	return &Form{members: members, compact: f.compact, unchecked: f.unchecked, path: f.path + name + "."}
+}
+
+// Path returns the place of a field in the body, as problems name it.
+func (f *Form) Path(name string) string { return f.path + name }
+
+// Reset forgets what was read and which problems there were, so that the form can be read again.
+func (f *Form) Reset() {
+	for i := range f.members {
+		f.members[i].read = false
+	}
+	f.missing, f.problems, f.failed = nil, nil, nil
 }

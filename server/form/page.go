@@ -32,34 +32,45 @@ func (p Page) More() int { return p.Limit + 1 }
 // Page reads limit and cursor. list names the list, so that a cursor of another list is refused. Handlers call it last, because it
 // returns all problems of the query.
 func (q *Query) Page(list string) (Page, error) {
-	p := Page{Limit: defaultPage, List: list}
-	if limit, present := q.values["limit"]; present {
-		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 || n > largestPage {
-			q.Refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
-		}
-		p.Limit = n
-	}
-	if cursor, present := q.values["cursor"]; present {
-		after, ok := parseCursor(p.List, cursor)
-		if !ok {
-			q.add("cursor", codeInvalidCursor, "The cursor does not belong to this list; start without a cursor.")
-		}
-		p.After = after
-	}
+	p := Page{List: list}
+	p.Limit, p.After = q.Integer("limit", defaultPage, 1, largestPage), q.Cursor("cursor", list)
 	return p, q.Err()
 }
 
+// Integer reads a number of a range. If it is missing, the result is otherwise.
+func (q *Query) Integer(name string, otherwise, least, most int) int {
+	text, present := q.values[name]
+	if !present {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		q.Refuse(name, "must be a number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+	}
+	return n
+}
+
+// Cursor reads a cursor of a list. If it is missing, the result is the start of the list.
+func (q *Query) Cursor(name, list string) (after Position) {
+	if text, present := q.values[name]; present {
+		var ok bool
+		if after, ok = parseCursor(list, text); !ok {
+			q.add(name, codeInvalidCursor, "The cursor does not belong to this list; start without a cursor.")
+		}
+	}
+	return after
+}
+
 // Next returns the cursor of the page that follows after.
-func (p Page) Next(after Position) string { return cursor(p.List, after) }
+func (p Page) Next(after Position) string { return Cursor(p.List, after) }
 
 // A cursor is a position as two varints, followed by a digest of the list and the position. The digest is not a signature: a caller
 // who forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged
 // cursors.
 const cursorDigest = 8
 
-// cursor writes a position in a list.
-func cursor(list string, p Position) string {
+// Cursor writes a position in a list.
+func Cursor(list string, p Position) string {
 	b := binary.AppendVarint(nil, p.Row)
 	b = binary.AppendVarint(b, p.At)
 	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))

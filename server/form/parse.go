@@ -3,7 +3,6 @@ package form
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -64,23 +64,23 @@ const quickText = 16 << 10
 // To find duplicate names in nested objects, the parser remembers all names of an object, which takes many times the memory of the
 // body. So for a body larger than one event, Parse compares only the names of the outer object. readEvent compares the names in
 // each event after it has checked its size.
-func Parse(body []byte) (*Form, error) {
+func Parse(body []byte) *Form {
 	depth, compact := measure(body)
 	if depth > maxDepth {
-		return nil, fault.New(fault.Malformed, "invalid_json", "The body is nested too deeply; use at most %d levels.", maxDepth)
+		return Failed(fault.New(fault.Malformed, "invalid_json", "The body is nested too deeply; use at most %d levels.", maxDepth))
 	}
 	large := len(body) > webhook.MaxEvent
 	f := &Form{compact: compact, unchecked: large}
 	var err error
 	if f.members, err = parseObject(f.first[:0], body, jsontext.AllowDuplicateNames(large)); err != nil {
-		return nil, notJSON(err, "", body)
+		return Failed(notJSON(err, "", body))
 	}
 	if large {
 		if name, twice := duplicateMember(f.members); twice {
-			return nil, duplicateName(Printable(name, MaxName))
+			return Failed(duplicateName(Printable(name, MaxName)))
 		}
 	}
-	return f, nil
+	return f
 }
 
 // duplicateMember returns the first name that occurs twice in an object.
@@ -105,7 +105,9 @@ func notJSON(err error, path string, text []byte) error {
 	var at *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, errTooManyFields):
-		return fault.Fields([]fault.Field{tooManyFields("")})
+		f := &Form{}
+		f.refuseFields("")
+		return f.Err()
 	case errors.Is(err, errNotObject):
 		return fault.New(fault.Malformed, "invalid_json", "The body must be one JSON object, {…}, and not an array or another value.")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
@@ -144,8 +146,9 @@ var (
 	errTooManyFields = errors.New("too many fields")
 )
 
-func tooManyFields(name string) fault.Field {
-	return fault.Field{Field: name, Code: "too_many_fields", Message: fmt.Sprintf("This object may have at most %d fields.", maxFields)}
+// refuseFields adds the problem that an object has too many fields.
+func (f *Form) refuseFields(name string) {
+	f.Refuse(name, "too_many_fields", "This object may have at most %d fields.", maxFields)
 }
 
 // parseObject appends the members of a JSON object to members.
@@ -260,4 +263,32 @@ func endOfString(text []byte, i int) int {
 		}
 	}
 	return len(text)
+}
+
+// Unmarshal reads JSON from outside into a struct. It compares names exactly, and refuses a name that an object has twice, and text
+// that is not UTF-8. encoding/json takes "Sub" for "sub", and the last of two names.
+func Unmarshal(text []byte, into any) error { return json.Unmarshal(text, into) }
+
+// Layout is how a program writes JSON.
+type Layout struct {
+	Spaced   bool // a space after each colon and comma
+	Indented bool // each member on a line, by two spaces
+	Sorted   bool // members in the order of their names
+	Escapes  bool // strings keep their escapes; otherwise they have only those that JSON needs
+}
+
+// Rewrite writes JSON in a layout. Numbers stay as they are. It returns nil for other text.
+func Rewrite(text []byte, l Layout) []byte {
+	v := jsontext.Value(slices.Clone(text))
+	options := []jsontext.Options{
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(l.Escapes),
+		jsontext.SpaceAfterColon(l.Spaced || l.Indented), jsontext.SpaceAfterComma(l.Spaced), jsontext.ReorderRawObjects(l.Sorted),
+	}
+	if l.Indented {
+		options = append(options, jsontext.WithIndent("  "))
+	}
+	if v.Format(options...) != nil {
+		return nil
+	}
+	return v
 }

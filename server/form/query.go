@@ -24,7 +24,10 @@ const (
 // ParseQuery reads the parameters with known names. Any other parameter is a problem: an ignored filter with a spelling mistake would
 // show everything. Problems are in the order of the query string.
 func ParseQuery(raw string, known []string) Query {
-	q := Query{values: map[string]string{}}
+	q, list := Query{values: map[string]string{}}, "this path has no parameters"
+	if len(known) > 0 {
+		list = "the parameters are " + strings.Join(known, ", ")
+	}
 	for part := range strings.SplitSeq(raw, "&") {
 		if part == "" {
 			continue
@@ -35,7 +38,7 @@ func ParseQuery(raw string, known []string) Query {
 		case !ok:
 			q.Refuse(name, "must be percent-encoded, as in a%20b")
 		case !slices.Contains(known, name):
-			q.add(name, codeUnknownParameter, "The parameter "+Printable(name, MaxName)+" is unknown; "+parameterList(known)+".")
+			q.add(name, codeUnknownParameter, "The parameter "+Printable(name, MaxName)+" is unknown; "+list+".")
 		case again:
 			q.Refuse(name, "may occur only once")
 		default:
@@ -55,13 +58,6 @@ func parameter(part string) (name, value string, ok bool) {
 	}
 	value, err = url.QueryUnescape(encoded)
 	return name, value, err == nil && !strings.Contains(part, ";")
-}
-
-func parameterList(known []string) string {
-	if len(known) == 0 {
-		return "this path has no parameters"
-	}
-	return "the parameters are " + strings.Join(known, ", ")
 }
 
 func (q *Query) add(name, code, message string) {

@@ -44,7 +44,7 @@ func TestSyntax(t *testing.T) {
 		`[{}]`:                          "The body must be one JSON object, {…}, and not an array or another value.",
 		`{"a":1,"a":2}`:                 `The body has "a" twice in one object; send each name once.`,
 	} {
-		if _, err := form.Parse([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := form.Parse([]byte(body)).Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", body, err, want)
 		}
 	}
@@ -66,19 +66,12 @@ func TestProposals(t *testing.T) {
 		`{"type":"1order","data":{}}`:             "beginning with a letter.",
 		`{"event":"a","data":{},"idempotency":1}`: "This field is unknown; the fields are data, idempotency_key, type.",
 	} {
-		f, err := form.Parse([]byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = f.Event(nil); err == nil || !strings.Contains(messages(err), want) {
+		if _, err := form.Parse([]byte(body)).Event(nil); err == nil || !strings.Contains(messages(err), want) {
 			t.Errorf("%s: %s, want %s", body, messages(err), want)
 		}
 	}
 	for pattern, want := range map[string]string{"Order.*": `Write "order.*".`, "*.created": "a * only after the last dot."} {
-		f, err := form.Parse([]byte(`{"event_types":["` + pattern + `"]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := form.Parse([]byte(`{"event_types":["` + pattern + `"]}`))
 		f.EventTypes("event_types")
 		if got := messages(f.Err()); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %s, want %s", pattern, got, want)

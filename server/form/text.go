@@ -63,27 +63,27 @@ func (f *Form) Label(name string) *string {
 	return nil
 }
 
-// Slug returns a name that is used in paths, as of a plan or a role.
-func (f *Form) Slug(name string) *string {
-	text := f.Text(name, MaxName)
-	if text != nil && !access.ValidName(*text) {
-		f.Refuse(name, "invalid", "This must start with a lower-case letter, followed by at most 62 lower-case letters, digits, _ and -.")
+// matching returns the text of a field that must be valid.
+func (f *Form) matching(name string, text *string, must string, valid func(string) bool) *string {
+	if text != nil && !valid(*text) {
+		f.Refuse(name, "invalid", "This must %s.", must)
 		return nil
 	}
 	return text
 }
 
+// Slug returns a name that is used in paths, as of a plan or a role.
+func (f *Form) Slug(name string) *string {
+	return f.matching(name, f.Text(name, MaxName),
+		"start with a lower-case letter, followed by at most 62 lower-case letters, digits, _ and -", access.ValidName)
+}
+
 // Email returns an e-mail address without a display name.
 func (f *Form) Email(name string) *string {
-	text := f.Line(name, maxEmail)
-	if text == nil {
-		return nil
-	}
-	if parsed, err := mail.ParseAddress(*text); err != nil || parsed.Address != *text {
-		f.Refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
-		return nil
-	}
-	return text
+	return f.matching(name, f.Line(name, maxEmail), "be an e-mail address, such as ada@example.com", func(text string) bool {
+		parsed, err := mail.ParseAddress(text)
+		return err == nil && parsed.Address == text
+	})
 }
 
 // EmailOrNull is Email for an address that may be absent. Null removes it: the result is the empty string.
@@ -130,16 +130,11 @@ const maxWebURL = 2048
 
 // WebURL returns the absolute URL of a web page, which a browser may open.
 func (f *Form) WebURL(name string) *string {
-	text := f.Line(name, maxWebURL)
-	if text == nil {
-		return nil
-	}
-	u, err := url.Parse(*text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
-		f.Refuse(name, "invalid", "This must be an absolute URL with http or https, such as https://shop.example/settings.")
-		return nil
-	}
-	return text
+	const must = "be an absolute URL with http or https, such as https://shop.example/settings"
+	return f.matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil
+	})
 }
 
 // truncate returns at most max characters of a text.

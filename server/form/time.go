@@ -53,8 +53,7 @@ func (f *Form) Expiry(name string) *int64 {
 		f.Refuse(name, "in_the_past", "This must be in the future.")
 		return nil
 	}
-	ms := at.UnixMilli()
-	return &ms
+	return new(at.UnixMilli())
 }
 
 // Period returns the times since and until in milliseconds. A missing one is 0.

@@ -20,14 +20,11 @@ const namespace = "keyhook"
 
 // Metrics counts. Use New. All methods may be called at any time by any goroutine, and none waits.
 type Metrics struct {
-	registry    *prometheus.Registry
-	handler     http.Handler
-	requests    *requests
-	connections connections
-	deliveries  deliveries
-	commits     commits
-	alerts      *prometheus.CounterVec
-	state       state
+	counts
+	registry *prometheus.Registry
+	handler  http.Handler
+	requests *requests
+	state    state
 }
 
 // New returns metrics that are all zero.
@@ -35,16 +32,13 @@ func New() *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := factory{promauto.With(registry)}
-	f.buildInfo()
-	m := &Metrics{
-		registry:    registry,
-		requests:    newRequests(f),
-		connections: newConnections(f),
-		deliveries:  newDeliveries(f),
-		commits:     newCommits(f),
-		alerts:      newAlerts(f),
-		state:       newState(),
-	}
+	b := build.Read()
+	f.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info",
+		Help:        "Version, revision and Go version of the binary; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
+	}).Set(1)
+	m := &Metrics{counts: newCounts(f), registry: registry, requests: newRequests(f), state: newState()}
 	registry.MustRegister(&m.state)
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling:  promhttp.ContinueOnError, // some metrics are better than none
@@ -58,16 +52,6 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.
 
 // factory makes metrics and registers them.
 type factory struct{ promauto.Factory }
-
-// buildInfo makes the metric about the build of the binary.
-func (f factory) buildInfo() {
-	b := build.Read()
-	f.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info",
-		Help:        "Version, revision and Go version of the binary; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
-	}).Set(1)
-}
 
 func (f factory) counter(name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})

@@ -33,58 +33,44 @@ const readLimit = 2 * time.Second
 // state is the metrics that are read at each scrape. A scrape leaves out what cannot be read, because an old number or a zero
 // would be misleading.
 type state struct {
-	source        source // nil until Read: no state then
-	backlog       *backlog
-	pending       *prometheus.Desc
-	lanes         *prometheus.Desc
-	subscriptions *prometheus.Desc
-	paused        *prometheus.Desc
-	age           *prometheus.Desc
-	held          *prometheus.Desc
-	database      *prometheus.Desc
-	log           *prometheus.Desc
-	free          *prometheus.Desc
-	degraded      *prometheus.Desc
-	jump          *prometheus.Desc
-	errors        prometheus.Counter
+	source  source // nil until Read: no state then
+	backlog *backlog
+	errors  prometheus.Counter
+}
+
+// The metrics of a state.
+var (
+	pending = describe("deliveries_pending",
+		"Pending deliveries, by state of their subscription. The state closed is disabled, removed, or without a plan with webhooks.", "state")
+	lanes         = describe("lanes", "Subscriptions with pending deliveries, by state.", "state")
+	subscriptions = describe("subscriptions", "Subscriptions of all organizations, by status.", "status")
+	paused        = describe("subscriptions_paused", "Disabled subscriptions that somebody has paused. Failures have disabled the others.")
+	oldestAge     = describe("deliveries_oldest_due_age_seconds",
+		"How long the oldest due delivery of an open subscription is overdue; 0 if there is none.")
+	held     = describe("queue_held", "1 while the queue is held and nothing is sent, otherwise 0.")
+	database = describe("storage_database_bytes", "Size of the database file.")
+	wal      = describe("storage_wal_bytes", "Size of the database's write-ahead log.")
+	free     = describe("storage_free_bytes", "Free bytes on the disk of the database.")
+	degraded = describe("degraded", "1 while the database refuses writes for this reason, otherwise 0.", "reason")
+	jump     = describe("clock_jump_seconds", "Jump of the clock; negative means backwards. The server deletes old rows only while this is 0.")
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
 func newState() state {
-	gauge := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
-	}
-	return state{
-		backlog: &backlog{},
-		pending: gauge("deliveries_pending",
-			"Pending deliveries, by state of their subscription. The state closed is disabled, removed, or without a plan with webhooks.", "state"),
-		lanes:         gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
-		subscriptions: gauge("subscriptions", "Subscriptions of all organizations, by status.", "status"),
-		paused:        gauge("subscriptions_paused", "Disabled subscriptions that somebody has paused. Failures have disabled the others."),
-		age: gauge("deliveries_oldest_due_age_seconds",
-			"How long the oldest due delivery of an open subscription is overdue; 0 if there is none."),
-		held:     gauge("queue_held", "1 while the queue is held and nothing is sent, otherwise 0."),
-		database: gauge("storage_database_bytes", "Size of the database file."),
-		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
-		free:     gauge("storage_free_bytes", "Free bytes on the disk of the database."),
-		degraded: gauge("degraded", "1 while the database refuses writes for this reason, otherwise 0.", "reason"),
-		jump:     gauge("clock_jump_seconds", "Jump of the clock; negative means backwards. The server deletes old rows only while this is 0."),
-		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "scrape_errors_total",
-			Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
-		}),
-	}
+	return state{backlog: &backlog{}, errors: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "scrape_errors_total",
+		Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
+	})}
 }
 
 // Read sets the source that every scrape reads. Call it once, before the first scrape.
 func (m *Metrics) Read(s source) { m.state.source = s }
 
-// Describe is part of prometheus.Collector.
-func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.subscriptions, s.paused, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
-		ch <- d
-	}
-	s.errors.Describe(ch)
-}
+// Describe is part of prometheus.Collector. The registry does not ask for the metrics that a scrape may leave out.
+func (s *state) Describe(ch chan<- *prometheus.Desc) { s.errors.Describe(ch) }
 
 // Collect is part of prometheus.Collector.
 func (s *state) Collect(ch chan<- prometheus.Metric) {
@@ -103,38 +89,38 @@ func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...stri
 		s.errors.Inc()
 	} else {
 		for state, w := range map[string]webhook.Waiting{"healthy": b.Healthy, "failing": b.Failing, "closed": b.Closed} {
-			show(s.pending, float64(w.Deliveries), state)
-			show(s.lanes, float64(w.Lanes), state)
+			show(pending, float64(w.Deliveries), state)
+			show(lanes, float64(w.Lanes), state)
 		}
-		show(s.age, age(b.OldestDue))
-		held := 0.0
-		if b.Held {
-			held = 1
-		}
-		show(s.held, held)
+		show(oldestAge, age(b.OldestDue))
+		show(held, flag(b.Held))
 	}
 	n := s.source.SubscriptionCounts()
 	for status, number := range map[webhook.Status]int64{webhook.Healthy: n.Healthy, webhook.Failing: n.Failing, webhook.Disabled: n.Disabled} {
-		show(s.subscriptions, float64(number), string(status))
+		show(subscriptions, float64(number), string(status))
 	}
-	show(s.paused, float64(n.Paused))
-	if database, log, err := s.source.Sizes(); err != nil {
+	show(paused, float64(n.Paused))
+	if bytes, logBytes, err := s.source.Sizes(); err != nil {
 		s.errors.Inc()
 	} else {
-		show(s.database, float64(database))
-		show(s.log, float64(log))
+		show(database, float64(bytes))
+		show(wal, float64(logBytes))
 	}
 	if bytes, ok := s.source.Free(); ok {
-		show(s.free, float64(bytes))
+		show(free, float64(bytes))
 	}
-	show(s.jump, s.source.Clock().Jump().Seconds())
+	show(jump, s.source.Clock().Jump().Seconds())
 	for reason, is := range s.source.Degraded() {
-		value := 0.0
-		if is {
-			value = 1
-		}
-		show(s.degraded, value, reason)
+		show(degraded, flag(is), reason)
 	}
+}
+
+// flag is 1 for true.
+func flag(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // slowRead is the duration from which a read of the backlog is not repeated for every scrape.

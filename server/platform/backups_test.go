@@ -14,7 +14,7 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store, _ := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(dir, "keyhook.db")))
-	f := servertest.Start(t, func(o *server.Options) { o.Store = store.All() })
+	f := servertest.Start(t, func(o *server.Options) { o.Store = store })
 	of := filepath.Join(dir, "backups")
 	f.Run(t, map[string]string{"as": servertest.Operator}, []servertest.Scenario{
 		servertest.OK("without a body it gets a dated name", "POST /api/v1/backups/", "", 201,

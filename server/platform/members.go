@@ -49,10 +49,7 @@ func (h Members) List(x *exchange.Exchange) error {
 // Set gives a user a role. It adds the user if it is not a member yet.
 func (h Members) Set(x *exchange.Exchange) error {
 	id, user := memberIDs(x)
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("role")
 	role := h.lookup.Role(x.Request.Context(), f, "role")
 	if err := f.Err(); err != nil {

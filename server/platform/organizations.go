@@ -3,8 +3,11 @@ package platform
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"time"
 	"unicode/utf8"
 
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -25,6 +28,7 @@ type organizationStore interface {
 
 // Organizations are the organization endpoints.
 type Organizations struct {
+	resource[access.Organization, organizationBody]
 	store  organizationStore
 	lookup form.Lookup
 }
@@ -43,10 +47,7 @@ func newOrganizationBody(o access.Organization) organizationBody {
 
 // Create creates an organization.
 func (h Organizations) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("name", "plan")
 	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
 	if err := f.Err(); err != nil {
@@ -62,7 +63,7 @@ func (h Organizations) Create(x *exchange.Exchange) error {
 
 // List lists organizations, newest first.
 func (h Organizations) List(x *exchange.Exchange) error {
-	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
+	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, h.row)
 }
 
 // listBeginning responds with a page of a list that may have only items that begin with the parameter search.
@@ -75,39 +76,22 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 	}, body, row)
 }
 
-// Find returns the organization in the path.
-func (h Organizations) Find(x *exchange.Exchange) (access.Organization, error) {
-	return h.store.Organization(x.Request.Context(), x.Path.Value("id"))
-}
-
-// Read responds with the organization in the path.
-func (h Organizations) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newOrganizationBody)(h.Find(x))
-}
-
 // Update changes an organization.
 func (h Organizations) Update(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	change := access.OrganizationChange{
 		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newOrganizationBody)(h.store.UpdateOrganization(x.Request.Context(), x.Actor(), id, change))
+	return exchange.Reply(x, newOrganizationBody)(h.store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
 }
 
 // Put creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
 // out stays as it is.
 func (h Organizations) Put(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	id, err := putReference(x, f, access.OrganizationID, anOrganization)
 	if err != nil {
 		return err
@@ -123,8 +107,46 @@ func (h Organizations) Put(x *exchange.Exchange) error {
 	return x.Put(organizationsPath+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
 }
 
-// Remove deletes an empty organization.
-func (h Organizations) Remove(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	return x.Done(h.store.DeleteOrganization(x.Request.Context(), x.Actor(), id))
+// portalStore is the part of the store that the portal link endpoint uses.
+type portalStore interface {
+	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
+}
+
+// Portals are the endpoint for links to the customer portal: the console of one organization.
+type Portals struct {
+	store  portalStore
+	lookup form.Lookup
+	url    string // where browsers reach the server
+}
+
+// The life of a portal link, in seconds.
+const (
+	minPortalLife     = int64(access.MinPortalLife / time.Second)
+	maxPortalLife     = int64(access.MaxPortalLife / time.Second)
+	defaultPortalLife = 3600
+)
+
+// portalLinkBody is the only response that shows the secret of a link.
+type portalLinkBody struct {
+	URL       string        `json:"url"`
+	ExpiresAt exchange.Time `json:"expires_at"`
+}
+
+// Create creates a link. No other response shows its secret.
+func (h Portals) Create(x *exchange.Exchange) error {
+	f := x.OptionalForm()
+	role, life, back := h.lookup.Role(x.Request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	wanted := access.NewPortalLink{
+		Credential: access.Mint(access.LinkPrefix), Role: form.Or(role, access.RoleCustomer), ReturnURL: back,
+		Life: time.Duration(form.Or(life, defaultPortalLife)) * time.Second,
+	}
+	link, err := h.store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
+	if err != nil {
+		return err
+	}
+	x.NoStore()
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
 }

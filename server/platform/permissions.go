@@ -20,6 +20,7 @@ type permissionStore interface {
 
 // Permissions are the permission endpoints.
 type Permissions struct {
+	resource[access.Permission, permissionBody]
 	store permissionStore
 }
 
@@ -37,10 +38,7 @@ func newPermissionBody(p access.Permission) permissionBody {
 
 // Create creates a permission.
 func (h Permissions) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("key")
 	key, description, internal := f.PermissionKey("key"), f.Multiline("description"), f.Bool("internal")
 	if err := f.Err(); err != nil {
@@ -54,37 +52,13 @@ func (h Permissions) Create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
 }
 
-// List lists permissions, newest first.
-func (h Permissions) List(x *exchange.Exchange) error {
-	return exchange.ListRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
-}
-
-// Find returns the permission in the path.
-func (h Permissions) Find(x *exchange.Exchange) (access.Permission, error) {
-	return h.store.Permission(x.Request.Context(), x.Path.Value("key"))
-}
-
-// Read responds with the permission in the path.
-func (h Permissions) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newPermissionBody)(h.Find(x))
-}
-
 // Update changes the description of a permission.
 func (h Permissions) Update(x *exchange.Exchange) error {
-	key := x.Path.Value("key")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("description")
 	description := f.Multiline("description")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newPermissionBody)(h.store.UpdatePermission(x.Request.Context(), x.Actor(), key, *description))
-}
-
-// Remove deletes a permission.
-func (h Permissions) Remove(x *exchange.Exchange) error {
-	return x.Done(h.store.DeletePermission(x.Request.Context(), x.Actor(), x.Path.Value("key")))
+	return exchange.Reply(x, newPermissionBody)(h.store.UpdatePermission(x.Request.Context(), x.Actor(), x.Path.Value("key"), *description))
 }

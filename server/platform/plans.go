@@ -19,6 +19,7 @@ type planStore interface {
 
 // Plans are the plan endpoints.
 type Plans struct {
+	resource[access.Plan, PlanBody]
 	store planStore
 }
 
@@ -40,10 +41,7 @@ func NewPlanBody(p access.Plan) PlanBody {
 
 // Create creates a plan. It requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
 func (h Plans) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("name", "api_rate_limit_per_minute")
 	name, c := f.Slug("name"), f.Plan()
 	if err := f.Err(); err != nil {
@@ -56,36 +54,12 @@ func (h Plans) Create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/plans/"+plan.Name+"/", NewPlanBody(plan))
 }
 
-// List lists plans, newest first.
-func (h Plans) List(x *exchange.Exchange) error {
-	return exchange.ListRows(x, h.store.Plans, NewPlanBody, func(p access.Plan) int64 { return p.RowID })
-}
-
-// Find returns the plan in the path.
-func (h Plans) Find(x *exchange.Exchange) (access.Plan, error) {
-	return h.store.Plan(x.Request.Context(), x.Path.Value("name"))
-}
-
-// Read responds with the plan in the path.
-func (h Plans) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, NewPlanBody)(h.Find(x))
-}
-
 // Update changes a plan.
 func (h Plans) Update(x *exchange.Exchange) error {
-	name := x.Path.Value("name")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	change := f.Plan()
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, NewPlanBody)(h.store.UpdatePlan(x.Request.Context(), x.Actor(), name, change))
-}
-
-// Remove deletes a plan that no organization has.
-func (h Plans) Remove(x *exchange.Exchange) error {
-	return x.Done(h.store.DeletePlan(x.Request.Context(), x.Actor(), x.Path.Value("name")))
+	return exchange.Reply(x, NewPlanBody)(h.store.UpdatePlan(x.Request.Context(), x.Actor(), x.Path.Value("name"), change))
 }

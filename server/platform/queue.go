@@ -40,23 +40,23 @@ type queueBody struct {
 
 // queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
 type queuedBody struct {
-	SubscriptionID   string        `json:"subscription_id"`
-	OrganizationID   string        `json:"organization_id"`
-	OrganizationName string        `json:"organization_name"`
-	URLHost          string        `json:"url_host"`
-	Pending          int64         `json:"pending"`
-	OldestDue        exchange.Time `json:"oldest_due"`
+	SubscriptionID         string        `json:"subscription_id"`
+	OrganizationID         string        `json:"organization_id"`
+	OrganizationExternalID *string       `json:"organization_external_id"`
+	OrganizationName       string        `json:"organization_name"`
+	URLHost                string        `json:"url_host"`
+	Pending                int64         `json:"pending"`
+	OldestDue              exchange.Time `json:"oldest_due"`
 }
 
 func newQueueBody(q webhook.Queue) queueBody {
 	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
 	if q.Hold != nil {
-		since := exchange.Time(q.Hold.Since)
-		body.Held, body.HeldSince, body.Reason = true, &since, exchange.NullIfEmpty(q.Hold.Reason)
+		body.Held, body.HeldSince, body.Reason = true, new(exchange.Time(q.Hold.Since)), exchange.NullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
 		host := webhook.URLHost(w.URL)
-		body.Pending = append(body.Pending, queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationName, host, w.Pending, exchange.Time(w.OldestDue)})
+		body.Pending = append(body.Pending, queuedBody{w.SubscriptionID, w.OrganizationID, w.OrganizationExternalID, w.OrganizationName, host, w.Pending, exchange.Time(w.OldestDue)})
 	}
 	return body
 }
@@ -68,10 +68,7 @@ func (h Queue) Read(x *exchange.Exchange) error {
 
 // Hold stops all sending and responds with the queue, as every change of the queue does.
 func (h Queue) Hold(x *exchange.Exchange) error {
-	f, err := x.OptionalForm()
-	if err != nil {
-		return err
-	}
+	f := x.OptionalForm()
 	reason := f.Label("reason")
 	if err := f.Err(); err != nil {
 		return err

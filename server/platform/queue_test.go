@@ -21,7 +21,7 @@ func TestQueue(t *testing.T) {
 	known := map[string]string{"as": servertest.Operator, "sub": sub.ID, "org": owner.Organization.ID, "owner": servertest.Bearer(token)}
 	f.Run(t, known, []servertest.Scenario{
 		servertest.OK("it is listed by subscription, with only the host of each URL", "GET /api/v1/queue/", "", 200,
-			`{"held":false,"held_since":null,"reason":null,"pending_deliveries":1,"pending_subscriptions":1,"pending":[{"subscription_id":"{sub}","organization_id":"{org}","organization_name":"acme","url_host":"example.com","pending":1,"oldest_due":"20`),
+			`{"held":false,"held_since":null,"reason":null,"pending_deliveries":1,"pending_subscriptions":1,"pending":[{"subscription_id":"{sub}","organization_id":"{org}","organization_external_id":null,"organization_name":"acme","url_host":"example.com","pending":1,"oldest_due":"20`),
 		servertest.Bad("nothing is discarded without a hold", "POST /api/v1/queue/discard/", "", 409, "queue_not_held"),
 		servertest.Bad("a reason is one line of text", "POST /api/v1/queue/hold/", `{"reason":"a\nb"}`, 422, "validation_failed", `"field":"reason"`),
 		servertest.Bad("there is no other field", "POST /api/v1/queue/hold/", `{"why":"a"}`, 422, "validation_failed", "unknown_field"),

@@ -33,20 +33,8 @@ type erasureBody struct {
 
 // Erase removes what identifies a person, or counts it in a dry run.
 func (h Removals) Erase(x *exchange.Exchange) error {
-	dry, err := isDryRun(x)
-	if err != nil {
-		return err
-	}
-	do := h.store.EraseUser
-	if dry {
-		do = h.store.CountErasure
-	}
-	e, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
-	if err != nil {
-		return err
-	}
-	return x.Respond(removalStatus(dry, e.Complete), erasureBody{
-		e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships,
+	return remove(x, h.store.EraseUser, h.store.CountErasure, func(e access.Erasure) (any, bool) {
+		return erasureBody{e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships}, e.Complete
 	})
 }
 
@@ -63,37 +51,31 @@ type closureBody struct {
 
 // Close ends the work of an organization, or counts it in a dry run.
 func (h Removals) Close(x *exchange.Exchange) error {
-	dry, err := isDryRun(x)
-	if err != nil {
-		return err
-	}
-	do := h.store.CloseOrganization
-	if dry {
-		do = h.store.CountClosure
-	}
-	c, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
-	if err != nil {
-		return err
-	}
-	return x.Respond(removalStatus(dry, c.Complete), closureBody{
-		c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
+	return remove(x, h.store.CloseOrganization, h.store.CountClosure, func(c access.Closure) (any, bool) {
+		return closureBody{
+			c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
+		}, c.Complete
 	})
 }
 
-// isDryRun reports whether the body, which may be empty, asks for a dry run.
-func isDryRun(x *exchange.Exchange) (bool, error) {
-	f, err := x.OptionalForm()
+// remove ends what the path names, or counts that if the body, which may be empty, asks for a dry run. The status is 202 while the data
+// is being removed.
+func remove[T any](x *exchange.Exchange, do, count func(context.Context, access.Actor, string) (T, error), body func(T) (v any, complete bool)) error {
+	f := x.OptionalForm()
+	dry := form.Or(f.Bool("dry_run"), false)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if dry {
+		do = count
+	}
+	found, err := do(x.Request.Context(), x.Actor(), x.Path.Value("id"))
 	if err != nil {
-		return false, err
+		return err
 	}
-	dry := f.Bool("dry_run")
-	return form.Or(dry, false), f.Err()
-}
-
-// removalStatus is 202 while the data is being removed.
-func removalStatus(dry, complete bool) int {
+	shown, complete := body(found)
 	if dry || complete {
-		return http.StatusOK
+		return x.OK(shown)
 	}
-	return http.StatusAccepted
+	return x.Respond(http.StatusAccepted, shown)
 }

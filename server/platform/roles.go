@@ -20,6 +20,7 @@ type roleStore interface {
 
 // Roles are the role endpoints.
 type Roles struct {
+	resource[access.Role, roleBody]
 	store  roleStore
 	lookup form.Lookup
 }
@@ -34,10 +35,7 @@ func newRoleBody(r access.Role) roleBody { return roleBody{r.Name, r.Permissions
 
 // Create creates a role.
 func (h Roles) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("name", "permissions")
 	name, granted := f.Slug("name"), h.lookup.Permissions(x.Request.Context(), f, "permissions")
 	if err := f.Err(); err != nil {
@@ -50,36 +48,12 @@ func (h Roles) Create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
 }
 
-// List lists roles, newest first.
-func (h Roles) List(x *exchange.Exchange) error {
-	return exchange.ListRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
-}
-
-// Find returns the role in the path.
-func (h Roles) Find(x *exchange.Exchange) (access.Role, error) {
-	return h.store.Role(x.Request.Context(), x.Path.Value("name"))
-}
-
-// Read responds with the role in the path.
-func (h Roles) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newRoleBody)(h.Find(x))
-}
-
 // Update changes the permissions of a role.
 func (h Roles) Update(x *exchange.Exchange) error {
-	name := x.Path.Value("name")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	change := access.RoleChange{Permissions: h.lookup.Permissions(x.Request.Context(), f, "permissions")}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newRoleBody)(h.store.UpdateRole(x.Request.Context(), x.Actor(), name, change))
-}
-
-// Remove deletes a role that no member has.
-func (h Roles) Remove(x *exchange.Exchange) error {
-	return x.Done(h.store.DeleteRole(x.Request.Context(), x.Actor(), x.Path.Value("name")))
+	return exchange.Reply(x, newRoleBody)(h.store.UpdateRole(x.Request.Context(), x.Actor(), x.Path.Value("name"), change))
 }

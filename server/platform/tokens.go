@@ -54,10 +54,7 @@ func newTokenBody(t access.AccessToken) tokenBody {
 // Create creates an access token. No other response shows it.
 func (h Tokens) Create(x *exchange.Exchange) error {
 	user := x.Path.Value("id")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("organization_id")
 	organization, name, expires := h.lookup.Organization(x.Request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {

@@ -24,6 +24,7 @@ type userStore interface {
 
 // Users are the user endpoints.
 type Users struct {
+	resource[access.User, userBody]
 	store userStore
 }
 
@@ -52,10 +53,7 @@ func UserKind(isService bool) string {
 
 // Create creates a user. If the request has no name, the e-mail address is the name. So the audit log always has a name.
 func (h Users) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("email")
 	change := readUser(f, f.Email("email"))
 	if err := f.Err(); err != nil {
@@ -81,7 +79,7 @@ func readUser(f *form.Form, email *string) access.UserChange {
 
 // List lists users, newest first.
 func (h Users) List(x *exchange.Exchange) error {
-	return listBeginning(x, h.store.UserPage, newUserBody, func(u access.User) int64 { return u.RowID })
+	return listBeginning(x, h.store.UserPage, newUserBody, h.row)
 }
 
 type membershipBody struct {
@@ -110,37 +108,20 @@ func (h Users) Memberships(x *exchange.Exchange) error {
 	return exchange.ListRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
 }
 
-// Find returns the user in the path.
-func (h Users) Find(x *exchange.Exchange) (access.User, error) {
-	return h.store.User(x.Request.Context(), x.Path.Value("id"))
-}
-
-// Read responds with the user in the path.
-func (h Users) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newUserBody)(h.Find(x))
-}
-
 // Update changes a user.
 func (h Users) Update(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	change := readUser(f, f.EmailOrNull("email"))
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newUserBody)(h.store.UpdateUser(x.Request.Context(), x.Actor(), id, change))
+	return exchange.Reply(x, newUserBody)(h.store.UpdateUser(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
 }
 
 // Put creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
 // stays as it is.
 func (h Users) Put(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	id, err := putReference(x, f, access.UserID, aUser)
 	if err != nil {
 		return err
@@ -154,10 +135,4 @@ func (h Users) Put(x *exchange.Exchange) error {
 		return notCreated(err, aUser)
 	}
 	return x.Put(usersPath+user.Is.ID+"/", user.Created, newUserBody(user.Is))
-}
-
-// Remove deletes a user.
-func (h Users) Remove(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	return x.Done(h.store.DeleteUser(x.Request.Context(), x.Actor(), id))
 }

@@ -54,7 +54,7 @@ func (op *Operation) matches(asked []string) bool {
 // everywhere are headers of responses that need no description: the standard headers of HTTP, and Cache-Control, which every response to
 // a session has.
 var everywhere = []string{
-	"Content-Type", "Content-Length", "Date", "Connection", "Vary", "X-Content-Type-Options", "Cache-Control",
+	"Content-Type", "Content-Length", "Content-Encoding", "Date", "Connection", "Vary", "X-Content-Type-Options", "Cache-Control",
 }
 
 // IsOpen reports whether the operation reads no credential.

@@ -47,7 +47,7 @@ func Build(t testing.TB, change ...func(*server.Options)) *Fixture {
 	t.Helper()
 	f := &Fixture{Store: storagetest.Open(t), Log: &Lines{}}
 	o := server.Options{
-		Store:    f.Store.All(),
+		Store:    f.Store,
 		Console:  new(console.Options),
 		Tester:   Tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
 		CheckURL: egress.Policy{}.CheckURL,

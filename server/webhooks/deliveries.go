@@ -154,7 +154,7 @@ func (h Deliveries) Read(x *exchange.Exchange) error {
 	for name, values := range h.headers(sent.Attempt) {
 		request.Headers[name] = strings.Join(values, ", ")
 	}
-	if sent.URLAt <= sent.AttemptedAt {
+	if sent.URLAt <= sent.AttemptedAt && sent.URL != "" {
 		url, _, _ := strings.Cut(sent.URL, "?")
 		request.URL = &url
 	}

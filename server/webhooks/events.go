@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -25,6 +26,7 @@ type eventStore interface {
 	// EventTypes lists the types of the newest events, the most frequent first.
 	EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error)
 	scheduleStore
+	subscriptionNames
 }
 
 // scheduleStore is the part of the store that knows when deliveries are sent.
@@ -43,10 +45,7 @@ const replayed = "Idempotent-Replayed"
 
 // Publish stores one event and its deliveries.
 func (h Events) Publish(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	event, err := f.Event(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
@@ -64,10 +63,7 @@ func (h Events) Publish(x *exchange.Exchange) error {
 
 // PublishBatch stores several events, all or nothing. It responds with one item per event, in the same order.
 func (h Events) PublishBatch(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	batch, err := f.Events(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
@@ -132,13 +128,14 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 
 // eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.
 type eventBody struct {
-	ID               string        `json:"id"`
-	Type             string        `json:"type"`
-	Timestamp        exchange.Time `json:"timestamp"`
-	OrganizationID   string        `json:"organization_id"`
-	OrganizationName string        `json:"organization_name"`
-	Deliveries       int           `json:"deliveries"`
-	States           states        `json:"states"`
+	ID                     string        `json:"id"`
+	Type                   string        `json:"type"`
+	Timestamp              exchange.Time `json:"timestamp"`
+	OrganizationID         string        `json:"organization_id"`
+	OrganizationExternalID *string       `json:"organization_external_id"`
+	OrganizationName       string        `json:"organization_name"`
+	Deliveries             int           `json:"deliveries"`
+	States                 states        `json:"states"`
 }
 
 // states counts subscriptions by the state of the delivery to them.
@@ -147,22 +144,24 @@ type states struct {
 	Pending   int `json:"pending"`
 	Exhausted int `json:"exhausted"`
 	Dropped   int `json:"dropped"`
+	Held      int `json:"held"`
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationName, e.Deliveries, states(e.States)}
+	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationExternalID, e.OrganizationName, e.Deliveries, states(e.States)}
 }
 
 // eventWithDeliveries is one event with its data and the state of each delivery.
 type eventWithDeliveries struct {
-	ID             string          `json:"id"`
-	Type           string          `json:"type"`
-	Timestamp      exchange.Time   `json:"timestamp"`
-	OrganizationID string          `json:"organization_id"`
-	IdempotencyKey *string         `json:"idempotency_key"`
-	Data           json.RawMessage `json:"data"`
-	Deliveries     []deliveryBody  `json:"deliveries"`
-	Body           string          `json:"body"` // the exact bytes that are sent and signed
+	ID                     string          `json:"id"`
+	Type                   string          `json:"type"`
+	Timestamp              exchange.Time   `json:"timestamp"`
+	OrganizationID         string          `json:"organization_id"`
+	OrganizationExternalID *string         `json:"organization_external_id"`
+	IdempotencyKey         *string         `json:"idempotency_key"`
+	Data                   json.RawMessage `json:"data"`
+	Deliveries             []deliveryBody  `json:"deliveries"`
+	Body                   string          `json:"body"` // the exact bytes that are sent and signed
 }
 
 type deliveryBody struct {
@@ -175,10 +174,19 @@ type deliveryBody struct {
 // List lists events, newest first.
 func (h Events) List(x *exchange.Exchange) error {
 	filter := readEventFilter(&x.Query)
+	if filter.Subscription != "" && x.ListsAll() {
+		x.Query.Refuse("subscription_id",
+			"cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
+	}
 	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
+	}
+	if x.Query.Valid() {
+		if filter.Subscription, err = resolveSubscription(x, h.store, filter.Subscription); err != nil {
+			return err
+		}
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, int64, error) {
 		filter.Before, filter.Limit = before, limit
@@ -192,6 +200,9 @@ func (h Events) List(x *exchange.Exchange) error {
 func readEventFilter(q *form.Query) (f webhook.EventFilter) {
 	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
 	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
+	f.State = webhook.EventState(q.Choice("state", "", string(webhook.AnyDelivered), string(webhook.AnyPending), string(webhook.AnyExhausted),
+		string(webhook.AnyDropped), string(webhook.AnyExpired), string(webhook.ForNobody)))
+	f.Subscription = readSubscription(q)
 	f.WithoutAudit = q.Choice("audit_events", "true", "true", "false") == "false"
 	f.Since, f.Until = q.Period()
 	return f
@@ -242,7 +253,8 @@ func (h Events) Read(x *exchange.Exchange) error {
 		return err
 	}
 	body := eventWithDeliveries{
-		ID: event.ID, Type: event.Type, Timestamp: exchange.Time(event.At), OrganizationID: event.OrganizationID,
+		ID: event.ID, Type: event.Type, Timestamp: exchange.Time(event.At),
+		OrganizationID: event.OrganizationID, OrganizationExternalID: event.OrganizationExternalID,
 		IdempotencyKey: event.IdempotencyKey, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
 	}
 	now := time.Now().UnixMilli()

@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -38,29 +39,32 @@ type Subscriptions struct {
 }
 
 type subscriptionBody struct {
-	ID                  string             `json:"id"`
-	URL                 string             `json:"url"`
-	EventTypes          []string           `json:"event_types"`
-	AuditEvents         bool               `json:"audit_events"`
-	IsActive            bool               `json:"is_active"`
-	Status              string             `json:"status"`
-	ConsecutiveFailures int                `json:"consecutive_failures"`
-	FailingSince        *exchange.Time     `json:"failing_since"` // the first of these failures; null if there is none
-	LastError           *string            `json:"last_error"`
-	Hint                *string            `json:"hint"`
-	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
-	Description         string             `json:"description"`
-	ExternalID          *string            `json:"external_id"`           // the organization's own id
-	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
-	Ordered             bool               `json:"ordered"`
-	Headers             map[string]*string `json:"headers"` // the names; every value is null
-	PendingDeliveries   int64              `json:"pending_deliveries"`
-	OrganizationID      string             `json:"organization_id"`
-	CreatedAt           exchange.Time      `json:"created_at"`
-	UpdatedAt           exchange.Time      `json:"updated_at"`
-	DisabledAt          *exchange.Time     `json:"disabled_at"`
-	LastSuccessAt       *exchange.Time     `json:"last_success_at"`
-	LastFailureAt       *exchange.Time     `json:"last_failure_at"`
+	ID                     string             `json:"id"`
+	URL                    *string            `json:"url"` // null: a feed
+	EventTypes             []string           `json:"event_types"`
+	AuditEvents            bool               `json:"audit_events"`
+	IsActive               bool               `json:"is_active"`
+	Status                 string             `json:"status"`
+	ConsecutiveFailures    int                `json:"consecutive_failures"`
+	FailingSince           *exchange.Time     `json:"failing_since"` // the first of these failures; null if there is none
+	LastError              *string            `json:"last_error"`
+	Hint                   *string            `json:"hint"`
+	BlockedBy              *string            `json:"blocked_by"` // why nothing is sent; null if something is
+	Description            string             `json:"description"`
+	ExternalID             *string            `json:"external_id"`           // the organization's own id
+	RateLimitPerSecond     *int64             `json:"rate_limit_per_second"` // null means unlimited
+	Ordered                bool               `json:"ordered"`
+	Filter                 filter.Filter      `json:"filter"` // null if every event passes
+	FilterChangedAt        *exchange.Time     `json:"filter_changed_at"`
+	Headers                map[string]*string `json:"headers"` // the names; every value is null
+	PendingDeliveries      int64              `json:"pending_deliveries"`
+	OrganizationID         string             `json:"organization_id"`
+	OrganizationExternalID *string            `json:"organization_external_id"`
+	CreatedAt              exchange.Time      `json:"created_at"`
+	UpdatedAt              exchange.Time      `json:"updated_at"`
+	DisabledAt             *exchange.Time     `json:"disabled_at"`
+	LastSuccessAt          *exchange.Time     `json:"last_success_at"`
+	LastFailureAt          *exchange.Time     `json:"last_failure_at"`
 }
 
 // secretBody is the response to create and rotate-secret. No other response shows a secret.
@@ -71,10 +75,11 @@ type secretBody struct {
 
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
-		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
+		ID: s.ID, URL: exchange.NullIfEmpty(s.URL), EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
 		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
-		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries,
+		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
 		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),
 	}
@@ -99,10 +104,7 @@ func timeOrNull(at int64) *exchange.Time {
 
 // Create creates a subscription. The response shows its secret.
 func (h Subscriptions) Create(x *exchange.Exchange) error {
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	f.Require("url")
 	secret := f.Secret("secret")
 	change, err := h.change(f)
@@ -166,10 +168,7 @@ func (h Subscriptions) Update(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	f, err := x.Form()
-	if err != nil {
-		return err
-	}
+	f := x.Form()
 	change, err := h.change(f)
 	if err != nil {
 		return err
@@ -188,10 +187,11 @@ func (h Subscriptions) Remove(x *exchange.Exchange) error {
 
 // RotateSecret gives a subscription a new secret, which the response shows. The old secret also signs during the overlap.
 func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
-	id, f, err := subscriptionForm(x, h.store)
+	id, err := pathSubscription(x, h.store)
 	if err != nil {
 		return err
 	}
+	f := x.OptionalForm()
 	overlap, force, imported := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force"), f.Secret("secret")
 	if err := f.Err(); err != nil {
 		return err
@@ -205,4 +205,35 @@ func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	}
 	x.NoStore()
 	return x.OK(secretBody{newSubscriptionBody(sub), secret.Reveal()})
+}
+
+// previewStore is the part of the store that the preview of filters uses.
+type previewStore interface {
+	// PreviewFilter says which of the newest events a subscription with these types and this filter would get.
+	PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (webhook.Preview, error)
+}
+
+// Previews is the endpoint that tries a filter on recent events. It changes nothing.
+type Previews struct{ store previewStore }
+
+type previewBody struct {
+	Examined int      `json:"examined"` // recent events of a wanted type
+	Matched  int      `json:"matched"`
+	Sample   []string `json:"sample"`
+}
+
+// Create tries a filter.
+func (h Previews) Create(x *exchange.Exchange) error {
+	f := x.Form()
+	f.Require("filter")
+	types, conditions := form.Or(f.EventTypes("event_types"), webhook.Types{}), form.Or(f.Filter("filter"), nil)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	withoutAudit := len(types) == 0 || !x.Principal.Can(access.AuditRead)
+	p, err := h.store.PreviewFilter(x.Request.Context(), x.Organization(), types, conditions, withoutAudit)
+	if err != nil {
+		return err
+	}
+	return x.OK(previewBody{p.Examined, p.Matched, append([]string{}, p.Sample...)})
 }

@@ -3,9 +3,14 @@
 package webhooks
 
 import (
+	"context"
 	"net/http"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/sender"
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -14,6 +19,8 @@ type Store interface {
 	subscriptionStore
 	deliveryStore
 	replayStore
+	previewStore
+	feedStore
 	recoveryStore
 	eventStore
 	explanationStore
@@ -32,6 +39,8 @@ type Options struct {
 	// HeaderPrefix is the prefix of Keyhook's headers in deliveries, without the hyphen that follows it.
 	HeaderPrefix string
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
+	// Stopping is closed when the server stops.
+	Stopping <-chan struct{}
 }
 
 // Handlers has the handlers of every resource. Each one has only what it needs.
@@ -39,6 +48,8 @@ type Handlers struct {
 	Subscriptions Subscriptions
 	Deliveries    Deliveries
 	Replays       Replays
+	Previews      Previews
+	Feeds         Feeds
 	Recoveries    Recoveries
 	Stats         Stats
 	Backlog       Backlog
@@ -52,10 +63,51 @@ func New(o Options) Handlers {
 		Subscriptions: Subscriptions{o.Store, o.CheckURL, o.HeaderPrefix},
 		Deliveries:    Deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout},
 		Replays:       Replays{o.Store},
+		Previews:      Previews{o.Store},
+		Feeds:         Feeds{o.Store, sender.New(sender.Options{HeaderPrefix: o.HeaderPrefix}), o.Stopping},
 		Recoveries:    Recoveries{o.Store},
 		Stats:         Stats{o.Store},
 		Backlog:       Backlog{o.Store},
 		Events:        Events{o.Store},
 		Explanations:  Explanations{o.Store},
 	}
+}
+
+// The nouns in the text of a 404, as in the store.
+const (
+	aSubscription = "subscription"
+	anEvent       = "event"
+	anAttempt     = "attempt"
+)
+
+// subscriptionNames is the part of the store that finds a subscription by its external id.
+type subscriptionNames interface {
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+}
+
+// pathSubscription returns the id of the subscription in the path, which may have the external id instead.
+func pathSubscription(x *exchange.Exchange, store subscriptionNames) (string, error) {
+	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, store.SubscriptionID)
+}
+
+// readSubscription reads the id or the external id of the subscription that the query names; empty if it names none.
+func readSubscription(q *form.Query) string {
+	return q.Matching("subscription_id", "must be the id or the external id of a subscription", access.SubscriptionID.MayName)
+}
+
+// resolveSubscription returns the id of what readSubscription has read.
+func resolveSubscription(x *exchange.Exchange, store subscriptionNames, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	return x.ResolveID(text, access.SubscriptionID, aSubscription, store.SubscriptionID)
+}
+
+// pathAttempt returns the ids of the subscription and of the attempt in the path.
+func pathAttempt(x *exchange.Exchange, store subscriptionNames) (subscription, attempt string, err error) {
+	if subscription, err = pathSubscription(x, store); err != nil {
+		return "", "", err
+	}
+	attempt, err = x.Path.ID("attempt_id", access.AttemptID, anAttempt)
+	return subscription, attempt, err
 }

@@ -8,6 +8,7 @@ const (
 	KeyCreated            = "api_key_created"
 	KeyRevoked            = "api_key_revoked"
 	KeyRotated            = "api_key_rotated"
+	KeyExpiring           = "api_key_expiring"
 	SubscriptionCreated   = "webhook_subscription_created"
 	SubscriptionUpdated   = "webhook_subscription_updated"
 	SubscriptionDeleted   = "webhook_subscription_deleted"
@@ -39,6 +40,7 @@ const (
 	MemberRemoved         = "member_removed"
 	AccessTokenCreated    = "access_token_created"
 	AccessTokenRevoked    = "access_token_revoked"
+	AccessTokenExpiring   = "access_token_expiring"
 	SessionStarted        = "session_started"
 	SessionEnded          = "session_ended"
 	PortalLinkCreated     = "portal_link_created"
@@ -54,12 +56,12 @@ const (
 // auditTypes lists all types of audit events. Only Keyhook may publish events of these types, and reading them requires
 // AuditRead. No name has a dot, so later additions never take a name with a dot from the host product.
 var auditTypes = []string{
-	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
+	KeyCreated, KeyRevoked, KeyRotated, KeyExpiring, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
 	SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, SubscriptionDiscarded, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
 	UserErased,
-	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, PortalLinkCreated, QueueHeld,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, AccessTokenExpiring, SessionStarted, SessionEnded, PortalLinkCreated, QueueHeld,
 	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,
 }
 
@@ -114,12 +116,13 @@ type AuditEvent struct {
 	ID    string `db:"-"`
 	Type  string `db:"type"`
 	Actor
-	OrganizationID   string `db:"organization_public_id"`
-	OrganizationName string `db:"organization_name"` // the name now
-	TargetType       string `db:"target_type"`
-	TargetID         string `db:"target_id"`
-	At               int64  `db:"at"`
-	Details          string `db:"details"` // a JSON object
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	OrganizationName       string  `db:"organization_name"` // the name now
+	TargetType             string  `db:"target_type"`
+	TargetID               string  `db:"target_id"`
+	At                     int64   `db:"at"`
+	Details                string  `db:"details"` // a JSON object
 }
 
 // AuditFilter selects audit events. A zero field selects all. Before is the row id at which the page begins, newest first.

@@ -12,6 +12,7 @@ const (
 	CheckRevoked                   // the key is not revoked
 	CheckExpired                   // the key has not expired
 	CheckCreator                   // the creator is active and still a member of the organization
+	CheckAddress                   // the address of the client is in the networks of the key
 	CheckPlan                      // the plan of the organization includes API keys
 	CheckRateLimit                 // the windows of the key and of its organization have room; the request is counted here
 	CheckOrganization              // the key may act in the organization that the request names
@@ -22,7 +23,7 @@ const (
 // String returns the name of the check in responses.
 func (c Check) String() string {
 	return [...]string{
-		"parse", "lookup", "revoked", "expired", "creator", "plan", "rate_limit", "organization", "permission", "passed",
+		"parse", "lookup", "revoked", "expired", "creator", "client_address", "plan", "rate_limit", "organization", "permission", "passed",
 	}[c]
 }
 

@@ -12,20 +12,23 @@ const (
 
 // Key is an API key as it is stored: everything but the key itself.
 type Key struct {
-	RowID          int64   `db:"id"`
-	ID             string  `db:"public_id"`
-	OrganizationID string  `db:"organization_public_id"`
-	CreatedBy      string  `db:"created_by"` // public id of the user whose permissions it uses
-	Name           string  `db:"name"`
-	Scope          Scope   `db:"scope"` // never changes
-	KeyPrefix      string  `db:"key_prefix"`
-	Window         int64   `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
-	CreatedAt      int64   `db:"created_at"`
-	ExpiresAt      *int64  `db:"expires_at"`
-	LastUsedAt     *int64  `db:"last_used_at"`
-	RevokedAt      *int64  `db:"revoked_at"`
-	Metadata       string  `db:"metadata"`    // a JSON object; never changes
-	ExternalID     *string `db:"external_id"` // of the organization's own; a key that has ended keeps it until another key gets it
+	RowID                  int64   `db:"id"`
+	ID                     string  `db:"public_id"`
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	CreatedBy              string  `db:"created_by"` // public id of the user whose permissions it uses
+	Name                   string  `db:"name"`
+	Scope                  Scope   `db:"scope"` // never changes
+	KeyPrefix              string  `db:"key_prefix"`
+	Window                 int64   `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
+	CreatedAt              int64   `db:"created_at"`
+	ExpiresAt              *int64  `db:"expires_at"`
+	LastUsedAt             *int64  `db:"last_used_at"`
+	RevokedAt              *int64  `db:"revoked_at"`
+	Metadata               string  `db:"metadata"`    // a JSON object; never changes
+	ExternalID             *string `db:"external_id"` // of the organization's own; a key that has ended keeps it until another key gets it
+
+	AllowedNetworks Networks `db:"allowed_networks"` // from which it may be used; never changes
 
 	// A Principal's key has none of these. The public ids are of the key before and the key after it in a line of rotated keys.
 	Replaces         *string `db:"replaces"`
@@ -69,12 +72,13 @@ func status(revokedAt, expiresAt *int64, now int64) Status {
 type NewKey struct {
 	Credential Credential
 	User       string // the id or external id of the member to whom it belongs; empty lets the store decide
-	Owner      int64  // row id of that user; the store sets it
 	Name       string
 	Scope      Scope
 	ExpiresAt  *int64
 	Metadata   string // a JSON object without white space; "" stands for {}
 	ExternalID *string
+
+	AllowedNetworks Networks
 }
 
 // MaxMetadata is the most bytes of the metadata of a key, without white space between tokens.
@@ -94,6 +98,7 @@ type KeyFilter struct {
 	Status Status // at the time Now
 	Now    int64
 	Prefix string // the KeyPrefix
+	Unused int64  // not used since this time, in milliseconds; a key that was never used counts from its creation
 }
 
 // KeyPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page was full,

@@ -10,6 +10,7 @@ import (
 const (
 	RoleOperator = "operator" // every permission
 	RoleOwner    = "owner"    // every permission except platform:…
+	RoleCustomer = "customer" // what an owner has, except events:write, because the host product publishes
 	RoleMember   = "member"   // every permission that ends with :read, except platform:…
 )
 
@@ -48,6 +49,8 @@ func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
 		return all, true
 	case RoleOwner:
 		return all.filter(func(key string) bool { return !IsPlatform(key) }), true
+	case RoleCustomer:
+		return all.filter(func(key string) bool { return !IsPlatform(key) && key != EventsWrite }), true
 	case RoleMember:
 		return all.filter(func(key string) bool {
 			return !IsPlatform(key) && strings.HasSuffix(key, ":read")

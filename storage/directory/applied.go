@@ -14,15 +14,13 @@ import (
 
 // Applied lists the objects that `keyhook apply` has created and nobody has deleted since, the newest first.
 func (d *Directory) Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error) {
-	applied := []access.Applied{}
-	err := d.list(ctx, &applied, "SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-	return applied, err
+	return sqlite.All[access.Applied](d.in(ctx),
+		"SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // AppliedObject returns one of the objects. Faults: NotFound.
-func (d *Directory) AppliedObject(ctx context.Context, kind, key string) (found access.Applied, err error) {
-	err = d.get(ctx, &found, "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
-	return found, sqlite.Missing(err, "applied object")
+func (d *Directory) AppliedObject(ctx context.Context, kind, key string) (access.Applied, error) {
+	return sqlite.One[access.Applied](d.in(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
 }
 
 // ForgetApplied removes an object from the list. The object stays. Faults: NotFound.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -91,6 +92,23 @@ func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 		}
 		d.bootstrapCreated = true
 		return d.inviteOperator(t, first, b)
+	})
+}
+
+// EnsureCustomerRole adds the built-in role customer to a file of a version that did not have it. It refuses a file in which a role of the
+// operator's own has this name. Call it before the file runs.
+func (d *Directory) EnsureCustomerRole() error {
+	return d.file.Alone(func(t *sqlite.Tx) error {
+		role, err := roleNamed(t, access.RoleCustomer)
+		switch {
+		case fault.KindOf(err) == fault.NotFound:
+			_, err = insertRole(t, access.RoleCustomer, true)
+			return err
+		case err != nil || role.BuiltIn:
+			return err
+		}
+		return fault.Advise(errors.New("a role of your own has the name customer, which is a built-in role now"),
+			`rename your role, and start again: sqlite3 %s "UPDATE roles SET name = 'my-customer' WHERE name = 'customer'"`, d.file.Path())
 	})
 }
 

@@ -53,16 +53,15 @@ func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
 
 // OrganizationsToClean lists the next closed organizations after a row that may have data.
 func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit int) ([]access.Organization, error) {
-	organizations := []access.Organization{}
-	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > ? ORDER BY o.id LIMIT ?", after, limit)
-	return organizations, err
+	return sqlite.All[access.Organization](d.in(ctx),
+		selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > ? ORDER BY o.id LIMIT ?", after, limit)
 }
 
 // EndOrganization ends the API keys, the access tokens, the sign-in links and the memberships of a closed organization, and its
 // service account. Its sessions are refused, and expire.
 func (d *Directory) EndOrganization(ctx context.Context, organization int64) error {
 	return d.inBatches(ctx, organization, []batch{
-		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?), name = '', metadata = '{}', external_id = NULL", true},
+		{"api_keys", "organization_id", "id", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?), name = '', metadata = '{}', external_id = NULL, allowed_networks = ''", true},
 		{"access_tokens", "organization_id", "id", "UPDATE access_tokens SET revoked_at = coalesce(revoked_at, ?), name = ''", true},
 		{"sign_in_links", "organization_id", "id", "DELETE FROM sign_in_links", false},
 		{"sessions", "organization_id", "id", "UPDATE sessions SET return_url = NULL", false},

@@ -9,16 +9,18 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/principal"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // Directory is the part of the open database with users, permissions and credentials. Writes wait until the file runs.
 type Directory struct {
-	file  *sqlite.File
-	reads *sqlite.Pool
-	logs  *scan.Reader
-	hooks Hooks
+	file   *sqlite.File
+	reads  *sqlite.Pool
+	logs   *scan.Reader
+	quotas *quota.Quotas
+	hooks  Hooks
 
 	*principal.Reader // of the same file
 	lastUses          lastUses
@@ -33,33 +35,22 @@ type Hooks struct {
 	Audit func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about Target, details map[string]any) error
 	// AuditCost returns about how many rows a write with an audit event of this type writes.
 	AuditCost func(t *sqlite.Tx, organization int64, eventType string) (int, error)
-	// RequireStorage refuses a change if the plan of the organization allows no more bytes today. It counts the given bytes,
-	// which the change adds besides its line in the audit log. Faults: Limited.
-	RequireStorage func(t *sqlite.Tx, organization int64, bytes int) error
-	// PlanChanged is called after an organization got another plan, or a plan other limits. webhooks says that this may have
-	// switched webhooks on or off.
-	PlanChanged func(t *sqlite.Tx, webhooks bool)
+	// WebhooksChanged is called after an organization got another plan, or a plan has webhooks or no longer has them.
+	WebhooksChanged func(t *sqlite.Tx)
 }
 
 // Target is what an audit event is about.
 type Target struct{ Type, ID string }
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
-func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, hooks Hooks) *Directory {
-	d := &Directory{file: file, reads: reads, logs: logs, hooks: hooks, firstRequest: newFirstRequest()}
+func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
+	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks, firstRequest: newFirstRequest()}
 	d.Reader = principal.New(reads, d.bindSubject)
 	return d
 }
 
-// get reads one row into dest. It returns sql.ErrNoRows if there is none.
-func (d *Directory) get(ctx context.Context, dest any, text string, args ...any) error {
-	return d.reads.Get(ctx, dest, text, args...)
-}
-
-// list reads all rows into dest, a pointer to a slice.
-func (d *Directory) list(ctx context.Context, dest any, text string, args ...any) error {
-	return d.reads.List(ctx, dest, text, args...)
-}
+// in reads beside the writer.
+func (d *Directory) in(ctx context.Context) sqlite.Reader { return d.reads.In(ctx) }
 
 // change runs fn in a transaction; see sqlite.File.Write.
 func (d *Directory) change(ctx context.Context, w sqlite.Work, fn func(*sqlite.Tx) error) error {

@@ -54,9 +54,8 @@ func PrepareErasure(t *sqlite.Tx, id string) (u access.User, e access.Erasure, e
 
 // UsersToClean lists the next erased users after a row of whom there may be copies of personal data.
 func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([]access.User, error) {
-	users := []access.User{}
-	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users INDEXED BY users_to_clean WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?", after, limit)
-	return users, err
+	return sqlite.All[access.User](d.in(ctx), "SELECT "+userColumns+` FROM users INDEXED BY users_to_clean
+		WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
 // EndUser ends the API keys, the access tokens and the memberships of an erased user.

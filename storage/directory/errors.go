@@ -43,6 +43,22 @@ func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
+// remove deletes a row, or returns used if something still refers to it.
+func remove(t *sqlite.Tx, used error, text string, args ...any) error {
+	_, err := t.Exec(text, args...)
+	if sqlite.IsReferenced(err) {
+		return used
+	}
+	return err
+}
+
+// note adds a changed value to the details of an audit event. A nil value is no change.
+func note[T any](details map[string]any, name string, value *T) {
+	if value != nil {
+		details[name] = *value
+	}
+}
+
 // missing is a field that a creation needs, and whether the request lacks it.
 type missing struct {
 	field     string

@@ -27,12 +27,12 @@ func (d *Directory) MoveUses(ctx context.Context, by time.Duration) error {
 
 // Sessions returns how many sessions are kept.
 func (d *Directory) Sessions(ctx context.Context) (n int, err error) {
-	return n, d.get(ctx, &n, "SELECT count(*) FROM sessions")
+	return n, d.in(ctx).Get(&n, "SELECT count(*) FROM sessions")
 }
 
 // Links returns how many sign-in links are kept.
 func (d *Directory) Links(ctx context.Context) (n int, err error) {
-	return n, d.get(ctx, &n, "SELECT count(*) FROM sign_in_links")
+	return n, d.in(ctx).Get(&n, "SELECT count(*) FROM sign_in_links")
 }
 
 // MoveSessions changes the times of all sessions, as a clock that was wrong does.

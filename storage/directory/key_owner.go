@@ -147,11 +147,11 @@ func (d *Directory) joinService(t *sqlite.Tx, by access.Actor, organization, acc
 	if err := t.Get(&joined, "SELECT EXISTS (SELECT 1 FROM memberships WHERE organization_id = ? AND user_id = ?)", organization, account); err != nil || joined {
 		return err
 	}
-	role, err := roleRow(t, access.RoleOwner)
+	role, err := roleNamed(t, access.RoleOwner)
 	if err != nil {
 		return err
 	}
-	if err := upsertMember(t, organization, account, role); err != nil {
+	if err := upsertMember(t, organization, account, role.RowID); err != nil {
 		return err
 	}
 	// No cached principal changes: while the account was no member, it had no live key.

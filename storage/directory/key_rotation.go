@@ -24,9 +24,9 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 	w := d.audited(urgentFor(by.Organization.RowID), access.KeyRotated)
 	w.Reserve = false // it makes a key, too, and can be repeated without end
 	return returning(ctx, d, w, func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
-		var old access.Key
-		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
-			return rotated, sqlite.Missing(err, "API key")
+		old, err := keyNamed(t, by.Organization.RowID, id)
+		if err != nil {
+			return rotated, err
 		}
 		owner, err := ownerAfter(t, by, old)
 		if err != nil {
@@ -43,28 +43,18 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := d.hooks.RequireStorage(t, by.Organization.RowID, len(old.Metadata)); err != nil {
-			return rotated, err
-		}
 		rotated.NotGranted = old.Scope.Minus(granted)
-		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata, ExternalID: old.ExternalID}
-		if wanted.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
-			return rotated, err
+		wanted := access.NewKey{
+			Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata, ExternalID: old.ExternalID,
+			AllowedNetworks: old.AllowedNetworks,
 		}
-		if err := freeExternalID(t, by.Organization.RowID, old.ExternalID); err != nil {
-			return rotated, err
-		}
-		row, err := insertKey(t, by, wanted, granted, predecessor{&old.RowID, &old.Window})
-		if err != nil {
+		if rotated.Key, err = d.addKey(t, by, actor, owner, wanted, granted, predecessor{&old.RowID, &old.Window}); err != nil {
 			return rotated, err
 		}
 		if err := endKey(t, old, grace); err != nil {
 			return rotated, err
 		}
 		d.OutdatePrincipals(t)
-		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
-			return rotated, err
-		}
 		details := map[string]any{
 			"name": old.Name, "new_key_id": rotated.ID, "grace_seconds": int64(grace / time.Second),
 			"scope": granted.String(), "scope_not_granted": rotated.NotGranted.String(), "expires_at": timeText(rotated.ExpiresAt),

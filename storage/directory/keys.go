@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -16,8 +17,8 @@ import (
 
 const (
 	apiKeyColumns = `
-	k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
-	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, k.external_id, before.public_id AS replaces, after.public_id AS rotated_to,
+	k.id, k.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
+	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, k.external_id, k.allowed_networks, before.public_id AS replaces, after.public_id AS rotated_to,
 	u.name AS creator_name, u.service_of IS NOT NULL AS creator_is_service`
 	apiKeyJoins = `
 	CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN users u ON u.id = k.user_id
@@ -26,9 +27,9 @@ const (
 	selectKeys = "SELECT" + apiKeyColumns + " FROM api_keys k" + apiKeyJoins
 )
 
-// keyHasStatus is the condition for the status ?5 at the time ?6; an empty status is any.
+// keyHasStatus is the condition for the status ?5 at the time ?6, where an empty status is any, and for no use since ?7, unless it is 0.
 const keyHasStatus = `
-	?5 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?6 THEN 'expired' ELSE 'active' END)`
+	(?7 = 0 OR coalesce(k.last_used_at, k.created_at) <= ?7) AND ?5 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?6 THEN 'expired' ELSE 'active' END)`
 
 // KeyPage lists the API keys of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
 // reads of the organization's logs are running.
@@ -41,7 +42,7 @@ func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.Ke
 		Logs: d.logs, Table: "api_keys k", Index: "api_keys_by_organization", Columns: apiKeyColumns, Joins: apiKeyJoins, Where: keyHasStatus,
 	}
 	page.Keys, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Filtered: f.Status != "", Args: []any{string(f.Status), f.Now},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Filtered: f.Status != "" || f.Unused != 0, Args: []any{string(f.Status), f.Now, f.Unused},
 	})
 	return page, err
 }
@@ -56,21 +57,22 @@ func (d *Directory) keysByPrefix(ctx context.Context, organization int64, f acce
 	keys := []access.Key{}
 	err = d.logs.List(ctx, &keys, "SELECT"+apiKeyColumns+" FROM api_keys k INDEXED BY api_keys_by_prefix"+apiKeyJoins+`
 		WHERE k.key_prefix = ?1 AND ?2 IN (0, k.organization_id) AND k.id < ?3 AND `+keyHasStatus+`
-		ORDER BY k.id DESC LIMIT ?4`, f.Prefix, organization, scan.UpperBound(f.Before), f.Limit, string(f.Status), f.Now)
+		ORDER BY k.id DESC LIMIT ?4`, f.Prefix, organization, scan.UpperBound(f.Before), f.Limit, string(f.Status), f.Now, f.Unused)
 	return keys, err
 }
 
 // Key returns an API key of an organization in any status. Faults: NotFound.
 func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
-	var k access.Key
-	err := d.get(ctx, &k, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)
-	return k, sqlite.Missing(err, "API key")
+	return keyNamed(d.in(ctx), organization, id)
+}
+
+func keyNamed(from sqlite.Reader, organization int64, id string) (access.Key, error) {
+	return sqlite.One[access.Key](from, "API key", selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)
 }
 
 // KeyID returns the id of the active API key with an external id. Faults: NotFound.
-func (d *Directory) KeyID(ctx context.Context, organization int64, externalID string) (id string, err error) {
-	err = d.get(ctx, &id, activeKeyNamed, organization, externalID, time.Now().UnixMilli())
-	return id, sqlite.Missing(err, "API key")
+func (d *Directory) KeyID(ctx context.Context, organization int64, externalID string) (string, error) {
+	return sqlite.One[string](d.in(ctx), "API key", activeKeyNamed, organization, externalID, time.Now().UnixMilli())
 }
 
 // activeKeyNamed selects the active API key of an organization with an external id.
@@ -111,28 +113,16 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
-		if err := d.hooks.RequireStorage(t, by.Organization.RowID, len(k.Metadata)); err != nil {
-			return made, err
-		}
-		if k.Owner, err = d.makeOwner(t, actor, by.Organization.RowID, owner); err != nil {
-			return made, err
-		}
-		if err := freeExternalID(t, by.Organization.RowID, k.ExternalID); err != nil {
-			return made, err
-		}
-		row, err := insertKey(t, by, k, granted, predecessor{})
-		if err != nil {
-			return made, err
-		}
-		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
+		if made, err = d.addKey(t, by, actor, owner, k, granted, predecessor{}); err != nil {
 			return made, err
 		}
 		details := map[string]any{
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
 		}
-		if made.ExternalID != nil {
-			details["external_id"] = *made.ExternalID
+		note(details, "external_id", made.ExternalID)
+		if len(made.AllowedNetworks) > 0 {
+			details["allowed_networks"] = made.AllowedNetworks.Texts()
 		}
 		nameOwner(details, by, made)
 		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, details)
@@ -181,35 +171,45 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 // key starts its own window, named by its row id.
 type predecessor struct{ row, window *int64 }
 
-// insertKey writes a key.
-func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from predecessor) (int64, error) {
+// addKey writes a key for its owner, whom it makes if necessary. Faults: Limited if the plan allows no more bytes today.
+func (d *Directory) addKey(
+	t *sqlite.Tx, by access.Principal, actor access.Actor, owner keyOwner, k access.NewKey, granted access.Scope, from predecessor,
+) (made access.Key, err error) {
+	organization, size := by.Organization.RowID, len(k.Metadata)+len(k.AllowedNetworks.String())
+	if err := d.quotas.Require(t, organization, quota.PerChange+size); err != nil {
+		return made, err
+	}
+	d.quotas.Count(t, organization, size)
+	user, err := d.makeOwner(t, actor, organization, owner)
+	if err != nil {
+		return made, err
+	}
+	if err := freeExternalID(t, organization, k.ExternalID); err != nil {
+		return made, err
+	}
 	digest := k.Credential.Digest()
-	return t.Insert(`
-		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces, metadata, external_id)
-		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11, ?12, ?13
+	row, err := t.Insert(`
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces, metadata, external_id, allowed_networks)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11, ?12, ?13, ?14
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		publicid.New(access.KeyID), by.Organization.RowID, k.Owner, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
-		from.window, from.row, cmp.Or(k.Metadata, "{}"), k.ExternalID)
+		publicid.New(access.KeyID), organization, user, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
+		from.window, from.row, cmp.Or(k.Metadata, "{}"), k.ExternalID, k.AllowedNetworks.String())
+	if err != nil {
+		return made, err
+	}
+	err = t.Get(&made, selectKeys+" WHERE k.id = ?", row)
+	return made, err
 }
 
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return d.change(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
-		var found struct {
-			Row     int64  `db:"id"`
-			Name    string `db:"name"`
-			Revoked bool   `db:"revoked"`
+		found, err := keyNamed(t, organization, id)
+		if err != nil || found.RevokedAt != nil {
+			return err
 		}
-		if err := t.Get(&found, `
-			SELECT id, name, revoked_at IS NOT NULL AS revoked FROM api_keys WHERE public_id = ? AND organization_id = ?`,
-			id, organization); err != nil {
-			return sqlite.Missing(err, "API key")
-		}
-		if found.Revoked {
-			return nil
-		}
-		if _, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
+		if err := endKey(t, found, 0); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -327,4 +328,25 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 			t.Errorf("the key that has ended keeps %s", *got.ExternalID)
 		}
 	})
+}
+
+func TestUnusedKeys(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+	unusedSince := func(at int64) int {
+		return len(must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10, Unused: at})).Keys)
+	}
+	if unusedSince(key.CreatedAt) != 1 || unusedSince(key.CreatedAt-1) != 0 {
+		t.Error("a key that was never used does not count from its creation")
+	}
+	if err := x.Write(t.Context(), sqlite.Work{}, func(t *sqlite.Tx) error {
+		_, err := t.Exec("UPDATE api_keys SET last_used_at = created_at + 1000")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if unusedSince(key.CreatedAt+999) != 0 || unusedSince(key.CreatedAt+1000) != 1 {
+		t.Error("a key does not count from its last use")
+	}
 }

@@ -21,10 +21,8 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	if err != nil {
 		return nil, err
 	}
-	members := []access.Member{}
-	err = d.list(ctx, &members, selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
+	return sqlite.All[access.Member](d.in(ctx), selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
 		o.RowID, scan.UpperBound(before), limit)
-	return members, err
 }
 
 // Memberships lists the organizations of a user with the role in each, newest organization first. Faults: NotFound.
@@ -33,13 +31,11 @@ func (d *Directory) Memberships(ctx context.Context, user string, before int64, 
 	if err != nil {
 		return nil, err
 	}
-	memberships := []access.Membership{}
-	err = d.list(ctx, &memberships, `
+	return sqlite.All[access.Membership](d.in(ctx), `
 		SELECT m.organization_id, o.public_id AS organization_public_id, o.name, o.external_id, r.name AS role, m.created_at
 		FROM memberships m INDEXED BY memberships_by_user
 		CROSS JOIN organizations o ON o.id = m.organization_id CROSS JOIN roles r ON r.id = m.role_id
 		WHERE m.user_id = ? AND m.organization_id < ? ORDER BY m.organization_id DESC LIMIT ?`, u.RowID, scan.UpperBound(before), limit)
-	return memberships, err
 }
 
 // SetMember gives a user a role in an organization, or replaces the role there. It applies from the next request on. Faults:

@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -18,9 +19,8 @@ const (
 
 // Organizations lists the organizations, newest first.
 func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
-	organizations := []access.Organization{}
-	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
-	return organizations, err
+	return sqlite.All[access.Organization](d.in(ctx),
+		selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // OrganizationPage lists the organizations whose name or external id begins with a text, newest first. The case of A to Z does not
@@ -35,21 +35,20 @@ func (d *Directory) OrganizationPage(ctx context.Context, beginning string, befo
 		Logs: d.logs, Table: "organizations o", Columns: organizationColumns, Joins: "CROSS JOIN plans p ON p.id = o.plan_id",
 		Where: `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`,
 	}
-	return list.Page(ctx, scan.Query{
-		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{beginsWith(beginning)},
-	})
+	return beginningWith(ctx, list, beginning, before, limit)
 }
 
-// beginsWith returns the pattern of LIKE for texts that begin with a text.
-func beginsWith(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
+// beginningWith returns a page of a list with a condition on texts that are LIKE the parameter ?5: they begin with a text.
+func beginningWith[T any](ctx context.Context, list scan.List[T], text string, before int64, limit int) ([]T, int64, error) {
+	pattern := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
+	return list.Page(ctx, scan.Query{
+		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{pattern},
+	})
 }
 
 // Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
-	var o access.Organization
-	err := d.get(ctx, &o, selectOrganizations+publicid.WhereNamed(access.OrganizationID, id), id)
-	return o, sqlite.Missing(err, "organization")
+	return organizationNamed(d.in(ctx), id)
 }
 
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
@@ -61,14 +60,14 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 }
 
 func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.Organization) (made access.Organization, err error) {
-	plan, err := planRow(t, o.Plan)
+	plan, err := planNamed(t, o.Plan)
 	if err != nil {
 		return made, unknownField(err, "plan", "plan")
 	}
 	if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
 		return made, err
 	}
-	row, err := insertOrganization(t, o, plan)
+	row, err := insertOrganization(t, o, plan.RowID)
 	if err != nil {
 		return made, err
 	}
@@ -120,11 +119,11 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	row := before.RowID
 	var plan *int64
 	if c.Plan != nil {
-		found, err := planRow(t, *c.Plan)
+		found, err := planNamed(t, *c.Plan)
 		if err != nil {
 			return changed, unknownField(err, "plan", "plan")
 		}
-		plan = &found
+		plan = &found.RowID
 	}
 	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
 		return changed, err
@@ -137,7 +136,8 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	}
 	d.OutdatePrincipals(t)
 	if c.Plan != nil {
-		d.hooks.PlanChanged(t, true)
+		d.quotas.Forget()
+		d.hooks.WebhooksChanged(t)
 	}
 	if changed, err = organization(t, row); err != nil {
 		return changed, err
@@ -147,14 +147,10 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 
 func changesOfOrganization(before access.Organization, c access.OrganizationChange) map[string]any {
 	details := map[string]any{}
-	if c.Name != nil {
-		details["name"] = *c.Name
-	}
+	note(details, "name", c.Name)
+	note(details, "external_id", c.ExternalID)
 	if c.Plan != nil {
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
-	}
-	if c.ExternalID != nil {
-		details["external_id"] = *c.ExternalID
 	}
 	return details
 }
@@ -178,11 +174,7 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 		return err
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
-	_, err := t.Exec("DELETE FROM organizations WHERE id = ?", row)
-	if sqlite.IsReferenced(err) {
-		return errInUse("organization", "something still depends on it")
-	}
-	return err
+	return remove(t, errInUse("organization", "something still depends on it"), "DELETE FROM organizations WHERE id = ?", row)
 }
 
 // deleteService deletes the service account of an organization that has no keys.
@@ -197,12 +189,12 @@ func deleteService(t *sqlite.Tx, organization int64) error {
 // RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in
 // other tables. Faults: Conflict.
 func RefuseDependents(t *sqlite.Tx, organization int64, others []string) error {
-	found := []string{}
-	if err := t.List(&found, `
+	found, err := sqlite.All[string](t, `
 		SELECT 'members' WHERE EXISTS (
 			SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.organization_id = ?1 AND u.service_of IS NULL)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
-		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization); err != nil {
+		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization)
+	if err != nil {
 		return err
 	}
 	if found = append(found, others...); len(found) > 0 {
@@ -220,29 +212,22 @@ func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) e
 
 // organization reads an organization inside a transaction.
 func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
-	var o access.Organization
-	err := t.Get(&o, selectOrganizations+" WHERE o.id = ?", row)
-	return o, sqlite.Missing(err, "organization")
+	return sqlite.One[access.Organization](t, "organization", selectOrganizations+" WHERE o.id = ?", row)
 }
 
 // organizationNamed returns the organization with an id or an external id. Faults: NotFound.
-func organizationNamed(t *sqlite.Tx, id string) (access.Organization, error) {
-	var o access.Organization
-	err := t.Get(&o, selectOrganizations+publicid.WhereNamed(access.OrganizationID, id), id)
-	return o, sqlite.Missing(err, "organization")
+func organizationNamed(from sqlite.Reader, id string) (access.Organization, error) {
+	return sqlite.One[access.Organization](from, "organization", selectOrganizations+publicid.WhereNamed(access.OrganizationID, id), id)
 }
 
 // openOrganization is organizationNamed for a change. Faults: also Conflict for a closed organization.
 func openOrganization(t *sqlite.Tx, id string) (access.Organization, error) {
 	o, err := organizationNamed(t, id)
 	if err == nil && o.ClosedAt != nil {
-		err = ErrClosed
+		err = quota.ErrClosed
 	}
 	return o, err
 }
-
-// ErrClosed refuses a change of a closed organization.
-var ErrClosed = fault.New(fault.Conflict, "organization_closed", "This organization is closed and takes nothing new; create a new organization.")
 
 func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {
 	return t.Insert(`

@@ -19,29 +19,35 @@ const selectPermissions = `
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
-	permissions := []access.Permission{}
-	if err := d.list(ctx, &permissions, selectPermissions+" WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit); err != nil {
-		return nil, err
-	}
-	builtIn := []string{}
-	err := d.list(ctx, &builtIn, selectBuiltInRoles)
-	addBuiltInRoles(permissions, builtIn)
-	return permissions, err
+	return listPermissions(d.in(ctx), " WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Permission returns the permission of that key. Faults: NotFound.
 func (d *Directory) Permission(ctx context.Context, key string) (access.Permission, error) {
-	found := make([]access.Permission, 1)
-	if err := d.get(ctx, &found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
-		return found[0], sqlite.Missing(err, "permission")
-	}
-	builtIn := []string{}
-	err := d.list(ctx, &builtIn, selectBuiltInRoles)
-	addBuiltInRoles(found, builtIn)
-	return found[0], err
+	return permissionNamed(d.in(ctx), key)
 }
 
-const selectBuiltInRoles = "SELECT name FROM roles WHERE built_in = 1 ORDER BY id"
+func permissionNamed(from sqlite.Reader, key string) (p access.Permission, err error) {
+	found, err := listPermissions(from, " WHERE v.key = ?", key)
+	switch {
+	case err != nil:
+		return p, err
+	case len(found) == 0:
+		return p, fault.Missing("permission")
+	}
+	return found[0], nil
+}
+
+// listPermissions reads the permissions that a condition selects, with all roles that grant them.
+func listPermissions(from sqlite.Reader, condition string, args ...any) ([]access.Permission, error) {
+	permissions, err := sqlite.All[access.Permission](from, selectPermissions+condition, args...)
+	if err != nil {
+		return nil, err
+	}
+	builtIn, err := sqlite.All[string](from, "SELECT name FROM roles WHERE built_in = 1 ORDER BY id")
+	addBuiltInRoles(permissions, builtIn)
+	return permissions, err
+}
 
 // addBuiltInRoles adds to each permission the built-in roles that grant it, before the other roles.
 func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
@@ -58,16 +64,15 @@ func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
 	}
 }
 
-// allPermissions reads the keys of all permissions as a scope.
-const allPermissions = "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"
-
 // UnknownPermissions returns the part of a scope for which there is no permission.
 func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error) {
+	return unknownPermissions(d.in(ctx), named)
+}
+
+func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, error) {
 	var known access.Scope
-	if err := d.get(ctx, &known, allPermissions); err != nil {
-		return access.Scope{}, err
-	}
-	return named.Minus(known), nil
+	err := from.Get(&known, "SELECT coalesce(group_concat(key, ' '), '') FROM permissions")
+	return named.Minus(known), err
 }
 
 // CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on; an
@@ -82,7 +87,7 @@ func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p acc
 		if _, err := insertPermission(t, p); err != nil {
 			return made, err
 		}
-		if made, err = permission(t, p.Key); err != nil {
+		if made, err = permissionNamed(t, p.Key); err != nil {
 			return made, err
 		}
 		d.OutdatePrincipals(t)
@@ -94,7 +99,7 @@ func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p acc
 // UpdatePermission replaces the description of a permission, also of a built-in one. Faults: NotFound.
 func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (changed access.Permission, err error) {
-		if changed, err = permission(t, key); err != nil {
+		if changed, err = permissionNamed(t, key); err != nil {
 			return changed, err
 		}
 		changed.Description = description
@@ -111,7 +116,7 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 // is internal and by lacks it, because by could create it again as one that customers have.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
-		p, err := permission(t, key)
+		p, err := permissionNamed(t, key)
 		if err != nil {
 			return err
 		}
@@ -131,9 +136,7 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 			t.Now(), key); err != nil {
 			return err
 		}
-		if _, err := t.Exec("DELETE FROM permissions WHERE id = ?", p.RowID); sqlite.IsReferenced(err) {
-			return used
-		} else if err != nil {
+		if err := remove(t, used, "DELETE FROM permissions WHERE id = ?", p.RowID); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)
@@ -151,18 +154,6 @@ func mayDelete(t *sqlite.Tx, by access.Actor, p access.Permission) error {
 		"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", p.Key)
 }
 
-// permission reads a permission inside a transaction.
-func permission(t *sqlite.Tx, key string) (access.Permission, error) {
-	found := make([]access.Permission, 1)
-	if err := t.Get(&found[0], selectPermissions+" WHERE v.key = ?", key); err != nil {
-		return found[0], sqlite.Missing(err, "permission")
-	}
-	builtIn := []string{}
-	err := t.List(&builtIn, selectBuiltInRoles)
-	addBuiltInRoles(found, builtIn)
-	return found[0], err
-}
-
 func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {
 	return t.Insert("INSERT INTO permissions (key, description, built_in, internal, created_at) VALUES (?, ?, ?, ?, ?)",
 		p.Key, p.Description, p.BuiltIn, p.Internal, t.Now())
@@ -170,12 +161,12 @@ func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {
 
 // knownPermissions refuses a field with unknown permissions, and names each of them.
 func knownPermissions(t *sqlite.Tx, field string, named access.Scope) error {
-	var known access.Scope
-	if err := t.Get(&known, allPermissions); err != nil {
+	unknown, err := unknownPermissions(t, named)
+	if err != nil {
 		return err
 	}
 	var fields []fault.Field
-	for _, key := range named.Minus(known).Keys() {
+	for _, key := range unknown.Keys() {
 		fields = append(fields, fault.Field{
 			Field: field, Code: "unknown_permission",
 			Message: "There is no permission " + key + "; an operator can create it.",

@@ -41,7 +41,7 @@ func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 
 // LiveKeys counts the API keys of an organization that count against its plan at the time now.
 func (d *Directory) LiveKeys(ctx context.Context, organization, now int64) (n int64, err error) {
-	err = d.get(ctx, &n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
+	err = d.in(ctx).Get(&n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
 	return n, err
 }
 
@@ -72,7 +72,7 @@ func requireRoomForGrace(t *sqlite.Tx, organization int64) error {
 }
 
 // PlanOf returns the plan of an organization. Faults: NotFound for the organization.
-func PlanOf(t *sqlite.Tx, organization int64) (p access.Plan, err error) {
-	err = t.Get(&p, "SELECT "+planColumns+" FROM plans WHERE id = (SELECT plan_id FROM organizations WHERE id = ?)", organization)
-	return p, sqlite.Missing(err, "organization")
+func PlanOf(t *sqlite.Tx, organization int64) (access.Plan, error) {
+	return sqlite.One[access.Plan](t, "organization",
+		"SELECT "+planColumns+" FROM plans WHERE id = (SELECT plan_id FROM organizations WHERE id = ?)", organization)
 }

@@ -12,16 +12,17 @@ const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, ma
 
 // Plans lists the plans, newest first.
 func (d *Directory) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
-	plans := []access.Plan{}
-	err := d.list(ctx, &plans, "SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-	return plans, err
+	return sqlite.All[access.Plan](d.in(ctx),
+		"SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Plan returns the plan of that name. Faults: NotFound.
 func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) {
-	var p access.Plan
-	err := d.get(ctx, &p, "SELECT "+planColumns+" FROM plans WHERE name = ?", name)
-	return p, sqlite.Missing(err, "plan")
+	return planNamed(d.in(ctx), name)
+}
+
+func planNamed(from sqlite.Reader, name string) (access.Plan, error) {
+	return sqlite.One[access.Plan](from, "plan", "SELECT "+planColumns+" FROM plans WHERE name = ?", name)
 }
 
 // CreatePlan creates a plan. Faults: Conflict if the name is taken.
@@ -30,11 +31,7 @@ func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Pl
 		if err := RefuseTaken(t, "plan", "name", "SELECT name FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
 		}
-		row, err := insertPlan(t, p)
-		if err != nil {
-			return made, err
-		}
-		if err := t.Get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
+		if made, err = insertPlan(t, p); err != nil {
 			return made, err
 		}
 		return made, d.hooks.Audit(t, by, 0, access.PlanCreated, Target{Type: "plan", ID: p.Name}, map[string]any{
@@ -47,7 +44,7 @@ func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Pl
 // UpdatePlan changes a plan. It applies from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
-		row, err := planRow(t, name)
+		before, err := planNamed(t, name)
 		if err != nil {
 			return changed, err
 		}
@@ -59,23 +56,22 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
 			WHERE id = ?12 RETURNING `+planColumns,
 			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
-			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), row); err != nil {
+			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), before.RowID); err != nil {
 			return changed, err
 		}
 		d.OutdatePrincipals(t)
-		d.hooks.PlanChanged(t, c.Webhooks != nil)
+		d.quotas.Forget()
+		if c.Webhooks != nil {
+			d.hooks.WebhooksChanged(t)
+		}
 		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, changesOfPlan(c))
 	})
 }
 
 func changesOfPlan(c access.PlanChange) map[string]any {
 	details := map[string]any{}
-	if c.APIKeys != nil {
-		details["api_keys"] = *c.APIKeys
-	}
-	if c.Webhooks != nil {
-		details["webhooks"] = *c.Webhooks
-	}
+	note(details, "api_keys", c.APIKeys)
+	note(details, "webhooks", c.Webhooks)
 	if c.SetRateLimit {
 		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
 	}
@@ -94,36 +90,30 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 // DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization that is not closed has it.
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
-		row, err := planRow(t, name)
+		plan, err := planNamed(t, name)
 		if err != nil {
 			return err
 		}
 		used := errInUse("plan", "organizations have it; give them another plan first")
-		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", row); err != nil {
+		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ? AND closed_at IS NULL", plan.RowID); err != nil {
 			return err
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.
-		if _, err := t.Exec("UPDATE organizations SET plan_id = (SELECT min(id) FROM plans WHERE id != ?1) WHERE plan_id = ?1", row); err != nil {
+		const move = "UPDATE organizations SET plan_id = (SELECT min(id) FROM plans WHERE id != ?1) WHERE plan_id = ?1"
+		if _, err := t.Exec(move, plan.RowID); err != nil {
 			return err
 		}
-		if _, err := t.Exec("DELETE FROM plans WHERE id = ?", row); sqlite.IsReferenced(err) {
-			return used
-		} else if err != nil {
+		if err := remove(t, used, "DELETE FROM plans WHERE id = ?", plan.RowID); err != nil {
 			return err
 		}
 		return d.hooks.Audit(t, by, 0, access.PlanDeleted, Target{Type: "plan", ID: name}, nil)
 	})
 }
 
-func insertPlan(t *sqlite.Tx, p access.Plan) (int64, error) {
-	return t.Insert(`
+func insertPlan(t *sqlite.Tx, p access.Plan) (made access.Plan, err error) {
+	err = t.ExecGet(&made, `
 		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)`,
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) RETURNING `+planColumns,
 		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.Now())
-}
-
-// planRow returns the row id of a plan. Faults: NotFound.
-func planRow(t *sqlite.Tx, name string) (row int64, err error) {
-	err = t.Get(&row, "SELECT id FROM plans WHERE name = ?", name)
-	return row, sqlite.Missing(err, "plan")
+	return made, err
 }

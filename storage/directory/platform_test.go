@@ -139,8 +139,8 @@ func TestPermissions(t *testing.T) {
 			internal bool
 			roles    access.RoleNames
 		}{
-			"orders:read":    {false, access.RoleNames{"operator", "owner", "member"}},
-			"orders:write":   {false, access.RoleNames{"operator", "owner"}},
+			"orders:read":    {false, access.RoleNames{"operator", "owner", "customer", "member"}},
+			"orders:write":   {false, access.RoleNames{"operator", "owner", "customer"}},
 			"refunds:read":   {true, access.RoleNames{"operator"}},
 			"platform:debug": {true, access.RoleNames{"operator"}},
 		} {
@@ -239,6 +239,7 @@ func TestRoles(t *testing.T) {
 		if d := cmp.Diff(map[string]string{
 			"operator": "api_keys:read api_keys:write audit:read events:read events:write orders:read platform:act_as platform:read platform:write webhooks:read webhooks:write",
 			"owner":    "api_keys:read api_keys:write audit:read events:read events:write orders:read webhooks:read webhooks:write",
+			"customer": "api_keys:read api_keys:write audit:read events:read orders:read webhooks:read webhooks:write",
 			"member":   "api_keys:read audit:read events:read orders:read webhooks:read",
 		}, granted); d != "" {
 			t.Error(d)

@@ -14,8 +14,8 @@ const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + principal.Liste
 
 // Roles lists the roles with the permissions that they grant at present, newest first.
 func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
-	roles := []access.Role{}
-	err := d.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
+	roles, err := sqlite.All[access.Role](d.in(ctx),
+		"SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	for i := range roles {
 		roles[i].Permissions = principal.Effective(roles[i])
 	}
@@ -24,12 +24,13 @@ func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]acces
 
 // Role returns a role with the permissions that it grants at present. Faults: NotFound.
 func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) {
-	var r access.Role
-	if err := d.get(ctx, &r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
-		return r, sqlite.Missing(err, "role")
-	}
+	return roleNamed(d.in(ctx), name)
+}
+
+func roleNamed(from sqlite.Reader, name string) (access.Role, error) {
+	r, err := sqlite.One[access.Role](from, "role", "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name)
 	r.Permissions = principal.Effective(r)
-	return r, nil
+	return r, err
 }
 
 // CreateRole creates a role, which is never a built-in one. Faults: Conflict if the name is taken; Invalid if a permission is
@@ -103,30 +104,12 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
-		if _, err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); sqlite.IsReferenced(err) {
-			return used
-		} else if err != nil {
+		if err := remove(t, used, "DELETE FROM roles WHERE id = ?", r.RowID); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.RoleDeleted, Target{Type: "role", ID: name}, nil)
 	})
-}
-
-// roleNamed is Role inside a transaction.
-func roleNamed(t *sqlite.Tx, name string) (access.Role, error) {
-	var r access.Role
-	if err := t.Get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
-		return r, sqlite.Missing(err, "role")
-	}
-	r.Permissions = principal.Effective(r)
-	return r, nil
-}
-
-// roleRow returns the row id of a role. Faults: NotFound.
-func roleRow(t *sqlite.Tx, name string) (row int64, err error) {
-	err = t.Get(&row, "SELECT id FROM roles WHERE name = ?", name)
-	return row, sqlite.Missing(err, "role")
 }
 
 func insertRole(t *sqlite.Tx, name string, builtIn bool) (int64, error) {

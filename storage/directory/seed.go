@@ -32,7 +32,7 @@ func seedAccess(t *sqlite.Tx) error {
 			return err
 		}
 	}
-	for _, name := range []string{access.RoleOperator, access.RoleOwner, access.RoleMember} {
+	for _, name := range []string{access.RoleOperator, access.RoleOwner, access.RoleCustomer, access.RoleMember} {
 		if _, err := insertRole(t, name, true); err != nil {
 			return err
 		}
@@ -41,15 +41,15 @@ func seedAccess(t *sqlite.Tx) error {
 }
 
 func seedOperator(t *sqlite.Tx) error {
-	plan, err := planRow(t, firstPlan)
+	plan, err := planNamed(t, firstPlan)
 	if err != nil {
 		return err
 	}
-	role, err := roleRow(t, access.RoleOperator)
+	role, err := roleNamed(t, access.RoleOperator)
 	if err != nil {
 		return err
 	}
-	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan)
+	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan.RowID)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func seedOperator(t *sqlite.Tx) error {
 	if err != nil {
 		return err
 	}
-	return upsertMember(t, organization, user, role)
+	return upsertMember(t, organization, user.RowID, role.RowID)
 }
 
 // systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity

@@ -113,7 +113,7 @@ func (d *Directory) EndSession(ctx context.Context, p access.Principal, by acces
 // writes: usually there are none. The owner of the file calls it from time to time.
 func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 	var ended bool
-	if err := d.get(ctx, &ended, `
+	if err := d.in(ctx).Get(&ended, `
 		SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM sign_in_links WHERE expires_at <= ?1)`,
 		now); err != nil || !ended {
 		return err

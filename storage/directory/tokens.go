@@ -23,20 +23,18 @@ func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit
 	if err != nil {
 		return nil, err
 	}
-	tokens := []access.AccessToken{}
-	err = d.list(ctx, &tokens, selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, scan.UpperBound(before), limit)
-	return tokens, err
+	return sqlite.All[access.AccessToken](d.in(ctx),
+		selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, scan.UpperBound(before), limit)
 }
 
 // Token returns an access token of a user. Faults: NotFound.
 func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessToken, error) {
-	var a access.AccessToken
-	err := d.get(ctx, &a, selectTokens+" WHERE a.public_id = ? AND a.user_id = "+userNamed(user), id, user)
-	return a, sqlite.Missing(err, "access token")
+	return sqlite.One[access.AccessToken](d.in(ctx), "access token",
+		selectTokens+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
 }
 
-// userNamed is the row id of the user with an id or an external id, in a statement about something else.
-func userNamed(id string) string {
+// rowOfUser is the row id of the user with an id or an external id, in a statement about something else.
+func rowOfUser(id string) string {
 	return "(SELECT id FROM users" + publicid.WhereNamed(access.UserID, id) + ")"
 }
 
@@ -111,12 +109,10 @@ const selectTokenToRevoke = `
 // idempotent. Faults: NotFound.
 func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
-		var found tokenToRevoke
-		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND a.user_id = "+userNamed(user), id, user); err != nil {
-			return sqlite.Missing(err, "access token")
-		}
-		if found.Revoked {
-			return nil
+		found, err := sqlite.One[tokenToRevoke](t, "access token",
+			selectTokenToRevoke+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
+		if err != nil || found.Revoked {
+			return err
 		}
 		return d.revokeToken(t, by, found)
 	})

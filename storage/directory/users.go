@@ -16,9 +16,8 @@ const userColumns = `id, public_id, coalesce(email, '') AS email, name, external
 
 // Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
-	users := []access.User{}
-	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
-	return users, err
+	return sqlite.All[access.User](d.in(ctx),
+		"SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does.
@@ -31,16 +30,16 @@ func (d *Directory) UserPage(ctx context.Context, beginning string, before int64
 		Logs: d.logs, Table: "users u", Columns: userColumns,
 		Where: `u.built_in = 0 AND (u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`,
 	}
-	return list.Page(ctx, scan.Query{
-		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{beginsWith(beginning)},
-	})
+	return beginningWith(ctx, list, beginning, before, limit)
 }
 
 // User returns the user with an id or an external id. Faults: NotFound.
 func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
-	var u access.User
-	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users"+publicid.WhereNamed(access.UserID, id), id)
-	return u, sqlite.Missing(err, "user")
+	return userNamed(d.in(ctx), id)
+}
+
+func userNamed(from sqlite.Reader, id string) (access.User, error) {
+	return sqlite.One[access.User](from, "user", "SELECT "+userColumns+" FROM users"+publicid.WhereNamed(access.UserID, id), id)
 }
 
 // CreateUser creates a user. Faults: Conflict if the e-mail address, in any case, or the external id is taken.
@@ -54,11 +53,7 @@ func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (ma
 	if err := requireUniqueUser(t, 0, &u.Email, u.ExternalID); err != nil {
 		return made, err
 	}
-	row, err := insertUser(t, u)
-	if err != nil {
-		return made, err
-	}
-	if made, err = user(t, row); err != nil {
+	if made, err = insertUser(t, u); err != nil {
 		return made, err
 	}
 	details := map[string]any{
@@ -165,15 +160,9 @@ func changesOfUser(c access.UserChange) map[string]any {
 	if c.Email != nil {
 		details["email"] = nullIfEmpty(*c.Email)
 	}
-	if c.Name != nil {
-		details["name"] = *c.Name
-	}
-	if c.ExternalID != nil {
-		details["external_id"] = *c.ExternalID
-	}
-	if c.IsActive != nil {
-		details["is_active"] = *c.IsActive
-	}
+	note(details, "name", c.Name)
+	note(details, "external_id", c.ExternalID)
+	note(details, "is_active", c.IsActive)
 	return details
 }
 
@@ -185,19 +174,18 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 			return err
 		}
 		row := user.RowID
-		found := []string{}
-		if err := t.List(&found, `
+		found, err := sqlite.All[string](t, `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
 			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
-			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row); err != nil {
+			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row)
+		if err != nil {
 			return err
 		}
 		if len(found) > 0 {
 			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
-		if _, err := t.Exec("DELETE FROM users WHERE id = ?", row); sqlite.IsReferenced(err) {
-			return errInUse("user", "something still depends on it; set is_active to false instead")
-		} else if err != nil {
+		used := errInUse("user", "something still depends on it; set is_active to false instead")
+		if err := remove(t, used, "DELETE FROM users WHERE id = ?", row); err != nil {
 			return err
 		}
 		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: user.ID}, nil)
@@ -249,13 +237,6 @@ func nullIfEmpty(s string) *string {
 	return &s
 }
 
-// user reads a user inside a transaction.
-func user(t *sqlite.Tx, row int64) (access.User, error) {
-	var u access.User
-	err := t.Get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
-	return u, sqlite.Missing(err, "user")
-}
-
 // changeableUser returns the user with an id or an external id, for a change. Faults: NotFound; Conflict for the built-in user and
 // for an erased user.
 func changeableUser(t *sqlite.Tx, id string) (access.User, error) {
@@ -267,19 +248,18 @@ func changeableUser(t *sqlite.Tx, id string) (access.User, error) {
 }
 
 // personNamed is changeableUser for a user who may be erased.
-func personNamed(t *sqlite.Tx, id string) (found access.User, err error) {
-	if err := t.Get(&found, "SELECT "+userColumns+" FROM users"+publicid.WhereNamed(access.UserID, id), id); err != nil {
-		return found, sqlite.Missing(err, "user")
+func personNamed(t *sqlite.Tx, id string) (access.User, error) {
+	found, err := userNamed(t, id)
+	if err == nil && found.BuiltIn {
+		err = errBuiltIn("user", found.Name)
 	}
-	if found.BuiltIn {
-		return found, errBuiltIn("user", found.Name)
-	}
-	return found, nil
+	return found, err
 }
 
-func insertUser(t *sqlite.Tx, u access.User) (int64, error) {
-	return t.Insert(`
+func insertUser(t *sqlite.Tx, u access.User) (made access.User, err error) {
+	err = t.ExecGet(&made, `
 		INSERT INTO users (public_id, email, name, external_id, service_of, is_active, built_in, created_at, updated_at)
-		VALUES (?1, nullif(?2, ''), ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?8)`,
+		VALUES (?1, nullif(?2, ''), ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?8) RETURNING `+userColumns,
 		publicid.New(access.UserID), u.Email, u.Name, u.ExternalID, u.ServiceOf, u.IsActive, u.BuiltIn, t.Now())
+	return made, err
 }

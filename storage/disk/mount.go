@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -72,7 +71,7 @@ func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 		if len(fields) < 5 || separator < 0 || separator+1 >= len(fields) {
 			continue
 		}
-		if point := unescape(fields[4]); isAtOrAbove(point, path) && len(point) >= len(found.Point) {
+		if point := escapes.Replace(fields[4]); isAtOrAbove(point, path) && len(point) >= len(found.Point) {
 			found = Mount{Point: point, Type: fields[separator+1]}
 		}
 	}
@@ -85,18 +84,5 @@ func isAtOrAbove(point, path string) bool {
 	return below && (rest == "" || point == "/" || rest[0] == '/')
 }
 
-// unescape decodes the octal escapes of spaces and similar characters.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+// escapes are all that the kernel writes in the octal form.
+var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")

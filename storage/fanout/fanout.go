@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -22,6 +23,7 @@ import (
 // invalidates everything.
 type Cache struct {
 	subscriptions map[int64]*Subscription
+	conditions    int                          // bytes of the filters of subscriptions, about
 	matching      map[int64]map[string][]int64 // by organization and event type
 	matches       int                          // rows in matching, plus listCost for each list
 	healthNews    healthNewsLimit
@@ -38,18 +40,21 @@ func New(probedEvery time.Duration, log *slog.Logger) *Cache {
 const (
 	maxCached        = 10_000
 	maxCachedMatches = 200_000
-	listCost         = 20  // of a list of subscriptions, in rows
-	maxUpdated       = 100 // lists that a change of one subscription updates
+	listCost         = 20      // of a list of subscriptions, in rows
+	maxUpdated       = 100     // lists that a change of one subscription updates
+	maxConditions    = 8 << 20 // bytes of filters
 )
 
 // Subscription has the columns of a subscription that fan-out and the attempts need.
 type Subscription struct {
-	webhook.Gate        // without the hold of the queue
-	ID           string `db:"public_id"`
-	Organization int64  `db:"organization_id"`
-	Host         string `db:"host"`         // of the URL, normalized
-	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
-	Ordered      bool   `db:"ordered"`
+	webhook.Gate               // without the hold of the queue
+	ID           string        `db:"public_id"`
+	Organization int64         `db:"organization_id"`
+	Host         string        `db:"host"`         // of the URL, normalized
+	AuditEvents  bool          `db:"audit_events"` // the subscription receives audit events
+	Ordered      bool          `db:"ordered"`
+	Filter       filter.Filter `db:"filter"`
+	Feed         bool          `db:"feed"` // the subscription has no URL
 
 	// The times of the last success and failure that the caller has stored since the subscription was read; 0 if none.
 	SuccessAt int64 `db:"-"`
@@ -59,12 +64,20 @@ type Subscription struct {
 // Invalidate removes these subscriptions from the cache. Without arguments it removes everything.
 func (c *Cache) Invalidate(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
-		clear(c.subscriptions)
+		c.forget()
 		c.InvalidateTypes()
 	}
 	for _, row := range subscriptions {
-		delete(c.subscriptions, row)
+		if s, ok := c.subscriptions[row]; ok {
+			c.conditions -= s.Filter.Size()
+			delete(c.subscriptions, row)
+		}
 	}
+}
+
+func (c *Cache) forget() {
+	clear(c.subscriptions)
+	c.conditions = 0
 }
 
 // InvalidateTypes removes the lists of subscriptions by event type.
@@ -92,16 +105,6 @@ func (c *Cache) SetTypes(organization, row int64, types *webhook.Types) {
 	}
 }
 
-// Size returns how many subscriptions the lists by event type have together.
-func (c *Cache) Size() (rows int) {
-	for _, lists := range c.matching {
-		for _, subscriptions := range lists {
-			rows += len(subscriptions)
-		}
-	}
-	return rows
-}
-
 // Subscription returns a subscription. One that does not exist counts as deleted.
 func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	if s, ok := c.subscriptions[row]; ok {
@@ -109,7 +112,7 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 	}
 	s := new(Subscription)
 	err := t.Get(s, `
-		SELECT `+delivery.GateColumns+`, s.public_id, s.organization_id, s.url AS host, s.audit_events, s.ordered
+		SELECT `+delivery.GateColumns+`, s.public_id, s.organization_id, s.url AS host, s.url = '' AS feed, s.audit_events, s.ordered, s.filter
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {
@@ -119,10 +122,11 @@ func (c *Cache) Subscription(t *sqlite.Tx, row int64) (*Subscription, error) {
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
 	s.Host, s.ProbedEvery = webhook.Hostname(s.Host), c.probedEvery
-	if len(c.subscriptions) >= maxCached {
-		clear(c.subscriptions)
+	if len(c.subscriptions) >= maxCached || c.conditions+s.Filter.Size() > maxConditions {
+		c.forget()
 	}
 	c.subscriptions[row] = s
+	c.conditions += s.Filter.Size()
 	return s, nil
 }
 
@@ -176,4 +180,38 @@ func (c *Cache) Receivers(t *sqlite.Tx, organization, about int64, eventType str
 		}
 	}
 	return to, nil
+}
+
+// Filters returns how many of these subscriptions have a filter.
+func (c *Cache) Filters(t *sqlite.Tx, subscriptions []int64) (n int, err error) {
+	for _, row := range subscriptions {
+		sub, err := c.Subscription(t, row)
+		if err != nil {
+			return 0, err
+		}
+		if sub.Filter != nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Passing returns those of the receivers whose filters an event passes and that get a delivery of it, and the number of those that do
+// not get one, because they are feeds. It changes the slice.
+func (c *Cache) Passing(t *sqlite.Tx, receivers []int64, data []byte) (to []int64, feeds int, err error) {
+	d := filter.DocumentOf(data)
+	to = receivers[:0]
+	for _, row := range receivers {
+		sub, err := c.Subscription(t, row)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case !sub.Filter.Passes(d):
+		case sub.Feed:
+			feeds++
+		default:
+			to = append(to, row)
+		}
+	}
+	return to, feeds, nil
 }

@@ -28,6 +28,7 @@ const (
 	Conflict                    // the state of the resource forbids the request
 	Invalid                     // one or more fields are wrong
 	TooLarge                    // larger than the limit that the message names
+	Gone                        // what the caller names existed and was deleted
 	Limited                     // too many requests; try again later
 	Unavailable                 // not possible now; the same request may succeed later
 )

@@ -44,9 +44,9 @@ const (
 // until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (h *History) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
-	var row int64
-	if err := h.reads.Get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
-		return page, sqlite.Missing(err, "subscription")
+	row, err := h.anySubscription(ctx, organization, id)
+	if err != nil {
+		return page, err
 	}
 	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
@@ -76,6 +76,11 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	}
 	page.NextAt, page.Next = next.At, next.Row
 	return page, err
+}
+
+// anySubscription returns the row id of a subscription, which may be deleted. Faults: NotFound.
+func (h *History) anySubscription(ctx context.Context, organization int64, id string) (int64, error) {
+	return sqlite.One[int64](h.reads.In(ctx), "subscription", "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization)
 }
 
 // maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
@@ -192,36 +197,30 @@ func (h *History) setAttemptIDs(a *webhook.Attempt) {
 
 // Attempt returns one attempt by its row id. Faults: NotFound.
 func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
-	var a webhook.Attempt
-	if err := h.reads.Get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
+	a, err := sqlite.One[webhook.Attempt](h.reads.In(ctx), "attempt", "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
 		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
-		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
-		return a, sqlite.Missing(err, "attempt")
-	}
+		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id)
 	h.setAttemptIDs(&a)
-	return a, nil
+	return a, err
 }
 
 // SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
 func (h *History) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
-	var sent webhook.SentAttempt
 	row, at, ok := h.ids.Row(access.AttemptID, attempt)
 	if !ok {
-		return sent, fault.Missing("attempt")
+		return webhook.SentAttempt{}, fault.Missing("attempt")
 	}
 	a, err := h.Attempt(ctx, row)
 	if err != nil {
-		return sent, err
+		return webhook.SentAttempt{}, err
 	}
 	if a.AttemptedAt != at || a.SubscriptionID != id {
-		return sent, fault.Missing("attempt")
+		return webhook.SentAttempt{}, fault.Missing("attempt")
 	}
-	if err := h.reads.Get(ctx, &sent, `
+	sent, err := sqlite.One[webhook.SentAttempt](h.reads.In(ctx), "attempt", `
 		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
 		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
-		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
-		return sent, sqlite.Missing(err, "attempt")
-	}
+		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization)
 	sent.Attempt = a
-	return sent, nil
+	return sent, err
 }

@@ -16,7 +16,7 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 		Logs: h.logs, Table: "audit_events a", Index: "audit_events_by_organization",
 		Columns: `
 			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
-			o.public_id AS organization_public_id, o.name AS organization_name`,
+			o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name`,
 		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
 		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '[]' OR a.actor_id IN (SELECT value FROM json_each(?6)) OR a.actor_type = 'system' AND 'system' IN (SELECT value FROM json_each(?6))) AND a.at >= ?7 AND a.at < ?8 AND (?9 = '[]' OR a.target_id IN (SELECT value FROM json_each(?9)))",
 	}

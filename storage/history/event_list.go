@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -20,10 +21,11 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 		return page, err
 	}
 	if f.IdempotencyKey != "" {
-		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f.IdempotencyKey)
+		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f)
 	} else {
 		list := scan.List[webhook.Event]{
-			Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins, Where: listedEvents,
+			Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins,
+			Where: listedEvents + inState(f),
 		}
 		page.Events, page.Next, err = list.Page(ctx, query)
 	}
@@ -45,14 +47,52 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 	q = scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
-		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit)},
+		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit), f.Subscription, h.expiredBefore()},
+	}
+	if f.State != "" || f.Subscription != "" {
+		q.Filtered, q.Slice = true, eventsPerCount
 	}
 	if f.Since == 0 && f.Until == 0 {
 		return q, nil
 	}
-	period, err := h.eventPeriod(ctx, f.Since, until)
+	period, err := h.EventPeriod(ctx, f.Since, until)
 	q.First, q.Before = period.After+1, min(scan.UpperBound(f.Before), period.Last+1)
 	return q, err
+}
+
+// expiredBefore returns the time before which events are being deleted; 0 if there is none.
+func (h *History) expiredBefore() int64 {
+	now, trusted := h.trustedTime()
+	if !trusted || h.keepEvents == 0 || h.hold() != nil { // while the queue is held, retention deletes nothing
+		return 0
+	}
+	return now - h.keepEvents.Milliseconds()
+}
+
+// inState is the condition for the events that have a delivery in the state of a filter. It has the parameters of listedEvents.
+func inState(f webhook.EventFilter) string {
+	own := "EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_by_event WHERE d.event_id = e.id"
+	if f.Subscription != "" {
+		own += " AND d.subscription_id = (SELECT s.id FROM subscriptions s WHERE s.organization_id = ?1 AND s.public_id = ?10)"
+	}
+	switch f.State {
+	case webhook.AnyDelivered:
+		return " AND " + own + " AND d.state = " + delivery.Delivered + ")"
+	case webhook.AnyExhausted:
+		return " AND " + own + " AND d.state = " + delivery.Exhausted + ")"
+	case webhook.AnyDropped:
+		return " AND " + own + " AND d.state = " + delivery.Dropped + ")"
+	case webhook.AnyPending:
+		return " AND " + own + " AND d.state IN (" + delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast + "))"
+	case webhook.AnyExpired:
+		return " AND e.created_at < ?11 AND " + own + " AND d.state = " + delivery.Pending + ") AND NOT " + delivery.EventWaits
+	case webhook.ForNobody:
+		return " AND NOT " + own + ")"
+	}
+	if f.Subscription != "" {
+		return " AND " + own + ")"
+	}
+	return ""
 }
 
 // HiddenTypes returns, as a JSON array, the event types that a caller does not see: those of audit events if withoutAudit is true,
@@ -64,8 +104,8 @@ func HiddenTypes(withoutAudit bool) string {
 	return sqlite.TextList(access.AuditTypes())
 }
 
-// eventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
-func (h *History) eventPeriod(ctx context.Context, since, until int64) (scan.Range, error) {
+// EventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
+func (h *History) EventPeriod(ctx context.Context, since, until int64) (scan.Range, error) {
 	var newest int64
 	if err := h.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
 		return scan.Range{}, err
@@ -83,7 +123,7 @@ func (h *History) eventPeriod(ctx context.Context, since, until int64) (scan.Ran
 }
 
 // eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.
-func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key string) ([]webhook.Event, error) {
+func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, f webhook.EventFilter) ([]webhook.Event, error) {
 	end, err := h.logs.Take(ctx, q.Organization)
 	if err != nil {
 		return nil, err
@@ -94,10 +134,10 @@ func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, key 
 		organization = "?1 = 0"
 	}
 	events := []webhook.Event{}
-	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, key)...)
+	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, f.IdempotencyKey)...)
 	err = h.logs.List(ctx, &events, `
 		SELECT `+eventColumns+` FROM events e INDEXED BY events_by_idempotency_key `+eventJoins+`
-		WHERE e.idempotency_key = ?10 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+`
+		WHERE e.idempotency_key = ?12 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+inState(f)+`
 		ORDER BY e.id DESC LIMIT ?4`, args...)
 	return events, err
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	eventColumns = `
-	e.id, o.public_id AS organization_public_id, o.name AS organization_name, e.type, e.created_at`
+	e.id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name, e.type, e.created_at`
 	eventJoins = "CROSS JOIN organizations o ON o.id = e.organization_id"
 )
 
@@ -94,9 +94,10 @@ func (h *History) countDeliveries(ctx context.Context, events []webhook.Event) (
 	err = h.logs.List(ctx, &counts, `
 		SELECT e.value AS id, (
 			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0),
+			                  coalesce(sum(rank = 2 AND (SELECT s.status = '`+string(webhook.Disabled)+`' FROM subscriptions s WHERE s.id = subscription_id)), 0),
 			                  coalesce(sum(deliveries), 0))
 			FROM (
-				SELECT count(*) AS deliveries, sum(d.cause = `+delivery.CauseEvent+`) AS published,
+				SELECT d.subscription_id, count(*) AS deliveries, sum(d.cause = `+delivery.CauseEvent+`) AS published,
 				       max(CASE d.state WHEN `+delivery.Delivered+` THEN 3 WHEN `+delivery.Exhausted+` THEN 1 WHEN `+delivery.Dropped+` THEN 0 ELSE 2 END) AS rank
 				FROM deliveries d WHERE d.event_id = e.value GROUP BY d.subscription_id
 			)
@@ -106,7 +107,7 @@ func (h *History) countDeliveries(ctx context.Context, events []webhook.Event) (
 	}
 	for _, c := range counts {
 		e, read := &events[index[c.Event]], 0
-		into := []any{&e.Deliveries, &e.States.Delivered, &e.States.Pending, &e.States.Exhausted, &e.States.Dropped, &read}
+		into := []any{&e.Deliveries, &e.States.Delivered, &e.States.Pending, &e.States.Exhausted, &e.States.Dropped, &e.States.Held, &read}
 		if err := json.Unmarshal([]byte(c.Counts), &into); err != nil {
 			return 0, fmt.Errorf("read the counts of deliveries: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -131,7 +132,33 @@ func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhoo
 			return page, err
 		}
 	}
-	return page, nil
+	return page, h.setMissed(ctx, organization, e, page.Receivers)
+}
+
+// setMissed evaluates the filters of the subscriptions that have no delivery of the event.
+func (h *History) setMissed(ctx context.Context, organization int64, e webhook.EventFacts, receivers []webhook.ReceiverFacts) error {
+	var d *filter.Document
+	for i := range receivers {
+		r := &receivers[i]
+		if len(r.Filter) == 0 || len(r.Deliveries) > 0 {
+			continue
+		}
+		if d == nil {
+			end, err := h.logs.Take(ctx, organization)
+			if err != nil {
+				return err
+			}
+			var body []byte
+			err = h.logs.Get(ctx, &body, "SELECT body FROM events WHERE id = ?", e.RowID)
+			end()
+			if err != nil {
+				return sqlite.Missing(err, "event")
+			}
+			d = filter.DocumentOfBody(body)
+		}
+		r.Missed = r.Filter.Miss(d)
+	}
+	return nil
 }
 
 // receiver is ReceiverPage for one subscription.

@@ -21,11 +21,11 @@ const minutesPerRead = 10_000 // one read adds them up in about 20 ms
 // deletes them.
 //
 // Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
-func (h *History) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
+func (h *History) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) (points []webhook.MinuteCounts, err error) {
 	var row int64 // 0 stands for the whole organization
 	if subscription != "" {
-		if err := h.reads.Get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
-			return nil, sqlite.Missing(err, "subscription")
+		if row, err = h.anySubscription(ctx, organization, subscription); err != nil {
+			return nil, err
 		}
 	}
 	end, err := h.logs.Take(ctx, organization)
@@ -33,7 +33,7 @@ func (h *History) Series(ctx context.Context, organization int64, subscription s
 		return nil, err
 	}
 	defer end()
-	points := []webhook.MinuteCounts{}
+	points = []webhook.MinuteCounts{}
 	for since < until {
 		var batch []webhook.MinuteCounts
 		if batch, since, err = h.seriesSlice(ctx, organization, row, since, until, step); err != nil {

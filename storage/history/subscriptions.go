@@ -11,29 +11,27 @@ import (
 
 // SubscriptionColumns are the columns of webhook.Subscription, without what Complete sets. Their tables are SubscriptionJoins.
 const SubscriptionColumns = `
-	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
+	s.id, s.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.ordered, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
+	s.ordered, s.filter, s.filter_changed_at, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
 	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // SubscriptionJoins are the tables of SubscriptionColumns, for a subscription s.
 const SubscriptionJoins = `
 	CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id`
 
-// SubscriptionByID selects a subscription by its public id and its organization.
-const SubscriptionByID = `
-	SELECT ` + SubscriptionColumns + `
-	FROM subscriptions s` + SubscriptionJoins + `
-	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
-
 // Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
 func (h *History) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
-	var sub webhook.Subscription
-	if err := h.reads.Get(ctx, &sub, SubscriptionByID, id, organization); err != nil {
-		return sub, sqlite.Missing(err, "subscription")
-	}
-	h.Complete(&sub, h.hold())
-	return sub, nil
+	return h.ReadSubscription(h.reads.In(ctx), organization, id, h.hold())
+}
+
+// ReadSubscription is Subscription for a transaction and the hold that it sees.
+func (h *History) ReadSubscription(from sqlite.Reader, organization int64, id string, hold *webhook.Hold) (webhook.Subscription, error) {
+	sub, err := sqlite.One[webhook.Subscription](from, "subscription", `
+		SELECT `+SubscriptionColumns+` FROM subscriptions s`+SubscriptionJoins+`
+		WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`, id, organization)
+	h.Complete(&sub, hold)
+	return sub, err
 }
 
 // Complete sets what the table does not have.
@@ -60,13 +58,15 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	return page, err
 }
 
-// SubscriptionRowByID selects the row id of a subscription by its public id and its organization.
-const SubscriptionRowByID = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
-
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
-func (h *History) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
-	err = h.reads.Get(ctx, &row, SubscriptionRowByID, id, organization)
-	return row, sqlite.Missing(err, "subscription")
+func (h *History) SubscriptionRow(ctx context.Context, organization int64, id string) (int64, error) {
+	return ReadSubscriptionRow(h.reads.In(ctx), organization, id)
+}
+
+// ReadSubscriptionRow is SubscriptionRow for a transaction.
+func ReadSubscriptionRow(from sqlite.Reader, organization int64, id string) (int64, error) {
+	return sqlite.One[int64](from, "subscription",
+		"SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL", id, organization)
 }
 
 // CountLiveSubscriptions selects the number of subscriptions of an organization that count against its plan.
@@ -80,16 +80,14 @@ func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (n 
 
 // SubscriptionOrganization returns the id of the organization that has a subscription. Faults: NotFound.
 func (h *History) SubscriptionOrganization(ctx context.Context, id string) (organization string, err error) {
-	err = h.reads.Get(ctx, &organization, `
+	return sqlite.One[string](h.reads.In(ctx), "subscription", `
 		SELECT o.public_id FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id
 		WHERE s.public_id = ? AND s.deleted_at IS NULL`, id)
-	return organization, sqlite.Missing(err, "subscription")
 }
 
 // SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
 func (h *History) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
-	err = h.reads.Get(ctx, &id, `
+	return sqlite.One[string](h.reads.In(ctx), "subscription", `
 		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
 		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
-	return id, sqlite.Missing(err, "subscription")
 }

@@ -16,15 +16,7 @@ import (
 
 // Survey reads what is pending in the open database.
 type Survey struct {
-	count *Count
-	reads *sqlite.Pool
-	all   *sqlite.Pool
-	logs  *scan.Reader
-
-	hold       func() *webhook.Hold
-	releasedAt func() int64
-	statuses   func() webhook.SubscriptionCounts
-
+	o            Options
 	summaryOfAll sharedRead[webhook.PendingSummary]
 }
 
@@ -42,18 +34,15 @@ type Options struct {
 
 // New returns the survey of an open database.
 func New(o Options) *Survey {
-	return &Survey{
-		count: o.Count, reads: o.Reads, all: o.All, logs: o.Logs, hold: o.Hold, releasedAt: o.ReleasedAt, statuses: o.Statuses,
-		summaryOfAll: newSharedRead[webhook.PendingSummary](),
-	}
+	return &Survey{o: o, summaryOfAll: newSharedRead[webhook.PendingSummary]()}
 }
 
 // Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
 // the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
 func (s *Survey) Lanes(ctx context.Context) ([]webhook.Lane, error) {
-	counts := s.count.All()
+	counts := s.o.Count.All()
 	lanes := []webhook.Lane{}
-	err := s.all.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
+	err := s.o.All.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
 	for i := range lanes {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
@@ -78,8 +67,8 @@ func firstDueInOrder(subscription string) string {
 
 // QueueSummary describes the pending deliveries and the hold. It costs as much as Lanes.
 func (s *Survey) QueueSummary(ctx context.Context) (webhook.Queue, error) {
-	counts := s.count.All()
-	q := webhook.Queue{Hold: s.hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
+	counts := s.o.Count.All()
+	q := webhook.Queue{Hold: s.o.Hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
 	for _, n := range counts {
 		q.Deliveries += n
 	}
@@ -89,8 +78,8 @@ func (s *Survey) QueueSummary(ctx context.Context) (webhook.Queue, error) {
 	for _, row := range largest[min(len(largest), webhook.MaxQueued):] {
 		delete(counts, row)
 	}
-	err := s.reads.List(ctx, &q.Largest, `
-		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.name AS organization_name,
+	err := s.o.Reads.List(ctx, &q.Largest, `
+		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name,
 		       s.url, j.value AS pending, coalesce(`+delivery.FirstDue("s.id")+`, 0) AS oldest_due
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, sqlite.RowCounts(counts))

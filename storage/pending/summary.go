@@ -22,12 +22,12 @@ const subscriptionsPerRead = 500
 func (s *Survey) PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error) {
 	if organization == access.AllOrganizations {
 		return s.summaryOfAll.get(ctx, func(ctx context.Context) (sum webhook.PendingSummary, err error) {
-			sum.Statuses = s.statuses()
-			sum.Blocked, err = s.blockedPending(ctx, s.count.All())
+			sum.Statuses = s.o.Statuses()
+			sum.Blocked, err = s.blockedPending(ctx, s.o.Count.All())
 			return sum, err
 		})
 	}
-	end, err := s.logs.Take(ctx, organization)
+	end, err := s.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return webhook.PendingSummary{}, err
 	}
@@ -49,7 +49,7 @@ func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *we
 		Status webhook.Status `db:"status"`
 		Paused bool           `db:"paused"`
 	}
-	if err := s.logs.List(ctx, &rows, `
+	if err := s.o.Logs.List(ctx, &rows, `
 		SELECT s.id, s.status, `+delivery.PausedByPerson+` AS paused FROM subscriptions s INDEXED BY subscriptions_live
 		WHERE s.organization_id = ? AND s.deleted_at IS NULL`, organization); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *Survey) pendingOf(ctx context.Context, organization int64, statuses *we
 	counts := map[int64]int64{}
 	for _, r := range rows {
 		statuses.Add(webhook.Health{Status: r.Status, Paused: r.Paused}, 1)
-		if n := s.count.Of(r.Row); n > 0 {
+		if n := s.o.Count.Of(r.Row); n > 0 {
 			counts[r.Row] = n
 		}
 	}
@@ -76,7 +76,7 @@ var selectBlocked = `
 
 // blockedPending groups pending deliveries, which are counted by subscription, by what blocks them.
 func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]webhook.BlockedPending, error) {
-	held := s.hold() != nil
+	held := s.o.Hold() != nil
 	found := map[webhook.Block]webhook.BlockedPending{}
 	for rows := range slices.Chunk(slices.Sorted(maps.Keys(counts)), subscriptionsPerRead) {
 		some := make(map[int64]int64, len(rows))
@@ -85,7 +85,7 @@ func (s *Survey) blockedPending(ctx context.Context, counts map[int64]int64) ([]
 		}
 		began := time.Now()
 		var groups []webhook.BlockedPending
-		if err := s.logs.List(ctx, &groups, selectBlocked, sqlite.RowCounts(some)); err != nil {
+		if err := s.o.Logs.List(ctx, &groups, selectBlocked, sqlite.RowCounts(some)); err != nil {
 			return nil, err
 		}
 		for _, g := range groups {

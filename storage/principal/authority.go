@@ -30,11 +30,8 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	case a.Key == 0:
 		return own, nil
 	}
-	var scope access.Scope
-	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
-		return access.Scope{}, sqlite.Missing(err, "API key")
-	}
-	return own.Intersect(scope), nil
+	scope, err := sqlite.One[access.Scope](t, "API key", "SELECT scope FROM api_keys WHERE id = ?", a.Key)
+	return own.Intersect(scope), err
 }
 
 // ofSession returns the permissions of a session whose user holds the given ones.

@@ -19,9 +19,9 @@ func (r *Reader) KeyStateByID(ctx context.Context, id string) (access.Credential
 }
 
 func (r *Reader) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
-	var row principalRow
-	if err := r.reads.Get(ctx, &row, statement, by); err != nil {
-		return access.CredentialState{}, sqlite.Missing(err, "API key")
+	row, err := sqlite.One[principalRow](r.reads.In(ctx), "API key", statement, by)
+	if err != nil {
+		return access.CredentialState{}, err
 	}
 	return row.state(), nil
 }

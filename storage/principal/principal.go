@@ -31,15 +31,9 @@ func New(reads *sqlite.Pool, bind Bind) *Reader { return &Reader{reads: reads, b
 // Unauthenticated, with the code of the first check that fails: invalid_key, key_revoked, key_expired, creator_inactive. A
 // failure to read the database is never one of these.
 func (r *Reader) PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	generation := r.cache.generation.Load()
-	p := r.cache.keys.find(generation, digest)
-	if p == nil {
-		var err error
-		if p, err = r.readCredential(ctx, keyPrincipal, digest, refusedKey); err != nil {
-			return access.Principal{}, err
-		}
-		p.generation = generation
-		r.cache.keys.keep(digest, p)
+	p, err := r.known(ctx, &r.cache.keys, keyPrincipal, digest, refusedKey)
+	if err != nil {
+		return access.Principal{}, err
 	}
 	if p.Key.ExpiresAt != nil && p.Key.Status(time.Now().UnixMilli()) == access.Expired {
 		return access.Principal{}, refusedKey.expired()
@@ -51,15 +45,9 @@ func (r *Reader) PrincipalByKey(ctx context.Context, digest access.Digest) (acce
 // Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
 // user_inactive. A failure to read the database is never one of these.
 func (r *Reader) PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	generation := r.cache.generation.Load()
-	p := r.cache.tokens.find(generation, digest)
-	if p == nil {
-		var err error
-		if p, err = r.readCredential(ctx, tokenPrincipal, digest, refusedToken); err != nil {
-			return access.Principal{}, err
-		}
-		p.generation = generation
-		r.cache.tokens.keep(digest, p)
+	p, err := r.known(ctx, &r.cache.tokens, tokenPrincipal, digest, refusedToken)
+	if err != nil {
+		return access.Principal{}, err
 	}
 	if p.Token.ExpiresAt != nil && p.Token.Status(time.Now().UnixMilli()) == access.Expired {
 		return access.Principal{}, refusedToken.expired()
@@ -97,6 +85,22 @@ func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error
 	return access.Principal{
 		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan, Permissions: Effective(row.Role),
 	}, nil
+}
+
+// known returns the principal of a digest from its cache, or reads it and keeps it there.
+func (r *Reader) known(ctx context.Context, in *principals, statement string, digest access.Digest, refused refusals) (*knownPrincipal, error) {
+	generation := r.cache.generation.Load()
+	p := in.find(generation, digest)
+	if p != nil {
+		return p, nil
+	}
+	p, err := r.readCredential(ctx, statement, digest, refused)
+	if err != nil {
+		return nil, err
+	}
+	p.generation = generation
+	in.keep(digest, p)
+	return p, nil
 }
 
 // readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no

@@ -9,20 +9,15 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // PrincipalBySession returns the current principal of a session. Faults: Unauthenticated. The code is invalid_key if the session
 // is unknown or has ended. Otherwise it is a code of PrincipalByToken.
 func (r *Reader) PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error) {
-	generation := r.cache.generation.Load()
-	p := r.cache.sessions.find(generation, digest)
-	if p == nil {
-		var err error
-		if p, err = r.readCredential(ctx, sessionPrincipal, digest, refusedSession); err != nil {
-			return access.Principal{}, err
-		}
-		p.generation = generation
-		r.cache.sessions.keep(digest, p)
+	p, err := r.known(ctx, &r.cache.sessions, sessionPrincipal, digest, refusedSession)
+	if err != nil {
+		return access.Principal{}, err
 	}
 	now := time.Now().UnixMilli()
 	switch {
@@ -72,13 +67,11 @@ func (r *Reader) SessionOrganizations(ctx context.Context, p access.Principal) (
 	if p.Session == nil || !p.Session.MaySwitch {
 		return nil, nil
 	}
-	found := []access.Organization{}
-	err := r.reads.List(ctx, &found, `
+	return sqlite.All[access.Organization](r.reads.In(ctx), `
 		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan, o.created_at, o.updated_at
 		FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE m.user_id = ? AND o.closed_at IS NULL
 		ORDER BY m.organization_id LIMIT ?`, p.User.RowID, maxSwitches)
-	return found, err
 }
 
 // isOver reports whether a session or a link has expired, or was created while the clock was ahead: it would last too long.

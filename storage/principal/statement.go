@@ -28,7 +28,7 @@ const (
 	SELECT c.id AS "key.id", c.public_id AS "key.public_id", o.public_id AS "key.organization_public_id", u.public_id AS "key.created_by",
 	c.name AS "key.name", c.scope AS "key.scope", c.key_prefix AS "key.key_prefix", c.window_id AS "key.window_id",
 	c.created_at AS "key.created_at", c.expires_at AS "key.expires_at", c.last_used_at AS "key.last_used_at", coalesce(c.revoked_at, o.closed_at) AS "key.revoked_at",
-	c.metadata AS "key.metadata", c.external_id AS "key.external_id",` +
+	c.metadata AS "key.metadata", c.external_id AS "key.external_id", c.allowed_networks AS "key.allowed_networks",` +
 		principalColumns + ` FROM api_keys c` + principalJoins
 
 	keyPrincipal     = keyColumns + byDigest

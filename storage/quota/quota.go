@@ -5,7 +5,6 @@ package quota
 import (
 	"fmt"
 
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -108,11 +107,14 @@ func (q *Quotas) Of(t *sqlite.Tx, organization int64) (*Quota, error) {
 	return found, nil
 }
 
+// ErrClosed refuses a change of a closed organization.
+var ErrClosed = fault.New(fault.Conflict, "organization_closed", "This organization is closed and takes nothing new; create a new organization.")
+
 // OfOpen is Of for an organization that must not be closed. Faults: Conflict.
 func (q *Quotas) OfOpen(t *sqlite.Tx, organization int64) (*Quota, error) {
 	has, err := q.Of(t, organization)
 	if err == nil && has.Closed {
-		err = directory.ErrClosed
+		err = ErrClosed
 	}
 	return has, err
 }
@@ -133,6 +135,10 @@ func (q *Quotas) Require(t *sqlite.Tx, organization int64, bytes int) error {
 		has.Plan, *has.Limit, has.Bytes, bytes)
 }
 
+// ErrNoWebhooks is the fault of a plan without webhooks.
+var ErrNoWebhooks = fault.New(fault.Forbidden, "plan_capability_required",
+	"The organization's plan does not include webhooks; an operator can change the plan.")
+
 // RequireWebhooks refuses if the organization's plan has no webhooks, or if the organization is closed.
 // Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
@@ -141,8 +147,7 @@ func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
 	case err != nil:
 		return err
 	case !has.Webhooks:
-		return fault.New(fault.Forbidden, "plan_capability_required",
-			"The organization's plan does not include webhooks; an operator can change the plan.")
+		return ErrNoWebhooks
 	}
 	return nil
 }

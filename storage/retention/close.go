@@ -69,7 +69,7 @@ func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int6
 			}
 		}
 		if _, err := t.Exec(`
-			UPDATE subscriptions SET url = '', description = '', event_types = '', secret = x'', previous_secret = NULL, recover_since = NULL,
+			UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, secret = x'', previous_secret = NULL, recover_since = NULL,
 				last_error = CASE last_error WHEN '' THEN '' ELSE ? END
 			WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
 			return 0, err
@@ -84,8 +84,9 @@ func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int6
 func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error {
 	var done eventProgress
 	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		after := done.after // the writer may still read it when ctx ends, and done changes then
 		if done, err = returning(ctx, c, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
-			return c.deleteEventBatchOf(t, organization, done.after)
+			return c.deleteEventBatchOf(t, organization, after)
 		}); err != nil || !done.more {
 			return false, err
 		}

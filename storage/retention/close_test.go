@@ -10,8 +10,8 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/redact"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -33,7 +33,7 @@ type customer struct {
 
 // customerTraces are what an organization and its members write.
 var customerTraces = []string{
-	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth",
+	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth", "Lumbergh",
 }
 
 func newCustomer(t *testing.T) *customer {
@@ -46,8 +46,13 @@ func newCustomer(t *testing.T) *customer {
 	by := x.owner.Actor("192.0.2.9", "req")
 	x.key = access.Mint("svc")
 	storagetest.Must[access.Key](t)(x.Directory.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
+	condition, problem := filter.New("to", filter.NotEqual, []byte(`"Lumbergh"`))
+	if problem != nil {
+		t.Fatal(problem)
+	}
 	sub, _, err := x.Subscriptions.CreateSubscription(ctx, by, x.org.RowID, webhook.SubscriptionChange{
 		URL: new("https://hooks.initech.example/?auth=Basic c2VjcmV0"), EventTypes: &webhook.Types{"invoice.*"}, Description: new("for Milton"), ExternalID: new("hook-12"),
+		Filter:  &filter.Filter{condition},
 		Headers: &[]webhook.Header{{Name: "X-Initech-Auth", Value: redact.New("swordfish")}},
 	})
 	if err != nil {
@@ -255,7 +260,7 @@ func TestChangeOfClosedOrganization(t *testing.T) {
 		key := x.createKey(t, x.Operator.In(x.org))
 		_, replayed := x.Queue.Replay(ctx, x.By, x.org.RowID, x.sub.ID, webhook.Replay{})
 		for _, err := range []error{published, subscribed, token, member, changed, key} {
-			storagetest.ExpectFault(t, err, fault.Conflict, directory.ErrClosed.Code)
+			storagetest.ExpectFault(t, err, fault.Conflict, "organization_closed")
 		}
 		if replayed == nil {
 			t.Error("a replay made deliveries")

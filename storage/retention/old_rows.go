@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -179,12 +178,24 @@ func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after int64, size int, before i
 // deleteEvents deletes those of the events that do not wait. If they have too many deliveries for one transaction, it deletes some
 // of these, and complete is false.
 func (c *Cleaner) deleteEvents(t *sqlite.Tx, events []oldEvent) (complete bool, err error) {
-	events = slices.DeleteFunc(events, func(e oldEvent) bool { return e.Waiting })
-	deliveries, err := c.deleteDeliveries(t, events)
+	var rows []int64
+	for _, e := range events {
+		if !e.Waiting {
+			rows = append(rows, e.ID)
+		}
+	}
+	deliveries, err := c.deleteDeliveries(t, rows)
 	if err != nil || deliveries == deliveryBatch {
 		return false, err
 	}
-	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", sqlite.RowList(eventRows(events)))
+	gone := sqlite.RowList(slices.Values(rows))
+	if _, err := t.Exec(`
+		UPDATE organizations SET expired_event = max(coalesce(expired_event, 0), gone.last)
+		FROM (SELECT e.organization_id, max(e.id) AS last FROM json_each(?) j CROSS JOIN events e ON e.id = j.value GROUP BY e.organization_id) gone
+		WHERE organizations.id = gone.organization_id`, gone); err != nil {
+		return false, err
+	}
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", gone)
 	return true, err
 }
 
@@ -221,26 +232,16 @@ func lastWithFewDeliveries(t *sqlite.Tx, events []int64) (last int64, err error)
 	return last, nil
 }
 
-func eventRows(events []oldEvent) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		for _, e := range events {
-			if !yield(e.ID) {
-				return
-			}
-		}
-	}
-}
-
 // deleteDeliveries deletes up to deliveryBatch deliveries of the events, with their attempts, and returns how many. The
 // deliveries of one event have consecutive numbers, so a few ranges contain them all.
-func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []oldEvent) (int, error) {
+func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	var deliveries []struct {
 		ID           int64                 `db:"id"`
 		Subscription int64                 `db:"subscription_id"`
 		State        webhook.DeliveryState `db:"state"`
 	}
 	if err := t.List(&deliveries, `
-		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, sqlite.RowList(eventRows(events)), deliveryBatch); err != nil {
+		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, sqlite.RowList(slices.Values(events)), deliveryBatch); err != nil {
 		return 0, err
 	}
 	ids := make([]int64, 0, len(deliveries))

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -24,6 +25,7 @@ type Query struct {
 	Before       int64 // the row id at which the page begins, exclusive; 0 starts at the newest row
 	Limit        int
 	Filtered     bool  // Where leaves out some rows
+	Slice        int   // rows of the first slice, if Where reads many rows for each; 0 is the limit of the reader
 	Args         []any // of Where
 }
 
@@ -41,7 +43,7 @@ func (l List[T]) Page(ctx context.Context, q Query) (rows []T, next int64, err e
 	if !q.Filtered {
 		return rows, 0, l.Logs.ReadAll(ctx, high, search)
 	}
-	reached, err := l.Logs.Walk(ctx, high, search)
+	reached, err := l.Logs.walk(ctx, high, search, cmp.Or(min(q.Slice, l.Logs.Limits.Slice), l.Logs.Limits.Slice))
 	return rows, reached.Row, err
 }
 

@@ -128,7 +128,12 @@ type Search interface {
 // Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
 // limits first, it returns how far it came.
 func (r *Reader) Walk(ctx context.Context, high Position, s Search) (Position, error) {
-	bounds := search{rows: r.Limits.Slice, left: r.Limits.Rows}
+	return r.walk(ctx, high, s, r.Limits.Slice)
+}
+
+// walk is Walk with the rows of the first slice.
+func (r *Reader) walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
+	bounds := search{rows: first, left: r.Limits.Rows}
 	for {
 		before := bounds.took
 		low, more, err := r.slice(ctx, high, s, &bounds)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -22,6 +23,23 @@ func init() {
 	if _, err := modernc.OFDLocking(true); err != nil {
 		panic(err)
 	}
+}
+
+// RegisterFunction gives statements a function of a text and a blob. It returns what fn does. Connections that are open already do not have
+// it, and the name must be new.
+func RegisterFunction(name string, fn func(text string, blob []byte) (bool, error)) error {
+	return modernc.RegisterDeterministicScalarFunction(name, 2, func(_ *modernc.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+		text, isText := args[0].(string)
+		blob, isBlob := args[1].([]byte)
+		if !isText || !isBlob {
+			return nil, fmt.Errorf("%s takes a text and a blob, not %T and %T", name, args[0], args[1])
+		}
+		is, err := fn(text, blob)
+		if err != nil || !is {
+			return int64(0), err
+		}
+		return int64(1), nil
+	})
 }
 
 const (

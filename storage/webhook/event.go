@@ -13,9 +13,10 @@ const TestType = "webhook_test"
 
 // Event is a published event, stored with the exact bytes that are sent.
 type Event struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"-"`
-	OrganizationID string `db:"organization_public_id"`
+	RowID                  int64   `db:"id"`
+	ID                     string  `db:"-"`
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"` // now
 	// OrganizationName is the name now.
 	OrganizationName string `db:"organization_name"`
 	Type             string `db:"type"`
@@ -34,6 +35,7 @@ type DeliveryStates struct {
 	Pending   int
 	Exhausted int
 	Dropped   int
+	Held      int // of the pending ones: the subscription is disabled
 }
 
 // NewEvent is an event to publish. Data is a compact JSON object. An empty IdempotencyKey is none. With a key, Digest
@@ -63,13 +65,23 @@ type Notice string
 const (
 	NoSubscription Notice = "no_subscription"
 	PlanLacksHooks Notice = "plan_capability_required"
+	AllFiltered    Notice = "all_filtered" // subscriptions want the type, but it passes the filter of none
+	InFeed         Notice = "in_feed"      // only subscriptions without a URL have it
 )
 
-// NoticeOf returns the notice of an event with that many deliveries.
-func NoticeOf(deliveries int, planHasWebhooks bool) Notice {
+// OnlyFeeds is the number of filtered subscriptions of an event without a delivery that a feed has.
+const OnlyFeeds = -1
+
+// NoticeOf returns the notice of an event with that many deliveries. filtered counts the subscriptions whose filter it did not pass,
+// or is OnlyFeeds.
+func NoticeOf(deliveries, filtered int, planHasWebhooks bool) Notice {
 	switch {
 	case deliveries > 0:
 		return ""
+	case filtered == OnlyFeeds:
+		return InFeed
+	case filtered > 0:
+		return AllFiltered
 	case planHasWebhooks:
 		return NoSubscription
 	}

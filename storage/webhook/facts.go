@@ -1,6 +1,10 @@
 package webhook
 
-import "time"
+import (
+	"time"
+
+	"github.com/keyhook/keyhook/storage/filter"
+)
 
 // EventFacts is what is stored about an event, for the explanation of its deliveries.
 type EventFacts struct {
@@ -30,6 +34,8 @@ type ReceiverFacts struct {
 	// Deliveries of the event to the subscription, the newest first. There may be older ones.
 	Deliveries []DeliveryFacts `db:"-"`
 	Front      *FrontFacts     `db:"-"` // nil if the subscription is not ordered, or nothing is pending
+	// Missed is the condition of the present filter that the event does not fulfil; nil if it passes, or has a delivery.
+	Missed *filter.Miss `db:"-"`
 }
 
 // FrontFacts is the delivery of an ordered subscription for which all others wait: the one in progress, or the first in order.

@@ -29,14 +29,17 @@ type Lane struct {
 // Backlog counts pending deliveries by the state of their subscriptions. Closed subscriptions are disabled or deleted, or
 // their plan has no webhooks.
 type Backlog struct {
-	Healthy, Failing, Closed Waiting
-	OldestDue                int64 // the earliest due time for an open subscription; 0 if nothing is pending
-	Held                     bool  // whether the queue is held; then nothing is late
+	Healthy   Waiting `db:"healthy"`
+	Failing   Waiting `db:"failing"`
+	Closed    Waiting `db:"closed"`
+	OldestDue int64   `db:"oldest_due"` // the earliest due time for an open subscription; 0 if nothing is pending
+	Held      bool    `db:"-"`          // whether the queue is held; then nothing is late
 }
 
 // Waiting counts pending deliveries and their subscriptions.
 type Waiting struct {
-	Lanes, Deliveries int64
+	Lanes      int64 `db:"lanes"`
+	Deliveries int64 `db:"deliveries"`
 }
 
 // Job is a pending delivery with all that sending needs, except the Target.

@@ -26,8 +26,23 @@ type EventFilter struct {
 	Since          int64  // inclusive
 	Until          int64  // exclusive
 	IdempotencyKey string
-	WithoutAudit   bool // leave out audit events
+	WithoutAudit   bool       // leave out audit events
+	State          EventState // of any delivery
+	Subscription   string     // public id; only deliveries to it count, and without a State, one must exist
 }
+
+// EventState is a state of deliveries by which lists of events are filtered.
+type EventState string
+
+// The states. Expired deliveries are pending too: retention is about to delete them.
+const (
+	AnyDelivered EventState = "delivered"
+	AnyPending   EventState = "pending"
+	AnyExhausted EventState = "exhausted"
+	AnyDropped   EventState = "dropped"
+	AnyExpired   EventState = "expired"
+	ForNobody    EventState = "nobody" // there is no delivery
+)
 
 // TypeRange returns the bounds of the types that the filter selects, in the order of bytes: the first, inclusive, and an end,
 // exclusive.

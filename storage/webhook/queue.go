@@ -20,10 +20,11 @@ const MaxQueued = 200
 
 // Queued describes the pending deliveries of one subscription in any status.
 type Queued struct {
-	SubscriptionID   string `db:"subscription_public_id"`
-	OrganizationID   string `db:"organization_public_id"`
-	OrganizationName string `db:"organization_name"`
-	URL              string `db:"url"`
-	Pending          int64  `db:"pending"`
-	OldestDue        int64  `db:"oldest_due"` // in milliseconds; may be in the future
+	SubscriptionID         string  `db:"subscription_public_id"`
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	OrganizationName       string  `db:"organization_name"`
+	URL                    string  `db:"url"`
+	Pending                int64   `db:"pending"`
+	OldestDue              int64   `db:"oldest_due"` // in milliseconds; may be in the future
 }

@@ -25,16 +25,19 @@ type Replayed struct {
 	Exhausted int64 `db:"exhausted"`  // all attempts failed
 	Plan      int64 `db:"plan"`       // the plan had no webhooks
 	TypeAdded int64 `db:"type_added"` // the subscription did not want the type when the event was published
+	// FilterChanged counts events older than the present filter, which they pass.
+	FilterChanged int64 `db:"filter_changed"`
 }
 
 // Total returns the number of all deliveries.
-func (r Replayed) Total() int64 { return r.Exhausted + r.Plan + r.TypeAdded }
+func (r Replayed) Total() int64 { return r.Exhausted + r.Plan + r.TypeAdded + r.FilterChanged }
 
 // Add adds other counts.
 func (r *Replayed) Add(o Replayed) {
 	r.Exhausted += o.Exhausted
 	r.Plan += o.Plan
 	r.TypeAdded += o.TypeAdded
+	r.FilterChanged += o.FilterChanged
 }
 
 // RecoveryRequest asks to make a subscription work again after its receiver was mended.
@@ -72,4 +75,10 @@ func (t Types) Common(other Types) []string {
 func covers(a, b string) bool {
 	prefix, isPrefix := strings.CutSuffix(a, "*")
 	return a == b || isPrefix && strings.HasPrefix(b, prefix)
+}
+
+// Preview says which of the newest events of an organization pass a filter. Sample are the ids of some of them, the newest first.
+type Preview struct {
+	Examined, Matched int
+	Sample            []string
 }

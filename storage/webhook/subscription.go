@@ -7,27 +7,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/filter"
 )
 
 // Limits of a subscription's fields.
 const (
-	MaxURL         = 2048 // characters
-	MaxEventTypes  = 100
-	MaxEventType   = 128    // characters
-	MaxDescription = 500    // characters
-	MaxRateLimit   = 10_000 // attempts a second
+	MaxURL        = 2048 // characters
+	MaxEventTypes = 100
+	MaxEventType  = 128    // characters
+	MaxRateLimit  = 10_000 // attempts a second
 )
 
-// Subscription is a URL to which a customer wants events sent, with its health.
+// Subscription is a URL to which a customer wants events sent, with its health. Without a URL it is a feed: a program reads its events.
 type Subscription struct {
-	RowID          int64   `db:"id"`
-	ID             string  `db:"public_id"`
-	OrganizationID string  `db:"organization_public_id"`
-	URL            string  `db:"url"`
-	EventTypes     Types   `db:"event_types"`
-	AuditEvents    bool    `db:"audit_events"` // whether it receives audit events of its EventTypes
-	Description    string  `db:"description"`
-	ExternalID     *string `db:"external_id"` // the organization's own id, unique in the organization
+	RowID                  int64   `db:"id"`
+	ID                     string  `db:"public_id"`
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	URL                    string  `db:"url"`
+	EventTypes             Types   `db:"event_types"`
+	AuditEvents            bool    `db:"audit_events"` // whether it receives audit events of its EventTypes
+	Description            string  `db:"description"`
+	ExternalID             *string `db:"external_id"` // the organization's own id, unique in the organization
 	// HeaderNames are the names of its own headers. Their values are only in a Target.
 	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
@@ -35,6 +37,9 @@ type Subscription struct {
 	// Ordered says that deliveries are sent one at a time, in the order of publication. The next one waits until the one before
 	// is delivered or exhausted.
 	Ordered bool `db:"ordered"`
+	// Filter selects among the events of these types. FilterChangedAt is when it last changed; nil if never.
+	Filter          filter.Filter `db:"filter"`
+	FilterChangedAt *int64        `db:"filter_changed_at"`
 	Gate
 	PendingDeliveries int64  `db:"-"` // from a counter in memory
 	CreatedAt         int64  `db:"created_at"`

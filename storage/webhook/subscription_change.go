@@ -5,49 +5,42 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/filter"
 )
 
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
 type SubscriptionChange struct {
-	Secret      Secret // of a new subscription only: an imported secret; the zero value makes one
-	URL         *string
+	Secret      Secret  // of a new subscription only: an imported secret; the zero value makes one
+	URL         *string // empty: a feed
 	EventTypes  *Types
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
 	Ordered     *bool
-	Headers     *[]Header // replaces all own headers
-	ExternalID  *string   // empty removes it
+	Headers     *[]Header      // replaces all own headers
+	ExternalID  *string        // empty removes it
+	Filter      *filter.Filter // an empty one removes it
 
 	SetRateLimit       bool
 	RateLimitPerSecond *int64
 }
 
-// AuditDetails lists the changed fields for the audit log. Of a URL it has only the host, and of headers only the names. The
-// rest is often a secret of the receiver, and the log has other readers.
+// AuditDetails lists the changed fields for the audit log. Of a URL it has only the host, of headers only the names, and of a filter no
+// values. The rest is often a secret of the receiver or personal, and the log has other readers.
 func (c SubscriptionChange) AuditDetails() map[string]any {
 	details := map[string]any{}
+	addDetail(details, "event_types", c.EventTypes)
+	addDetail(details, "audit_events", c.AuditEvents)
+	addDetail(details, "description", c.Description)
+	addDetail(details, "is_active", c.IsActive)
+	addDetail(details, "ordered", c.Ordered)
+	addDetail(details, "external_id", c.ExternalID)
 	if c.URL != nil {
 		details["url_host"] = URLHost(*c.URL)
 	}
-	if c.EventTypes != nil {
-		details["event_types"] = *c.EventTypes
-	}
-	if c.AuditEvents != nil {
-		details["audit_events"] = *c.AuditEvents
-	}
-	if c.Description != nil {
-		details["description"] = *c.Description
-	}
-	if c.IsActive != nil {
-		details["is_active"] = *c.IsActive
-	}
-	if c.Ordered != nil {
-		details["ordered"] = *c.Ordered
-	}
-	if c.ExternalID != nil {
-		details["external_id"] = *c.ExternalID
+	if c.Filter != nil {
+		details["filter"] = c.Filter.Words()
 	}
 	if !c.Secret.IsZero() {
 		details["secret_imported"] = true
@@ -65,10 +58,16 @@ func (c SubscriptionChange) AuditDetails() map[string]any {
 	return details
 }
 
+func addDetail[T any](details map[string]any, name string, value *T) {
+	if value != nil {
+		details[name] = *value
+	}
+}
+
 // CheckHost refuses to send stored header values to another host, because whoever changes the URL would receive them there. A change
 // of the host sends the values again. Faults: Invalid.
 func (c SubscriptionChange) CheckHost(sub Subscription) error {
-	if c.URL == nil || Origin(*c.URL) == Origin(sub.URL) {
+	if c.URL == nil || *c.URL == "" || Origin(*c.URL) == Origin(sub.URL) {
 		return nil
 	}
 	kept := sub.HeaderNames
@@ -91,28 +90,24 @@ func (c SubscriptionChange) CheckHost(sub Subscription) error {
 }
 
 // URLHost returns the host and the port of a URL, for logs. The rest is often a secret of the receiver.
-func URLHost(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
-}
+func URLHost(address string) string { return parseURL(address).Host }
 
 // Hostname returns the host of a URL in lower case, without port and final dot.
 func Hostname(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	return strings.ToLower(strings.TrimSuffix(parseURL(address).Hostname(), "."))
 }
 
 // Origin returns the scheme, the host and the port of a URL.
 func Origin(address string) string {
+	u := parseURL(address)
+	return u.Scheme + "://" + u.Host
+}
+
+// parseURL parses a URL. What is none has no part.
+func parseURL(address string) *url.URL {
 	u, err := url.Parse(address)
 	if err != nil {
-		return ""
+		return &url.URL{}
 	}
-	return u.Scheme + "://" + u.Host
+	return u
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -45,15 +44,15 @@ type runner struct {
 // Run makes the server as the file says. The error is Problems if the file is wrong; then nothing was changed, unless Run has said that it
 // applies the file in parts.
 func Run(ctx context.Context, c client.Client, out output.Printer, o Options) error {
-	text, err := readFile(o)
+	text, err := output.ReadFile(o.In, o.File, maxFile)
 	if err != nil {
-		return err
+		return fmt.Errorf("--file: %w", err)
 	}
 	r := runner{Options: o, client: c, out: out, name: o.File, directory: filepath.Dir(o.File)}
 	if o.File == "-" {
 		r.name, r.directory = "standard input", "."
 	}
-	if r.doc, err = parse(r.name, text); err != nil {
+	if r.doc, err = parse(r.name, []byte(text)); err != nil {
 		return err
 	}
 	r.doc.readHeaders(r.directory)
@@ -143,35 +142,12 @@ func (r *runner) make(ctx context.Context, q *request, sink *secrets, made []sec
 	}
 	began := time.Now()
 	d, err := r.send(ctx, q, false)
-	if _, isRefused := errors.AsType[*refusal](err); isRefused {
-		return sink.takeBack(errors.Unwrap(err))
-	}
-	if _, isRefused := errors.AsType[Problems](err); isRefused || errors.Is(err, errTooMuch) {
-		return sink.takeBack(err)
+	if refused, is := errors.AsType[*refusal](err); is {
+		return sink.takeBack(refused.error)
 	}
 	if err := sink.confirm(made, err); err != nil {
 		return err
 	}
 	r.out.Note("Made %s in %s.", output.Count(len(d.Changes), "change", "changes"), time.Since(began).Round(time.Millisecond))
 	return nil
-}
-
-func readFile(o Options) (text []byte, err error) {
-	from := o.In
-	if o.File != "-" {
-		file, err := os.Open(o.File)
-		if err != nil {
-			return nil, fault.Advise(fmt.Errorf("cannot read the file: %w", err), "check the path and its permissions")
-		}
-		defer file.Close()
-		from = file
-	}
-	text, err = io.ReadAll(io.LimitReader(from, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the file: %w", err)
-	case len(text) > maxFile:
-		return nil, fault.Advise(errors.New("the file is larger than 16 MiB"), "split the work into several runs without --prune")
-	}
-	return text, nil
 }

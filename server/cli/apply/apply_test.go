@@ -41,7 +41,7 @@ func serve(t *testing.T) *target {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")))
 	s, err := server.New(server.Options{
-		Store: store.All(), Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Tester: noTester{}, CheckURL: egress.Policy{}.CheckURL, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

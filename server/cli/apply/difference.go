@@ -74,6 +74,9 @@ func show(field string, value any) string {
 
 // hostOf returns a URL without its path and its query, which are often secrets of the receiver.
 func hostOf(text string) string {
+	if text == "" {
+		return "none"
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return "…"

@@ -189,10 +189,27 @@ func resolved(node *yaml.Node) *yaml.Node {
 // isBlank reports whether a field has nothing after its colon.
 func isBlank(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
 
+// toCondition returns a condition of a filter. The server knows its members.
+func toCondition(node *yaml.Node) (any, error) {
+	members := map[string]any{}
+	for pair := range slices.Chunk(node.Content, 2) {
+		name, value := pair[0].Value, resolved(pair[1])
+		if value.Tag == "!!null" && !isBlank(value) { // a condition may ask for null
+			members[name] = nil
+			continue
+		}
+		var err error
+		if members[name], err = toJSON(value); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return members, nil
+}
+
 // octal finds numbers such as 0600, which are 384.
 var octal = regexp.MustCompile("^[-+]?0[0-9_]")
 
-// toJSON returns the value of a field as JSON has it: a scalar, or a list of scalars. A blank value is refused: it would mean null,
+// toJSON returns the value of a field as JSON has it: a scalar, or a list of scalars or of conditions of a filter. A blank value is refused: it would mean null,
 // which is "no limit" for a plan.
 func toJSON(node *yaml.Node) (any, error) {
 	switch {
@@ -203,10 +220,15 @@ func toJSON(node *yaml.Node) (any, error) {
 	case node.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(node.Content))
 		for _, item := range node.Content {
-			if item = resolved(item); item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
+			item = resolved(item)
+			toElement := toJSON
+			switch {
+			case item.Kind == yaml.MappingNode:
+				toElement = toCondition
+			case item.Kind != yaml.ScalarNode || item.Tag == "!!null":
 				return nil, errors.New("each element must be one value")
 			}
-			value, err := toJSON(item)
+			value, err := toElement(item)
 			if err != nil {
 				return nil, err
 			}
@@ -215,28 +237,14 @@ func toJSON(node *yaml.Node) (any, error) {
 		return list, nil
 	}
 	switch node.Tag {
-	case "!!null":
-		return json.RawMessage("null"), nil
-	case "!!bool":
-		var value bool
-		err := node.Decode(&value)
-		return value, err
-	case "!!int":
-		if octal.MatchString(node.Value) {
+	case "!!null", "!!bool", "!!int", "!!float":
+		if octal.MatchString(node.Value) && node.Tag == "!!int" {
 			return nil, errors.New("YAML would read this as an octal number; remove the 0 at the beginning")
 		}
-		var value int64
-		if err := node.Decode(&value); err != nil {
-			return nil, errors.New("this number is too large")
-		}
-		return value, nil
-	case "!!float":
-		var value float64
-		if err := node.Decode(&value); err != nil {
-			return nil, err
-		}
-		if text, err := json.Marshal(value); err == nil {
-			return json.RawMessage(text), nil
+		var value any
+		err := node.Decode(&value)
+		if _, notJSON := json.Marshal(value); notJSON == nil { // JSON has no infinite number
+			return value, err
 		}
 	}
 	return node.Value, nil

@@ -48,7 +48,7 @@ func (q *request) body(dry bool) ([]byte, error) {
 // errTooMuch says that a file is too large for one request.
 var errTooMuch = errors.New("the file needs more changes than one request makes; remove fewer objects at once, or split the file")
 
-// refusal is a response that is no success, and no list of problems: certainly, the server has changed nothing.
+// refusal is a response that says that the server has changed nothing.
 type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
@@ -74,16 +74,16 @@ func (r *runner) send(ctx context.Context, q *request, dry bool) (d difference, 
 		return d, r.client.Refusal(got)
 	}
 	if p.Code == "too_many_changes" || p.Code == "too_large" {
-		return d, errTooMuch
+		return d, &refusal{errTooMuch}
+	}
+	if len(p.Errors) == 0 {
+		return d, &refusal{r.client.Refusal(got)}
 	}
 	problems := Problems{file: r.name}
 	for _, e := range p.Errors {
 		problems.problems = append(problems.problems, r.locate(q, e.Field, e.Code, e.Message))
 	}
-	if len(p.Errors) == 0 {
-		return d, &refusal{r.client.Refusal(got)}
-	}
-	return d, problems
+	return d, &refusal{problems}
 }
 
 // objectPath finds the paths of objects in a message.

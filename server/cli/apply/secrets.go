@@ -34,30 +34,26 @@ func openSecrets(name string, out output.Printer) (*secrets, error) {
 	if err != nil {
 		return nil, fault.Advise(fmt.Errorf("nothing was changed: cannot write secrets: %w", err), "choose another --secrets-file")
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", name)
-	}
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		err = fault.Advise(fmt.Errorf("other users may read %s", name), "run: chmod 600 %s", name)
-	}
-	if err == nil {
-		err = checkContent(file)
-	}
-	if err == nil {
-		err = lock(file)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err == nil {
-		err = endLine(file)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("nothing was changed: %w", err), file.Close())
+	for _, prepare := range []func(*os.File) error{checkMode, checkContent, lock, (*os.File).Sync, endLine} {
+		if err := prepare(file); err != nil {
+			return nil, errors.Join(fmt.Errorf("nothing was changed: %w", err), file.Close())
+		}
 	}
 	s.file = file
 	return s, nil
+}
+
+func checkMode(file *os.File) error {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", file.Name())
+	case info.Mode().Perm()&0o077 != 0:
+		return fault.Advise(fmt.Errorf("other users may read %s", file.Name()), "run: chmod 600 %s", file.Name())
+	}
+	return nil
 }
 
 // lock locks the file until it is closed: two runs would write over each other's secrets. Some file systems have no locks.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"strconv"
@@ -20,7 +20,6 @@ import (
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/server/cli/receive"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -85,12 +84,15 @@ type bench struct {
 // run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
 func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop() // ends the receiver
+	defer stop()
 	b = &bench{options: o, receiver: &receiver{latencies: map[string][]time.Duration{}}}
 	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
 		return nil, fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
 	}
 	defer os.RemoveAll(b.dir)
+	hook := httptest.NewServer(b.receiver)
+	defer hook.Close()
+	b.hook = hook.Listener.Addr().String()
 	b.server, err = child.Start(ctx, b.dir,
 		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
 	if err == nil {
@@ -105,20 +107,15 @@ func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err err
 	return b, err
 }
 
-// begin starts the receiver and creates a key.
+// begin creates a key.
 func (b *bench) begin(ctx context.Context) error {
-	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("start a receiver: %w", err)
-	}
-	go func() { _ = receive.Serve(ctx, on, b.receiver) }() // without it, expect misses the deliveries
-	b.hook, b.api = on.Addr().String(), strings.TrimPrefix(b.server.URL, "http://")
+	b.api = strings.TrimPrefix(b.server.URL, "http://")
 	b.operator = client.Client{Base: b.server.URL, Authorization: "Bearer " + b.server.Token}
 	var created struct {
 		Key string `json:"key"`
 	}
 	wanted := map[string]string{"name": "bench", "scope": "events:write"}
-	err = b.operator.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &created)
+	err := b.operator.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &created)
 	b.key = created.Key
 	return err
 }

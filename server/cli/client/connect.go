@@ -61,7 +61,7 @@ func Connect(cmd *cobra.Command) (Client, error) {
 	case address == "":
 		return c, usage("a token needs a URL; give --%s, or set %s; for the server on this machine, unset %s", FlagURL, EnvURL, EnvToken)
 	}
-	return remote(c, address, token)
+	return c.At(address, token)
 }
 
 func usage(format string, args ...any) error {
@@ -86,8 +86,8 @@ func local(cmd *cobra.Command, c Client) (Client, error) {
 	return c, nil
 }
 
-// remote returns the client for a server at a URL.
-func remote(c Client, address, token string) (Client, error) {
+// At returns the client for a server at a URL.
+func (c Client) At(address, token string) (Client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":

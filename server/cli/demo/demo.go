@@ -51,10 +51,12 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	s := &demo{out: out}
-	if s.receiver, err = newReceiver(ctx, filepath.Join(dir, "receiver.pem")); err != nil {
-		return fmt.Errorf("cannot start a receiver: %w", err)
+	certificate := filepath.Join(dir, "receiver.pem")
+	if s.receiver, err = newReceiver(certificate); err != nil {
+		return fmt.Errorf("cannot write the certificate of the receiver: %w", err)
 	}
-	s.server, err = child.Start(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "receiver.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
+	defer s.receiver.Close()
+	s.server, err = child.Start(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+certificate, "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
 	if err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func (s *demo) say(format string, args ...any) {
 func (s *demo) begin(ctx context.Context) {
 	me := s.call(ctx, s.operator, "GET", "whoami/", nil, http.StatusOK)
 	s.say("One process serves %s from one file, %s.", s.server.URL, filepath.Base(s.server.Database))
-	s.say("An HTTPS receiver listens at %s. The server trusts its certificate.", s.receiver.url)
+	s.say("An HTTPS receiver listens at %s. The server trusts its certificate.", s.receiver.URL)
 	s.say("The bootstrap token belongs to the operator %q, who has %d permissions.", me.User.Name, len(me.Permissions))
 }
 
@@ -180,11 +182,11 @@ func (s *demo) key(ctx context.Context) {
 }
 
 func (s *demo) subscribe(ctx context.Context) {
-	wanted := object{"url": s.receiver.url, "event_types": []string{"order.*"}}
+	wanted := object{"url": s.receiver.URL, "event_types": []string{"order.*"}}
 	sub := s.call(ctx, s.owner, "POST", "webhooks/subscriptions/", wanted, http.StatusCreated)
 	s.check(sub.Status == "healthy", "the new subscription is %q", sub.Status)
 	s.subscription, s.secret = "webhooks/subscriptions/"+sub.ID+"/", sub.Secret
-	s.say("%s receives all events \"order.*\". Its signing secret was shown once.", s.receiver.url)
+	s.say("%s receives all events \"order.*\". Its signing secret was shown once.", s.receiver.URL)
 }
 
 func (s *demo) revoke(ctx context.Context) {

@@ -239,7 +239,11 @@ func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 
 func TestDoctorBesideARunningServer(t *testing.T) {
 	t.Parallel()
-	dev := config.Default().Dev().Texts()
+	defaults, err := config.Load(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := defaults.Dev().Texts()
 	for _, tt := range []struct {
 		name                string
 		settings            map[string]string // of the server; nil if it does not tell them

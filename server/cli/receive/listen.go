@@ -1,5 +1,5 @@
-// Package receive owns the commands for receivers: listen receives deliveries, and verify explains a wrong signature. It also owns
-// the receiver of demo and bench. It does not know the API of a server.
+// Package receive owns the commands for receivers: listen receives deliveries, and verify explains a wrong signature. Of the API of a
+// server, it knows only the feeds of subscriptions.
 package receive
 
 import (
@@ -38,6 +38,7 @@ type listenOptions struct {
 	delay   time.Duration
 	save    string
 	asJSON  bool
+	feed    feedOptions
 }
 
 // NewListen returns the command listen.
@@ -54,16 +55,23 @@ With --forward, the command sends each delivery to your program, and returns the
 and --delay, it behaves like a failing or slow receiver. With --save, it writes each request to a file for
 "keyhook verify --request".
 
-The command listens only on the loopback address. To send there, the server must run with --dev.`,
+The command listens only on the loopback address. To send there, the server must run with --dev.
+
+With --from, the command does not listen. It reads the feed of a subscription of the server at that URL, so it also works
+behind NAT and firewalls. With --event-types, it creates a subscription without a URL, and deletes it at the end. With
+--subscription, it reads one that exists; with --cursor-file, it reads on where the last run ended. An event that your
+program refuses comes again after some seconds. The token needs events:read, and webhooks:write for --event-types.`,
 		Example: `  keyhook listen --secret-file secret.txt
   keyhook listen --secret-file secret.txt --forward http://127.0.0.1:3000/hook
   keyhook listen --secret-file secret.txt --save deliveries
-  keyhook listen --fail 503:3`,
+  keyhook listen --fail 503:3
+  keyhook listen --from https://keys.example.com --event-types 'order.*' --forward http://127.0.0.1:3000/hook
+  keyhook listen --from https://keys.example.com --subscription laptop --cursor-file cursor`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if secret, err = o.secret.read(cmd.InOrStdin()); err != nil {
 				return err
 			}
-			return o.check()
+			return errors.Join(o.check(), o.feed.connect())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.listen(cmd.Context(), secret, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -78,6 +86,7 @@ The command listens only on the loopback address. To send there, the server must
 	flags.DurationVar(&o.delay, "delay", 0, "wait before each response, such as 3s")
 	flags.StringVar(&o.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
 	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
+	o.feed.define(cmd)
 	return cmd
 }
 
@@ -102,21 +111,30 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 			return fmt.Errorf("--save: %w", err)
 		}
 	}
-	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))
-	if err != nil {
-		return fault.Advise(fmt.Errorf("cannot listen: %w", err), "give another port with --port")
-	}
 	notes := out // for people; with --json, the output has only lines of JSON
 	if o.asJSON {
 		notes = errs
 	}
-	welcome(notes, "http://"+on.Addr().String()+"/", !secret.IsZero())
 	l := &listener{listenOptions: o, secret: secret, printer: newPrinter(out, o.asJSON)}
-	if err := Serve(ctx, on, l); err != nil {
-		return err
+	receive := l.serve
+	if o.feed.from != "" {
+		receive = l.readFeed
 	}
-	l.printer.summary(notes)
-	return nil
+	err := receive(ctx, notes)
+	if err == nil {
+		l.printer.summary(notes)
+	}
+	return err
+}
+
+// serve receives deliveries until ctx ends.
+func (l *listener) serve(ctx context.Context, notes io.Writer) error {
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(l.port))
+	if err != nil {
+		return fault.Advise(fmt.Errorf("cannot listen: %w", err), "give another port with --port")
+	}
+	welcome(notes, "http://"+on.Addr().String()+"/", !l.secret.IsZero())
+	return serve(ctx, on, l)
 }
 
 // welcome says what to do next.
@@ -160,12 +178,12 @@ func (f *failure) next() bool {
 	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
 }
 
-// MaxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
-const MaxBody = 4 << 20
+// maxBody bounds the body of a delivery in bytes. Keyhook's largest event has 256 KiB.
+const maxBody = 4 << 20
 
-// Serve serves a command that receives deliveries until ctx ends. The contexts of the requests end with ctx, and requests in progress
+// serve serves until ctx ends. The contexts of the requests end with ctx, and requests in progress
 // then get another second.
-func Serve(ctx context.Context, on net.Listener, handler http.Handler) error {
+func serve(ctx context.Context, on net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },

@@ -46,16 +46,23 @@ type listening struct {
 // startListen runs it on a free port until the test ends or it is told to stop.
 func startListen(t *testing.T, args ...string) *listening {
 	t.Helper()
+	l := startCommand(t, "Listening on http://127.0.0.1:", append([]string{"--port", "0"}, args...)...)
+	_, rest, _ := strings.Cut(l.out.String()+l.errs.String(), "Listening on ")
+	l.url, _, _ = strings.Cut(rest, " ")
+	return l
+}
+
+// startCommand runs it until the test ends or it is told to stop, and waits for a text.
+func startCommand(t *testing.T, ready string, args ...string) *listening {
+	t.Helper()
 	l := &listening{}
 	root := cli.New(cli.Options{In: strings.NewReader(""), Out: &l.out, Err: &l.errs})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
-	go func() { ended <- cli.Run(ctx, root, append([]string{"listen", "--port", "0"}, args...)) }()
+	go func() { ended <- cli.Run(ctx, root, append([]string{"listen"}, args...)) }()
 	l.stop = sync.OnceValue(func() int { cancel(); return <-ended })
 	t.Cleanup(func() { l.stop() })
-	l.await(t, "Listening on http://127.0.0.1:")
-	_, rest, _ := strings.Cut(l.out.String()+l.errs.String(), "Listening on ")
-	l.url, _, _ = strings.Cut(rest, " ")
+	l.await(t, ready)
 	return l
 }
 

@@ -1,6 +1,7 @@
 // The start: the session, then the page that the URL names.
 import { html, render, Component, useLayoutEffect, useRef } from './ui/html.js';
 import { useStore } from './ui/store.js';
+import { keepFocus } from './ui/focus.js';
 import { announceNextPage, Page } from './ui/page.js';
 import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
@@ -64,5 +65,6 @@ class Guard extends Component {
 
 startRouter();
 loadFirst(pageOf(place.get().path)[0]);
+keepFocus(document.getElementById('app'));
 render(html`<${App} />`, document.getElementById('app'));
 startSession();

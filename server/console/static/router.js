@@ -40,11 +40,15 @@ function go(url, replace) {
   if (!samePath) scrollTo(0, 0);
 }
 
-// useQuery returns the query of the page, and a function that changes some of its values. The history gets no new entry.
+// useQuery returns the query of the page, and a function that changes some of its values. The back button undoes the change, unless it
+// replaces the entry of the history.
 export function useQuery() {
   const { query } = useStore(place);
-  return [query, (changes) => navigate(place.get().path, { ...place.get().query, ...changes }, { replace: true })];
+  return [query, (changes, options) => navigate(place.get().path, { ...place.get().query, ...changes }, options)];
 }
+
+// inPlace is the option for what opens and closes, and is no step back: the URL has it, so that it can be shared.
+export const inPlace = { replace: true };
 
 let leaveCheck = null;
 

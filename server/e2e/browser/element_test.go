@@ -67,13 +67,21 @@ func (p *page) clickTimes(n int, role, name string) {
 		}
 		return ""
 	})
+	evaluate[any](p, "window.clicked = true")
 	for count := range n {
 		if _, err := chromedp.Run(p.limited(), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(count+1))); err != nil {
 			p.fatalf("click %s: %v", t, err)
 		}
 	}
 	p.finish()
+	if !p.hasty && evaluate[bool](p, focusLost) {
+		p.errorf("after a click on %s, nothing has the focus", t)
+	}
 }
+
+// focusLost is true when a person with a keyboard would have to start at the top of the page again.
+// A document that was loaded since the click has no focus yet.
+const focusLost = `window.clicked && document.activeElement === document.body && document.querySelector("#app h1") !== null`
 
 // locate scrolls an element into view, and returns a point of it, or why nobody can click it.
 const locate = `function() {

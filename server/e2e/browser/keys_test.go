@@ -58,6 +58,14 @@ func TestNewAPIKey(t *testing.T) {
 		preview.click("button", "Remove Order")
 		preview.gone("Order")
 	})
+	t.Run("a network that cannot be has its error", func(t *testing.T) {
+		p.allow(http.StatusUnprocessableEntity, "/api/v1/api-keys/")
+		p.fill("Networks", "127.0.0.0/8, 10.1.2.3/8")
+		p.click("button", "Create API key")
+		p.expect(`has address bits beyond its prefix length; write "10.0.0.0/8" or "10.1.2.3".`)
+		p.look("key-new-network")
+		p.fill("Networks", "127.0.0.0/8 ::1")
+	})
 	var raw string
 	t.Run("the raw key is shown once, and works", func(t *testing.T) {
 		evaluate[any](p, `(button => { button.click(); button.click() })(document.querySelector("form button[type=submit]"))`)
@@ -74,6 +82,7 @@ func TestNewAPIKey(t *testing.T) {
 		p.expect("Save it first")
 		p.click("button", "I have saved it")
 		p.expectElement("heading", "Back end")
+		p.expect("127.0.0.0/8, ::1/128")
 		p.gone(raw)
 		p.back()
 		p.expectElement("link", "Back end")

@@ -148,6 +148,33 @@ func TestSearch(t *testing.T) {
 		p.expect("Nothing is found for nothing like it.")
 		p.look("search-nothing")
 	})
+	t.Run("a link without the organization opens for an operator", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		p.allow(http.StatusNotFound, "/api/v1/")
+		for path, heading := range map[string]string{
+			eventPage(w.acme.event): "order.shipped", "/console/subscriptions/" + w.acme.failing + "/?tab=settings": "",
+			"/console/keys/" + w.acme.key + "/": "",
+		} {
+			p.visit(path)
+			p.await(func() string {
+				if at := p.path(); !strings.HasPrefix(at, strings.Split(path, "?")[0]) || !strings.Contains(at, "org="+w.acme.id) {
+					return "the page is at " + at
+				}
+				return ""
+			})
+			if heading != "" {
+				p.expectElement("heading", heading)
+			}
+			p.gone("cannot be shown")
+		}
+		p.visit("/console/events/evt_01h455vb4pex5vsknk084sn02q/")
+		p.expect("This event cannot be shown")
+
+		p.signIn(w.acme.token)
+		p.visit(eventPage(w.other.event))
+		p.expect("This event cannot be shown")
+	})
 	t.Run("Enter before the results come opens the first of them", func(t *testing.T) {
 		p := open(t, w.base)
 		p.signIn(w.acme.token)

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,6 +37,9 @@ func TestCreatingASubscription(t *testing.T) {
 	p.expectPath("/console/subscriptions/new/")
 
 	p.allow(http.StatusUnprocessableEntity, subscriptions)
+	p.click("checkbox", "A feed, without an address")
+	p.goneElement("textbox", "Address")
+	p.click("checkbox", "A feed, without an address")
 	p.click("button", "Create subscription")
 	p.expectFocus("textbox", "Address")
 	p.fill("Address", "ftp://example.com/"+strings.Repeat("x", 1900))
@@ -114,6 +118,55 @@ func TestCreatingASubscription(t *testing.T) {
 	p.expect("webhook_test")
 }
 
+// TestAFilter makes a filter, tries it, and reads why an event did not pass.
+func TestAFilter(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := s.customer(t, "Acme")
+	c.publish(t, "order.paid", object{"amount": 99})
+	c.publish(t, "order.paid", object{"amount": 150, "to": object{"country": "CH"}})
+	p := open(t, s.base)
+	p.signIn(c.token)
+	p.visit("/console/subscriptions/new/")
+	p.fill("Address", "https://hooks.example.com/")
+	p.click("DisclosureTriangle", "More options")
+	p.click("button", "Add condition")
+	p.allow(http.StatusUnprocessableEntity, subscriptions)
+	p.fill("Path of condition 1", "amount.")
+	p.fill("Value of condition 1", "100")
+	p.click("button", "Create subscription")
+	p.expect("A path has 1 to 10 names")
+	p.expectFocus("textbox", "Path of condition 1")
+	p.fill("Path of condition 1", "amount")
+	p.choose("Operator of condition 1", "is at least")
+	p.click("button", "Add condition")
+	p.fill("Path of condition 2", "to.country")
+	p.fill("Value of condition 2", "CH")
+	p.click("button", "Try it on recent events")
+	p.expect("1 of 2 recent events pass.")
+	p.look("subscription-filter")
+	p.click("button", "Create subscription")
+	p.expect("Save the signing secret")
+	var made struct{ Data []object }
+	c.must(t, "GET", subscriptions, nil, &made)
+	if got := fmt.Sprint(made.Data[0]["filter"]); got != "[map[op:gte path:amount value:100] map[op:eq path:to.country value:CH]]" {
+		t.Error(got)
+	}
+	event := c.publish(t, "order.paid", object{"amount": 99})
+	p.click("button", "I have saved it")
+	p.visit("/console/events/" + event + "/")
+	p.expect("Sent nowhere, because it passes no filter")
+	p.expect("amount gte 100. The event has 99.")
+	p.visit("/console/subscriptions/" + made.Data[0]["id"].(string) + "/?tab=settings")
+	p.click("button", "Remove condition 1")
+	p.click("button", "Save changes")
+	p.expect("Changes saved")
+	c.must(t, "GET", subscriptions, nil, &made)
+	if got := fmt.Sprint(made.Data[0]["filter"]); got != "[map[op:eq path:to.country value:CH]]" {
+		t.Error(got)
+	}
+}
+
 func TestTheAttemptsOfASubscription(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,8 +222,7 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.expectPath(console(a.failing) + "?attempt=" + attempt)
 	p.press("Escape")
 	p.expectPath(console(a.failing))
-	p.press("j")
-	p.press("Enter")
+	p.press("Enter") // the focus is in the list
 	p.expectPath(console(a.failing) + "?attempt=" + attempt)
 
 	before := len(w.receiver.arrived("failing"))

@@ -90,6 +90,12 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>No subscription wants the type <code>${type}</code>.</p>
       <div class="row">${can('webhooks:write') && html`<${LinkButton} href=${href(paths.subscriptionNew)}>New subscription<//>`}</div>${see}<//>`;
   }
+  if (notice === 'in_feed') {
+    return html`<${Bar} tone="success" title="Published"><p>Nothing is sent: a program reads the event from a feed.</p>${see}<//>`;
+  }
+  if (notice === 'all_filtered') {
+    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>It passes the filter of no subscription that wants its type.</p>${see}<//>`;
+  }
   if (notice === 'plan_capability_required') {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'An operator can change the plan.'}</p>
       ${isOperator() && html`<div class="row"><${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;

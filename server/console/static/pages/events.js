@@ -3,7 +3,7 @@ import { html, useMemo } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge, Tag } from '../ui/badge.js';
-import { Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
+import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
@@ -15,7 +15,7 @@ import { can, canSwitch, isOperator } from '../session.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 
-const filters = ['type', 'key', 'range', 'since', 'until', 'audit', 'in'];
+const filters = ['type', 'state', 'subscription', 'key', 'range', 'since', 'until', 'audit', 'in'];
 
 export function Events() {
   const [query] = useQuery();
@@ -23,7 +23,7 @@ export function Events() {
   const everywhere = query.in === 'all' && isOperator();
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
   const list = useList('/events/', {
-    type: query.type, idempotency_key: query.key, ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
+    type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key, ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
   }, { poll: 5000 });
 
   const columns = [
@@ -41,6 +41,8 @@ export function Events() {
     actions=${!isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`}>
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
+      <${Choice} name="state" label="State" options=${stateOptions} />
+      ${!everywhere && html`<${TextFilter} name="subscription" label="Subscription" placeholder="sub_…" />`}
       <${TextFilter} name="key" label="Idempotency key" />
       <${Range} custom />
       <${Everywhere} name="in" />
@@ -54,12 +56,15 @@ export function Events() {
 
 // The states of deliveries, the problems first: name, status of the badge, word.
 const states = [
-  ['exhausted', 'exhausted', 'gave up'], ['pending', 'pending', 'waiting'],
+  ['exhausted', 'exhausted', 'gave up'], ['held', 'disabled', 'held: subscription disabled'], ['waiting', 'pending', 'waiting'],
   ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
 ];
 
+const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'], ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
+
 // States says how many subscriptions have got the event: "1 gave up, 3 delivered".
-function States({ states: counts }) {
+function States({ states: read }) {
+  const counts = { ...read, waiting: read.pending - read.held };
   const shown = states.filter(([name]) => counts[name] > 0);
   if (shown.length === 0) return html`<span class="quiet">Sent nowhere</span>`;
   const text = shown.map(([name, , word]) => `${number(counts[name])} ${word}`).join(', ');

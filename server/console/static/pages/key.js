@@ -71,6 +71,7 @@ function AboutKey({ apiKey: k, checks }) {
     ['Created', html`<${TimeAndAge} value=${k.created_at} />`],
     ['Expires', html`<${Time} value=${k.expires_at} form="exact" none="Never" />`],
     ['Revoked', k.revoked_at && html`<${Time} value=${k.revoked_at} form="exact" />`],
+    ['Networks', k.allowed_networks.join(', ') || null],
     ['Rate limit', limit === 'unlimited' ? 'No limit' : limit || null],
     ['Id', html`<${Id} value=${k.id} />`],
     ['Prefix', html`<${Id} value=${k.key_prefix} />`],
@@ -96,5 +97,6 @@ function History({ apiKey: { id } }) {
 const what = {
   api_key_created: () => 'Created',
   api_key_revoked: () => 'Revoked',
+  api_key_expiring: () => 'Its end was announced',
   api_key_rotated: ({ grace_seconds: s }) => (s ? `Rotated, with a grace of ${duration(s * 1000)}` : 'Rotated, and ended at once'),
 };

@@ -21,8 +21,9 @@ export function NewKey() {
   const { me } = useSession();
   const [query] = useQuery();
   const [made, setMade] = useState(null);
-  const form = useForm({ name: query.name ?? '', scope: words(query.scope), expires_at: '', at: '', metadata: [], user_id: '' }, async (v) => {
-    const body = { name: v.name.trim(), scope: granted.join(' '), expires_at: endOf(v), metadata: objectOf(v.metadata), user_id: v.user_id || undefined };
+  const form = useForm({ name: query.name ?? '', scope: words(query.scope), expires_at: '', at: '', allowed_networks: '', metadata: [], user_id: '' }, async (v) => {
+    const body = { name: v.name.trim(), scope: granted.join(' '), expires_at: endOf(v), metadata: objectOf(v.metadata), user_id: v.user_id || undefined,
+      allowed_networks: words(v.allowed_networks.replaceAll(',', ' ')) };
     check(body, v);
     setMade(await api.post('/api-keys/', body));
   });
@@ -43,6 +44,8 @@ export function NewKey() {
       ${owner ? html`<${ScopeField} form=${form} held=${held} about=${about} />` : html`<div class="scopes waiting" aria-busy=${!error} />`}
       <${SelectField} form=${form} name="expires_at" label="Expires" options=${expiries} hint=${endText(form.values)} />
       ${form.values.expires_at === 'at' && html`<${TimeField} form=${form} name="at" label="Expires at" />`}
+      <${TextField} form=${form} name="allowed_networks" label="Networks" optional mono placeholder="203.0.113.0/24 2001:db8::7"
+        hint="Addresses and networks from which the key may be used. Empty: everywhere. They never change." />
       <${Metadata} form=${form} />
       <section class="card stack key-preview" aria-label="Preview" aria-live="polite">
         <h2>This key may</h2>

@@ -13,10 +13,10 @@ const lives = [['300', '5 minutes'], ['3600', '1 hour'], ['86400', '1 day']];
 export function PortalLink({ organization, name, onClose }) {
   const [link, setLink] = useState(null);
   const roles = useLoad((signal) => api.get('/roles/', { signal, query: { limit: 200 } }), []);
-  const form = useForm({ role: 'owner', expires_in: '3600', return_url: '' }, async ({ role, expires_in: life, return_url: back }) => {
+  const form = useForm({ role: 'customer', expires_in: '3600', return_url: '' }, async ({ role, expires_in: life, return_url: back }) => {
     setLink(await api.post(`/organizations/${organization.id}/portal-links/`, { role, expires_in: Number(life), ...(back.trim() && { return_url: back.trim() }) }));
   });
-  const all = roles.data?.data ?? [{ name: 'owner', permissions: [] }];
+  const all = roles.data?.data ?? [{ name: 'customer', permissions: [] }];
   const role = all.find((r) => r.name === form.values.role);
   if (link) return html`<${Dialog} title="Portal link" wide onClose=${onClose}><${Made} link=${link} role=${form.values.role} name=${name} /><//>`;
   return html`<${Dialog} title=${html`Portal link to <bdi>${name}</bdi>`} onClose=${onClose}>

@@ -14,7 +14,8 @@ import { can } from '../session.js';
 import { paths } from '../paths.js';
 import { Deletion } from './ending.js';
 
-const builtIn = { operator: 'Everything, in all organizations', owner: 'Everything in one organization', member: 'Reads everything in one organization' };
+const builtIn = { operator: 'Everything, in all organizations', owner: 'Everything in one organization',
+  customer: 'Everything in one organization, except publishing events', member: 'Reads everything in one organization' };
 
 export function Roles() {
   const list = useList('/roles/', {}, { id: (r) => r.name });

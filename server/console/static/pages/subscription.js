@@ -3,7 +3,7 @@ import { html, cx, useState } from '../ui/html.js';
 import { Page, Facts } from '../ui/page.js';
 import { Badge, Tags, subscriptionStatus } from '../ui/badge.js';
 import { Button } from '../ui/button.js';
-import { Bar, ErrorBar, Skeleton, Loading } from '../ui/state.js';
+import { Bar, ErrorBar, Loading } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
 import { Id } from '../ui/copy.js';
@@ -76,7 +76,7 @@ function Deleted({ id, error }) {
   const { data, loading } = useLoad((signal) => api.get(path, { signal, query: { limit: 1 } }), [path]);
   if (!data) {
     return html`<${Page} title="Subscription" crumbs=${crumbs()}>
-      ${loading ? html`<${Skeleton} />` : html`<${ErrorBar} error=${error} title="This subscription cannot be shown" />`}<//>`;
+      <${Loading} error=${loading ? null : error} title="This subscription cannot be shown" /><//>`;
   }
   return html`<${Page} title="Deleted subscription" crumbs=${crumbs()}>
     <div class=${query.attempt ? 'stack gap detail-open' : 'stack gap'}>
@@ -92,21 +92,24 @@ function Deleted({ id, error }) {
 const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 
 // titleOf tells subscriptions of one host apart, if the path is short.
-function titleOf({ url }) {
+function titleOf({ url, external_id: name }) {
+  if (!url) return name ? `Feed ${name}` : 'Feed';
   const { host, pathname } = new URL(url);
   return pathname !== '/' && pathname.length <= 40 ? host + pathname : host;
 }
 
-function Actions({ subscription: { is_active, pending_deliveries }, actions, setRefused }) {
+function Actions({ subscription: { url, is_active, pending_deliveries }, actions, setRefused }) {
   return html`
-    <${Button} icon="send" onClick=${actions.test} onError=${setRefused}>Send test<//>
+    ${url && html`<${Button} icon="send" onClick=${actions.test} onError=${setRefused}>Send test<//>`}
     ${is_active && html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`}
     <${Menu} items=${[
       { text: 'Edit settings', href: href(place.get().path, { tab: 'settings' }) },
       { text: 'Rotate secret…', onClick: () => actions.open('rotate') },
-      { text: 'Replay missed events…', onClick: () => actions.open('replay') },
-      { text: 'Recover after an outage…', onClick: () => actions.open('recover') },
-      { text: 'Discard waiting deliveries…', danger: true, disabled: pending_deliveries === 0, onClick: () => actions.open('discard') },
+      ...(url ? [
+        { text: 'Replay missed events…', onClick: () => actions.open('replay') },
+        { text: 'Recover after an outage…', onClick: () => actions.open('recover') },
+        { text: 'Discard waiting deliveries…', danger: true, disabled: pending_deliveries === 0, onClick: () => actions.open('discard') },
+      ] : []),
       { text: 'Delete subscription…', danger: true, onClick: () => actions.open('delete') },
     ]} />`;
 }
@@ -114,7 +117,7 @@ function Actions({ subscription: { is_active, pending_deliveries }, actions, set
 const About = ({ subscription: s }) => html`
   ${s.description && html`<${Description} text=${s.description} />`}
   <${Facts} across items=${[
-    ['Address', html`<${Id} value=${s.url} />`],
+    s.url ? ['Address', html`<${Id} value=${s.url} />`] : ['Feed', 'Nothing is sent: a program reads the events'],
     ['Id', html`<${Id} value=${s.id} />`],
     ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
     ['Waiting', number(s.pending_deliveries)],

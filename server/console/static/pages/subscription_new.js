@@ -25,7 +25,7 @@ export function SubscriptionNew() {
   const form = useForm(empty, async (values) => setMade(await api.post('/webhooks/subscriptions/', bodyOf(values))));
   if (made) return html`<${Made} subscription=${made} />`;
   const { plan } = useSession().me;
-  const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(ordered|rate_limit|headers|external_id|secret)/.test(name));
+  const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(filter|ordered|rate_limit|headers|external_id|secret)/.test(name));
   if (!plan.webhooks) return html`<${Page} title="New subscription" crumbs=${crumbs()}><${NoWebhooks} /><//>`;
   return html`<${Page} title="New subscription" crumbs=${crumbs()}>
     <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)}>
@@ -41,12 +41,13 @@ const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 function Made({ subscription }) {
   const [saved, setSaved] = useState(false);
   const page = href(paths.subscription(subscription.id));
-  return html`<${Page} title=${`${new URL(subscription.url).host} was created`} crumbs=${crumbs()}
+  return html`<${Page} title=${`${subscription.url ? new URL(subscription.url).host : 'The feed'} was created`} crumbs=${crumbs()}
     actions=${saved && html`<${LinkButton} href=${page} kind="primary">Open subscription<//>`}>
     ${saved ? html`<${Bar} tone="success" title="You have saved the signing secret"><p>If it is lost, rotate it.</p><//>`
       : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}
-    <${Section} title="2. Verify deliveries"><${Programs} /><//>
-    <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>
+    ${subscription.url ? html`<${Section} title="2. Verify deliveries"><${Programs} /><//>
+      <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>`
+      : html`<${Section} title="2. Read the events"><${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
   <//>`;
 }
 

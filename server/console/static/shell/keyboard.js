@@ -40,15 +40,15 @@ function moveRow(step) {
   next.closest('tr, li').scrollIntoView({ block: 'nearest' });
 }
 
-// back leaves a row first, then what is open beside the list, and then the page: to the page that its last crumb names.
+// back closes what is open beside the list, then leaves the row, and then the page: to the page that its last crumb names.
 function back() {
-  if (document.activeElement?.closest('[data-rows]')) {
-    document.activeElement.blur();
-    return;
-  }
   const close = document.querySelector('[data-close]');
   if (close) {
     close.click();
+    return;
+  }
+  if (document.activeElement?.closest('[data-rows]')) {
+    document.activeElement.blur();
     return;
   }
   const crumbs = document.querySelectorAll('.crumbs a');

@@ -4,6 +4,7 @@ import { Icon } from '../ui/icon.js';
 import { api } from '../api.js';
 import { navigate } from '../router.js';
 import { pathOf } from '../paths.js';
+import { publicId } from '../elsewhere.js';
 import { pageOf } from '../load.js';
 import { session, can, isOperator } from '../session.js';
 import { Combobox } from './combobox.js';
@@ -14,7 +15,6 @@ const kinds = {
   audit_event: ['audit', 'Audit log'], plan: ['plans', 'Plans'], role: ['roles', 'Roles'], permission: ['roles', 'Permissions'],
 };
 
-const publicId = /\b[a-z]{2,6}_[0-9a-z]{26}\b/i;
 const around = '[\\s"\'`“”‘’«»<>()\\[\\]{},;]+';
 const edges = new RegExp(`^${around}|${around}$|(\\.{3}|…)(${around})?$`, 'g');
 

@@ -7,6 +7,7 @@ import { Icon } from './icon.js';
 import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { useAction } from './hooks.js';
+import { rememberFocus } from './focus.js';
 
 // Closing closes the dialog around a form.
 export const Closing = createContext(null);
@@ -16,9 +17,13 @@ export function Dialog({ title, onClose, fixed = false, wide = false, children }
   const element = useRef(null);
   const id = useId();
   useEffect(() => {
-    const before = document.activeElement;
-    element.current.showModal();
-    return () => before?.isConnected && before.focus();
+    const giveBack = rememberFocus();
+    const dialog = element.current;
+    dialog.showModal();
+    return () => {
+      dialog.close(); // nothing outside of an open dialog can have the focus
+      giveBack();
+    };
   }, []);
   const cancel = (event) => {
     event.preventDefault();

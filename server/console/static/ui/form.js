@@ -11,7 +11,7 @@ import { toField, fromField } from './time.js';
 export { Field, FieldError, Form, TextField, useForm } from './text_form.js';
 
 export const AreaField = (props) => html`<${Field} rows=${6} ...${props}>
-  ${(attributes) => html`<textarea class="input mono" spellcheck="false" dir="auto" ...${attributes} ...${bind(props)} />`}
+  ${(attributes) => html`<textarea class="input" dir="auto" ...${attributes} ...${bind(props)} />`}
 <//>`;
 
 // SelectField: options are [[value, text]].

@@ -122,6 +122,7 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
   const showArrived = () => {
     show(arrived);
     setArrived(nothing);
+    document.querySelector('h1')?.focus(); // a list does not move under who has the focus in it
     scrollTo(0, 0);
   };
   const isFresh = first.data !== undefined;

@@ -14,7 +14,7 @@ export function countTicks(most) {
   return tops.reduce((best, t) => (t.n * t.step < best.n * best.step ? t : best));
 }
 
-const durations = [10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 36e5];
+const durations = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 36e5];
 
 // durationStep returns the step of an axis of milliseconds that has n steps.
 export const durationStep = (most, n) => durations.find((ms) => ms * n >= most) ?? niceStep(most / n);

@@ -3,6 +3,7 @@ import { html, cx } from './html.js';
 import { Icon } from './icon.js';
 import { Copy } from './copy.js';
 import { place } from '../router.js';
+import { useElsewhere } from '../elsewhere.js';
 
 // Skeleton holds the place of rows while they load. It appears after a moment, so a fast answer does not flicker.
 export const Skeleton = ({ rows = 8 }) => html`<div class="skeleton" role="status" aria-label="Loading">
@@ -44,7 +45,10 @@ export function ErrorBar({ error, title, retry }) {
 }
 
 // Loading is in the place of what has not been loaded: rows while it loads, or the error.
-export const Loading = ({ error, title, retry, rows }) => (error ? html`<${ErrorBar} error=${error} title=${title} retry=${retry} />` : html`<${Skeleton} rows=${rows} />`);
+export function Loading({ error, title, retry, rows }) {
+  const isLooking = useElsewhere(error);
+  return error && !isLooking ? html`<${ErrorBar} error=${error} title=${title} retry=${retry} />` : html`<${Skeleton} rows=${rows} />`;
+}
 
 // Bar is a message that stays. tone: danger, warning, success or info. action is a button at its end.
 export const Bar = ({ tone = 'info', title, action, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>

@@ -12,6 +12,7 @@ const groups = {
     api_key_created: 'Created the API key',
     api_key_revoked: 'Revoked the API key',
     api_key_rotated: 'Rotated the API key',
+    api_key_expiring: 'Announced the end of the API key',
   },
   Subscriptions: {
     webhook_subscription_created: 'Created the subscription',
@@ -40,6 +41,7 @@ const groups = {
     member_removed: 'Removed the user from the organization',
     access_token_created: 'Created the access token',
     access_token_revoked: 'Revoked the access token',
+    access_token_expiring: 'Announced the end of the access token',
     session_started: 'Signed in',
     session_ended: 'Signed out',
     portal_link_created: 'Created the portal link',

@@ -8,7 +8,7 @@ import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
 import { More } from '../../ui/table.js';
 import { useList, useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
-import { href, useQuery } from '../../router.js';
+import { href, inPlace, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
@@ -46,7 +46,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   const [query, setQuery] = useQuery();
   const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
   const toggle = (e) => {
-    if (e.currentTarget.open !== isOpen) setQuery({ open: e.currentTarget.open ? r.subscription_id : 'none', attempt: null });
+    if (e.currentTarget.open !== isOpen) setQuery({ open: e.currentTarget.open ? r.subscription_id : 'none', attempt: null }, inPlace);
   };
   const attempts = html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`;
   return html`<li class="delivery">
@@ -72,10 +72,10 @@ function Verdict({ verdict }) {
 
 // Host is the host of the subscription, with the rest of its address if it is known.
 function Host({ reason: r, known }) {
-  if (!can('webhooks:read')) return html`<bdi class="grow cut strong">${r.url_host}</bdi>`;
+  if (!can('webhooks:read')) return html`<bdi class="grow cut strong">${r.url_host || 'Feed'}</bdi>`;
   const subscription = known.get(r.subscription_id);
   return html`<a class="grow cut" href=${href(paths.subscription(r.subscription_id))} title=${subscription?.url ?? r.subscription_id}>
-    ${subscription ? html`<${Address} url=${subscription.url} />` : html`<bdi class="strong">${r.url_host}</bdi>`}</a>`;
+    ${subscription ? html`<${Address} url=${subscription.url} />` : html`<bdi class="strong">${r.url_host || 'Feed'}</bdi>`}</a>`;
 }
 
 // Attempts are the requests to one subscription with the event, newest first. Each opens with its answer. That of the last one is
@@ -87,7 +87,7 @@ function Attempts({ reason: r, event, isLive }) {
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {
-        if (e.currentTarget.open !== (shown === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : 'none' });
+        if (e.currentTarget.open !== (shown === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : 'none' }, inPlace);
       }}>
         <summary><${Line} attempt=${a} /></summary>
         <${Answer} attempt=${a} />
@@ -113,7 +113,7 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
   const [query, setQuery] = useQuery();
   const open = query.others ? query.others === 'open' : isOpen;
   return html`<details class="attempts" open=${open} onToggle=${(e) => {
-    if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' });
+    if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' }, inPlace);
   }}>
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">

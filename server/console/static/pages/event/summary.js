@@ -62,7 +62,9 @@ function Nowhere({ event, reasons: { rows, more } }) {
   if (!rows) return html`<${Bar}><p class="summary strong">Sent to no subscription.</p><//>`;
   const have = (verdict) => rows.some((r) => r.verdict === verdict);
   const text = rows.length === 0 && !more.hasMore ? 'Sent nowhere, because there was no subscription.'
+    : have('in_feed') ? 'In the feed of a subscription, where a program reads it.'
     : have('plan_lacked_webhooks') ? 'Sent nowhere, because the plan had no webhooks.'
+      : have('filtered') ? 'Sent nowhere, because it passes no filter of a subscription that wants its type.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
   return html`<${Bar} tone=${isAuditEntry(event) ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;

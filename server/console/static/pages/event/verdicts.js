@@ -18,6 +18,8 @@ export const verdicts = {
   not_wanted: { text: 'Not wanted', isAbsent: true },
   created_later: { text: 'Created later', isAbsent: true },
   plan_lacked_webhooks: { text: 'Not in the plan', isAbsent: true },
+  filtered: { text: 'Filtered', isAbsent: true },
+  in_feed: { text: 'In the feed', isAbsent: true },
   about_itself: { text: 'About itself', isAbsent: true },
 };
 

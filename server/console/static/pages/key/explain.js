@@ -6,7 +6,7 @@ import { Bar } from '../../ui/state.js';
 import { LinkButton } from '../../ui/button.js';
 import { WithTimes } from '../../ui/time.js';
 import { api, ApiError } from '../../api.js';
-import { href, useQuery } from '../../router.js';
+import { href, inPlace, useQuery } from '../../router.js';
 import { can, isOperator, useSession } from '../../session.js';
 import { paths } from '../../paths.js';
 import { OrganizationButton } from '../keys.js';
@@ -18,13 +18,13 @@ export function Explain({ id, apiKey, inUrl = false }) {
   const [query, setQuery] = useQuery();
   const [result, setResult] = useState(null);
   const given = inUrl ? query : {};
-  const form = useForm({ key: '', method: given.method ?? 'GET', path: given.path ?? '', permission: given.permission ?? '' }, async (v) => {
+  const form = useForm({ key: '', method: given.method ?? 'GET', path: given.path ?? '', permission: given.permission ?? '', client_ip: '' }, async (v) => {
     setResult(null);
     const path = v.path.trim(), permission = words(v.permission).join(' '), key = id ?? v.key.trim();
     refuse('key', !key && 'Paste a key, its prefix or its id.');
     refuse('path', !path && !permission && 'Write the path of the request, or the permission that it needs.');
-    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/api/v1/whoami/', permission: permission || undefined }));
-    if (inUrl) setQuery({ method: v.method, path, permission });
+    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/api/v1/whoami/', permission: permission || undefined, client_ip: v.client_ip.trim() || undefined }));
+    if (inUrl) setQuery({ method: v.method, path, permission }, inPlace);
   });
   useEffect(() => { if (id && (given.path || given.permission)) form.submit(); }, []);
   const list = useId();
@@ -37,6 +37,7 @@ export function Explain({ id, apiKey, inUrl = false }) {
       </div>
       <datalist id=${list}>${['events', 'webhooks/subscriptions', 'api-keys', 'whoami'].map((p) => html`<option key=${p} value=${`/api/v1/${p}/`} />`)}</datalist>
       <${TextField} form=${form} name="permission" label="Permission" optional mono placeholder="orders:read" hint="What your own API needs. Keyhook knows what its own paths need." />
+      ${apiKey?.allowed_networks.length > 0 && html`<${TextField} form=${form} name="client_ip" label="Address of the client" optional mono placeholder="203.0.113.7" />`}
     <//>
     <div aria-live="polite">${result ? html`<${Verdict} result=${result} apiKey=${apiKey} />`
       : html`<p class="quiet">The result of each check appears here: the key, its creator, the plan, the rate limit and the permission.</p>`}</div>
@@ -47,10 +48,10 @@ function refuse(field, message) {
   if (message) throw new ApiError({ title: 'Not sent', detail: message, errors: [{ field, message }] });
 }
 
-const statuses = { plan_capability_required: 403, permission_denied: 403, rate_limited: 429 }; // of the others: 401
+const statuses = { client_address_not_allowed: 403, plan_capability_required: 403, permission_denied: 403, rate_limited: 429 }; // of the others: 401
 const names = {
-  parse: 'Checksum', lookup: 'Key', revoked: 'Not revoked', expired: 'Not expired', creator: 'Creator', plan: 'Plan', rate_limit: 'Rate limit',
-  organization: 'Organization', permission: 'Permission',
+  parse: 'Checksum', lookup: 'Key', revoked: 'Not revoked', expired: 'Not expired', creator: 'Creator', client_address: 'Network', plan: 'Plan',
+  rate_limit: 'Rate limit', organization: 'Organization', permission: 'Permission',
 };
 const icons = { passed: ['ok', 'success'], failed: ['bad', 'danger'] }; // others are left out
 

@@ -43,7 +43,7 @@ export function Delete({ subscription, onClose }) {
     await api.delete(pathOf(subscription));
     navigate(paths.subscriptions, {}, { replace: true });
   };
-  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${new URL(subscription.url).host} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
-    <p>Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>. <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>
+  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${subscription.url ? new URL(subscription.url).host : 'feed'} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
+    <p>${subscription.url ? html`Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>.` : 'Nobody can read the feed any more.'} <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>
     <${ErrorBar} error=${error} /><//>`;
 }

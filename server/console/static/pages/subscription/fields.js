@@ -6,6 +6,7 @@ import { Pairs } from '../../ui/pairs.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 import { can } from '../../session.js';
+import { FilterField, filterOf, rowsOf } from './filter.js';
 
 // useEventTypes returns the types of recent events, most frequent first.
 export function useEventTypes() {
@@ -14,21 +15,21 @@ export function useEventTypes() {
 }
 
 export const empty = {
-  url: '', event_types: [], audit_events: false, description: '', ordered: false, rate_limit_per_second: '', external_id: '', headers: [], secret: '',
+  is_feed: false, url: '', event_types: [], filter: [], audit_events: false, description: '', ordered: false, rate_limit_per_second: '', external_id: '', headers: [], secret: '',
 };
 
 // valuesOf makes the values of the form from a subscription. The values of headers are never shown, so they are empty.
 export const valuesOf = (s) => ({
-  url: s.url, event_types: s.event_types, audit_events: s.audit_events, description: s.description, ordered: s.ordered,
+  is_feed: !s.url, url: s.url ?? '', event_types: s.event_types, filter: rowsOf(s.filter), audit_events: s.audit_events, description: s.description, ordered: s.ordered,
   rate_limit_per_second: String(s.rate_limit_per_second ?? ''), external_id: s.external_id ?? '',
   headers: Object.keys(s.headers).map((name) => ({ name, value: '', known: name })),
 });
 
 // bodyOf makes the body of a request from the values of the form. A known header without a new value keeps its value.
-export function bodyOf({ headers, rate_limit_per_second: pace, secret, ...rest }) {
+export function bodyOf({ is_feed: isFeed, headers, filter, rate_limit_per_second: pace, secret, ...rest }) {
   const named = headers.filter((h) => h.name.trim());
   return {
-    ...rest, url: rest.url.trim(), external_id: rest.external_id.trim() || null,
+    ...rest, url: isFeed ? null : rest.url.trim(), filter: filterOf(filter), external_id: rest.external_id.trim() || null,
     rate_limit_per_second: pace === '' ? null : Number(pace),
     headers: Object.fromEntries(named.map((h) => [h.name.trim(), h.value || h.known !== h.name.trim() ? h.value : null])),
     ...(secret && { secret: secret.trim() }),
@@ -38,8 +39,9 @@ export function bodyOf({ headers, rate_limit_per_second: pace, secret, ...rest }
 // Destination are the fields that everybody needs.
 export function Destination({ form, types, isNew }) {
   return html`
-    <${TextField} form=${form} name="url" label="Address" type="url" inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
-      hint="Keyhook sends each event to this address, as a signed POST." />
+    ${!form.values.is_feed && html`<${TextField} form=${form} name="url" label="Address" type="url" inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
+      hint="Keyhook sends each event to this address, as a signed POST." />`}
+    <${CheckField} form=${form} name="is_feed" label="A feed, without an address" hint="Nothing is sent. A program of yours reads the events." />
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" suggestions=${types}
       hint=${form.values.event_types.length ? 'Enter ends a type. order.* means all types that begin with “order.”.' : 'Empty means all event types. Type one, such as order.paid, or order.* for all that begin with “order.”.'} />
     ${can('audit:read') && html`<${CheckField} form=${form} name="audit_events" label="Audit events, too" hint="Who changed what in this organization, such as api_key_created." />`}
@@ -49,6 +51,7 @@ export function Destination({ form, types, isNew }) {
 // Options are the fields that few need.
 export function Options({ form, isNew }) {
   return html`
+    <${FilterField} form=${form} />
     <${CheckField} form=${form} name="ordered" label="In order" hint="One delivery at a time, in the order of publication. A retry delays all later ones." />
     <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional type="number" min="1" max="10000" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
     <${HeadersField} form=${form} />

@@ -7,6 +7,7 @@ import { Time } from '../../ui/time.js';
 import { api } from '../../api.js';
 import { can } from '../../session.js';
 import { Destination, Options, bodyOf, useEventTypes, valuesOf } from './fields.js';
+import { sentences } from './filter.js';
 
 export function Settings({ subscription, onSaved }) {
   const types = useEventTypes();
@@ -44,8 +45,9 @@ const times = (s) => [
 ];
 
 const ReadOnly = ({ subscription: s }) => html`<${Facts} items=${[
-  ['Address', s.url],
+  ['Address', s.url ?? 'None: a program reads the events'],
   ['Event types', s.event_types.join(', ') || 'All'],
+  ['Filter', sentences(s.filter) || 'None'],
   ['Audit events', s.audit_events ? 'Yes' : 'No'],
   ['In order', s.ordered ? 'Yes' : 'No'],
   ['Requests a second', s.rate_limit_per_second ?? 'No limit'],

@@ -1,0 +1,215 @@
+package receive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+// feedOptions are the flags of listen that read a feed.
+type feedOptions struct {
+	from, token, organization string
+	subscription, cursorFile  string
+	eventTypes                []string
+	api                       client.Client
+}
+
+func (o *feedOptions) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.from, "from", "", "`URL` of a server whose events are read, instead of listening; needs --token")
+	flags.StringVar(&o.token, client.FlagToken, "", "access `token` or API key (or "+client.EnvToken+", which is safer: ps shows flags)")
+	flags.StringVar(&o.organization, client.FlagOrganization, "", "act in the organization with this `id` or external id")
+	flags.StringVar(&o.subscription, "subscription", "", "`id` or external id of the subscription to read")
+	flags.StringSliceVar(&o.eventTypes, "event-types", nil, "create a subscription to these `types` for the time of the command; '*' means every type")
+	flags.StringVar(&o.cursorFile, "cursor-file", "", "`file` that keeps how far the command has read; without it, the command begins with new events")
+	cmd.MarkFlagsMutuallyExclusive("from", "port")
+	cmd.MarkFlagsMutuallyExclusive("event-types", "subscription")
+	cmd.MarkFlagsMutuallyExclusive("event-types", "cursor-file")
+}
+
+// connect checks the flags and finds the server.
+func (o *feedOptions) connect() (err error) {
+	named := o.subscription != "" || len(o.eventTypes) > 0
+	o.token = cmp.Or(o.token, os.Getenv(client.EnvToken))
+	switch {
+	case o.from == "" && (named || o.cursorFile != ""):
+		return errors.New("--subscription, --event-types and --cursor-file need --from, the URL of the server")
+	case o.from == "":
+		return nil
+	case !named:
+		return errors.New("--from needs --subscription or --event-types")
+	case o.token == "":
+		return fmt.Errorf("--from needs a token; give --%s, or set %s", client.FlagToken, client.EnvToken)
+	}
+	o.api, err = client.Client{Organization: o.organization}.At(o.from, o.token)
+	return err
+}
+
+const (
+	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
+	feedPause         = 5 * time.Second // before an event is read again that the program has refused, and before a server is called again
+)
+
+// readFeed passes the events of a subscription to the program until ctx ends.
+func (l *listener) readFeed(ctx context.Context, notes io.Writer) error {
+	o := &l.feed
+	query := url.Values{"wait": {"30"}}
+	if len(o.eventTypes) > 0 {
+		remove, err := l.subscribe(ctx)
+		if err != nil {
+			return err
+		}
+		defer remove()
+	} else if o.cursorFile == "" {
+		query.Set("since", time.Now().UTC().Format(time.RFC3339Nano))
+	}
+	cursor, err := os.ReadFile(o.cursorFile)
+	if o.cursorFile != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--cursor-file: %w", err)
+	}
+	fmt.Fprintf(notes, "Reading the events of subscription %s from %s. Stop with Ctrl-C.\n\n", output.Escape(o.subscription), output.Escape(o.from))
+	for at := strings.TrimSpace(string(cursor)); ctx.Err() == nil; {
+		if at != "" {
+			query.Del("since")
+			query.Set("after", at)
+		}
+		next, err := l.readPage(ctx, query)
+		if next != "" && next != at && o.cursorFile != "" {
+			err = errors.Join(err, keep(o.cursorFile, next))
+		}
+		at = cmp.Or(next, at)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscribe creates a subscription for the time of the command. remove deletes it.
+func (l *listener) subscribe(ctx context.Context) (remove func(), err error) {
+	types := l.feed.eventTypes
+	if len(types) == 1 && types[0] == "*" {
+		types = []string{}
+	}
+	body, err := json.Marshal(map[string]any{"url": nil, "event_types": types, "description": "keyhook listen, deleted at its end"})
+	if err != nil {
+		return nil, err
+	}
+	text, err := l.feed.api.Do(ctx, http.MethodPost, pathSubscriptions, body)
+	if err != nil {
+		return nil, err
+	}
+	var created struct{ ID, Secret string }
+	if err := json.Unmarshal(text, &created); err != nil {
+		return nil, err
+	}
+	l.feed.subscription, l.secret = created.ID, redact.New(created.Secret)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), feedPause)
+		defer cancel()
+		if _, err := l.feed.api.Do(ctx, http.MethodDelete, pathSubscriptions+url.PathEscape(created.ID)+"/", nil); err != nil {
+			l.printer.note("the subscription %s was not deleted; delete it with keyhook subscriptions delete: %v", created.ID, err)
+		}
+	}, nil
+}
+
+// readPage passes the next events to the program. It returns the cursor of the last one that was accepted; empty if there is none. An
+// error ends the command. Without a server, and after an event that was refused, it pauses.
+func (l *listener) readPage(ctx context.Context, query url.Values) (cursor string, err error) {
+	r, err := l.feed.api.Send(ctx, http.MethodGet, pathSubscriptions+url.PathEscape(l.feed.subscription)+"/feed/?"+query.Encode(), nil)
+	switch {
+	case ctx.Err() != nil:
+		return "", nil
+	case err != nil:
+		l.printer.note("the server cannot be reached, and the command tries again: %v", err)
+		return "", pause(ctx)
+	case r.Status == http.StatusTooManyRequests || r.Status >= http.StatusInternalServerError:
+		l.printer.note("the server responds with %d, and the command tries again", r.Status)
+		return "", pause(ctx)
+	case r.Status == http.StatusGone:
+		return "", fault.Advise(l.feed.api.Refusal(r), "delete the file of --cursor-file to begin with the oldest event")
+	case !r.OK():
+		return "", l.feed.api.Refusal(r)
+	}
+	var page struct {
+		Data []struct {
+			Cursor, Body string
+			Headers      map[string]string
+		}
+		NextCursor string `json:"next_cursor"`
+	}
+	if err := json.Unmarshal(r.Body, &page); err != nil {
+		return "", fault.Advise(errors.New("the response is not a feed, so it does not come from Keyhook"), "check --from")
+	}
+	for _, e := range page.Data {
+		if !l.pass(ctx, e.Headers, e.Body) {
+			return cursor, pause(ctx)
+		}
+		cursor = e.Cursor
+	}
+	return page.NextCursor, nil
+}
+
+// pass handles an event as a delivery that came, and reports whether it was accepted.
+func (l *listener) pass(ctx context.Context, headers map[string]string, body string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/feed", strings.NewReader(body))
+	if err != nil {
+		return false
+	}
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	a := &answer{header: http.Header{}}
+	func() {
+		defer func() { _ = recover() }() // without a response, ServeHTTP aborts the connection; here, there is none
+		l.ServeHTTP(a, r)
+	}()
+	return a.status >= 200 && a.status <= 299
+}
+
+// answer takes the response of ServeHTTP.
+type answer struct {
+	header http.Header
+	status int
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
+
+// pause waits before the next try.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(feedPause):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// keep writes a cursor, so that the file has the old one or the new one after a crash.
+func keep(name, cursor string) error {
+	err := os.WriteFile(name+".new", []byte(cursor+"\n"), 0o600)
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		err = fmt.Errorf("--cursor-file: %w", err)
+	}
+	return err
+}

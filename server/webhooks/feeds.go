@@ -1,0 +1,151 @@
+package webhooks
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/sender"
+	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// feedStore is the part of the store that the feed uses.
+type feedStore interface {
+	subscriptionNames
+	// Feed returns the next events of a subscription, oldest first.
+	Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (webhook.FeedPage, error)
+	// AwaitEvents returns a channel that gets a token after an event of the organization was published, and is closed if the wait must end.
+	AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error)
+}
+
+const (
+	maxFeedPage = 100
+	maxFeedWait = 30               // seconds
+	feedMargin  = 15 * time.Second // how much longer than its wait a request may take
+)
+
+// Feeds is the endpoint from which a program reads the events of a subscription, instead of receiving them.
+type Feeds struct {
+	store    feedStore
+	sender   *sender.Sender  // signs
+	stopping <-chan struct{} // closed when the server stops
+}
+
+type feedBody struct {
+	Data       []feedItemBody `json:"data"`
+	NextCursor string         `json:"next_cursor"`
+	HasMore    bool           `json:"has_more"`
+}
+
+type feedItemBody struct {
+	Cursor    string            `json:"cursor"`
+	EventID   string            `json:"event_id"`
+	Type      string            `json:"type"`
+	Timestamp exchange.Time     `json:"timestamp"`
+	Headers   map[string]string `json:"headers"`
+	Body      string            `json:"body"` // the exact bytes that are signed
+}
+
+// Read responds with the next events. It waits for the first one if the request says so.
+func (h Feeds) Read(x *exchange.Exchange) error {
+	id, err := pathSubscription(x, h.store)
+	if err != nil {
+		return err
+	}
+	q := &x.Query
+	r := webhook.FeedRequest{Limit: q.Integer("limit", maxFeedPage, 1, maxFeedPage)}
+	wait := time.Duration(q.Integer("wait", 0, 0, maxFeedWait)) * time.Second
+	r.Since, _ = q.Period()
+	after := q.Cursor("after", feedName(id))
+	r.After = webhook.FeedPosition{Row: after.Row, At: after.At}
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if r.Since != 0 && r.After.Row != 0 {
+		return fault.New(fault.Invalid, "validation_failed", "Give after or since, but not both: after is where the last read ended, and since is a time to begin at.")
+	}
+	ctx, cancel := x.LongContext(wait + feedMargin)
+	defer cancel()
+	page, err := h.read(ctx, x, id, r)
+	if err == nil && wait > 0 && len(page.Events) == 0 && !page.More {
+		page, err = h.await(ctx, x, id, r, wait)
+	}
+	if err != nil {
+		return err
+	}
+	return h.respond(x, id, page)
+}
+
+func (h Feeds) read(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest) (webhook.FeedPage, error) {
+	r.WithoutAudit = !x.Principal.Can(access.AuditRead)
+	return h.store.Feed(ctx, x.Organization(), id, r)
+}
+
+// await reads again after each event of the organization, until it finds one for this reader. It returns an empty page at the end of
+// the wait, at a stop of the server, and if another reader takes the place.
+func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest, wait time.Duration) (webhook.FeedPage, error) {
+	published, leave, err := h.store.AwaitEvents(x.Organization())
+	if err != nil {
+		x.SetHeader("Retry-After", strconv.Itoa(maxFeedWait))
+		return webhook.FeedPage{}, err
+	}
+	defer leave()
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for goesOn := true; ; {
+		page, err := h.read(ctx, x, id, r)
+		if err != nil || len(page.Events) > 0 || page.More || !goesOn {
+			return page, err
+		}
+		r.After, r.Since = page.Next, 0
+		select {
+		case _, goesOn = <-published:
+		case <-end.C:
+			goesOn = false
+		case <-h.stopping:
+			return page, nil
+		case <-ctx.Done():
+			return page, context.Cause(ctx)
+		}
+		if err := x.Caller.Recheck(); err != nil {
+			return page, err
+		}
+	}
+}
+
+// respond signs the events and sends them.
+func (h Feeds) respond(x *exchange.Exchange, id string, page webhook.FeedPage) error {
+	cursor := func(p webhook.FeedPosition) string {
+		return form.Cursor(feedName(id), form.Position{Row: p.Row, At: p.At})
+	}
+	signed, err := h.sender.Headers(page.Target, page.Events)
+	if err != nil {
+		return fault.New(fault.Conflict, "secret_unusable", "The signing secret cannot be used. Rotate it.").Because(err)
+	}
+	body := feedBody{Data: make([]feedItemBody, len(page.Events)), NextCursor: cursor(page.Next), HasMore: page.More}
+	for i, e := range page.Events {
+		body.Data[i] = feedItemBody{
+			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
+			Headers: flat(signed[i]), Body: string(e.Body),
+		}
+	}
+	x.NoStore()
+	return x.OK(body)
+}
+
+// flat returns headers of one value each.
+func flat(h http.Header) map[string]string {
+	values := make(map[string]string, len(h))
+	for name := range h {
+		values[name] = h.Get(name)
+	}
+	return values
+}
+
+// feedName names the feed of a subscription, so that the cursor of another one is refused.
+func feedName(subscription string) string { return "feed\n" + subscription }

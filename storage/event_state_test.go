@@ -1,0 +1,78 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestEventsInAState has one event in each state for one subscription, and a second subscription that wants one of them.
+func TestEventsInAState(t *testing.T) {
+	t.Parallel()
+	o := frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.KeepEvents = time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		p := platform{Store: x.Store}
+		second, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.net/", "order.waits")
+		list := func(state webhook.EventState, subscription string) []string {
+			f := webhook.EventFilter{State: state, Subscription: subscription, Limit: 2, WithoutAudit: true}
+			return p.listedEvents(t, x.org(), f)
+		}
+		events := map[webhook.EventState]string{}
+		events[webhook.AnyDelivered] = x.publish(t, 1, "order.paid")[0]
+		x.endAll(t, true)
+		events[webhook.AnyExhausted] = x.publish(t, 1, "order.paid")[0]
+		x.endAll(t, false)
+		events[webhook.AnyDropped] = x.publish(t, 1, "order.paid")[0]
+		must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+		events[webhook.ForNobody] = x.missed(t, 1, "order.paid")[0]
+		time.Sleep(time.Second)
+		x.setActive(t, false)
+		events[webhook.AnyPending] = x.publish(t, 1, "order.waits")[0]
+		check := func() {
+			t.Helper()
+			for state, event := range events {
+				for _, subscription := range []string{"", x.sub.ID} {
+					if d := cmp.Diff([]string{event}, list(state, subscription)); d != "" {
+						t.Errorf("%s, subscription %q (-want +got):\n%s", state, subscription, d)
+					}
+				}
+			}
+		}
+		check()
+		if d := cmp.Diff([]string{events[webhook.AnyPending]}, list("", second.ID)); d != "" {
+			t.Errorf("with a delivery to the second subscription (-want +got):\n%s", d)
+		}
+		if got := list(webhook.ForNobody, second.ID); len(got) != 4 {
+			t.Errorf("without a delivery to the second subscription: %q", got)
+		}
+		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.waits", Limit: 1}))
+		if got, want := page.Events[0].States, (webhook.DeliveryStates{Pending: 2, Held: 1}); got != want {
+			t.Errorf("states %+v, want %+v", got, want)
+		}
+		x.BoundSearches(2, 1)
+		check()
+		if got := list(webhook.AnyExpired, ""); len(got) != 0 {
+			t.Errorf("expired: %q", got)
+		}
+		paused := false
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), second.ID, webhook.SubscriptionChange{IsActive: &paused}))
+		time.Sleep(time.Hour + time.Millisecond) // before the next pass of retention
+		if d := cmp.Diff([]string{events[webhook.AnyPending]}, list(webhook.AnyExpired, "")); d != "" {
+			t.Errorf("expired (-want +got):\n%s", d)
+		}
+		if got := p.listedEvents(t, access.AllOrganizations, webhook.EventFilter{State: webhook.AnyExpired, Limit: 2, WithoutAudit: true}); len(got) != 1 {
+			t.Errorf("expired in all organizations: %q", got)
+		}
+		noneGrows(t, x.Store, map[string]string{"SET expired_event": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE", "FROM deliveries own": "TEMP B-TREE", "FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e"})
+	})
+}

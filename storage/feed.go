@@ -1,0 +1,204 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const (
+	feedTime  = time.Second // how long one read may search before it returns how far it came
+	feedBytes = 2 << 20     // of the bodies of one read; a single larger event is not possible
+)
+
+// errCursorExpired is the fault of a reader that would miss events.
+var errCursorExpired = fault.New(fault.Gone, "cursor_expired",
+	"Events after this cursor were deleted: they are older than storage.retention_events, or the database was restored from a backup. "+
+		"So the reader may have missed some. Read on without after, which begins with the oldest event, or with since.")
+
+// Feed returns the next events of a subscription, oldest first: those that it wants now, whose filter passes now, and that were published
+// while the plan had webhooks. It returns at the first events that it finds, and also after feedTime without one. The reader keeps the
+// position; the store knows no readers.
+//
+// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict if a person has paused the subscription, or if its secret cannot
+// be decrypted; Gone if events after the position were deleted; Unavailable if too many reads of the organization are running.
+func (q *Queue) Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (page webhook.FeedPage, err error) {
+	f, err := q.openFeed(ctx, organization, id, r)
+	if err != nil {
+		return page, err
+	}
+	page.Target, page.Next = f.target, f.at
+	rows := r.Limit // a reader of few events pays for few
+	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
+		page.More, err = q.readFeed(ctx, &f, rows, &page)
+		rows = min(2*rows, replayEvents)
+		return page.More && len(page.Events) == 0, err
+	})
+	return page, err
+}
+
+// feed is a read of a feed, and how far it got.
+type feed struct {
+	target       webhook.Target
+	subscription int64
+	organization int64
+	at           webhook.FeedPosition
+	limit        int
+	args         []any
+}
+
+// openFeed finds the subscription, checks that it may be read, and finds the position at which to begin.
+func (q *Queue) openFeed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (f feed, err error) {
+	row, err := q.history.SubscriptionRow(ctx, organization, id)
+	if err != nil {
+		return f, err
+	}
+	sub, err := q.targetRow(q.reads.In(ctx), row)
+	switch {
+	case err != nil:
+		return f, err
+	case sub.Deleted:
+		return f, fault.Missing("subscription")
+	case !sub.Webhooks:
+		return f, quota.ErrNoWebhooks
+	case sub.ByPerson():
+		return f, fault.New(fault.Conflict, "paused", "A person has paused the subscription, so nobody reads its events. Activate it first.")
+	}
+	f = feed{target: q.openTarget(sub), subscription: row, organization: organization, at: r.After, limit: r.Limit}
+	if f.target.Secret.IsZero() {
+		return f, fault.New(fault.Conflict, "secret_unusable", "The signing secret cannot be decrypted, so events cannot be signed. Rotate the secret.")
+	}
+	exact, prefix := patternLists(sub.EventTypes.Patterns())
+	f.args = []any{
+		sql.Named("organization", organization), sql.Named("subscription", row), sql.Named("since", r.Since),
+		sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("filter", sub.Filter.Text()),
+		sql.Named("excluded", history.HiddenTypes(r.WithoutAudit || !audit.Receives(sub.Subscription))),
+	}
+	if r.After == (webhook.FeedPosition{}) {
+		return f, q.beginFeed(ctx, &f, r.Since)
+	}
+	return f, q.checkPosition(ctx, f)
+}
+
+// beginFeed finds the position of a reader without one: the creation of the subscription, or the last event before a time. It is never
+// the number of an event of another organization, which may be deleted and used again.
+func (q *Queue) beginFeed(ctx context.Context, f *feed, since int64) error {
+	after := int64(0)
+	if since != 0 {
+		period, err := q.history.EventPeriod(ctx, since, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		after = period.After
+	}
+	err := q.reads.Get(ctx, &f.at.Row, `
+		SELECT max(s.birth, coalesce(o.expired_event, 0), coalesce((
+			SELECT max(id) FROM events INDEXED BY events_by_organization WHERE organization_id = o.id AND id <= ?), 0))
+		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?`, after, f.subscription)
+	return sqlite.Missing(err, "subscription")
+}
+
+// checkPosition refuses a position that is not in this history: after a restore, other events have the numbers of lost ones.
+func (q *Queue) checkPosition(ctx context.Context, f feed) error {
+	var known bool
+	if err := q.reads.Get(ctx, &known, `
+		SELECT ?1 <= s.birth OR ?1 <= coalesce(o.expired_event, 0) OR EXISTS (
+			SELECT 1 FROM events e WHERE e.id = ?1 AND e.organization_id = o.id AND ?2 IN (0, e.created_at))
+		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?3`, f.at.Row, f.at.At, f.subscription); err != nil {
+		return sqlite.Missing(err, "subscription")
+	}
+	if !known {
+		return errCursorExpired
+	}
+	return nil
+}
+
+// wantedInFeed is the condition for events of a feed, with the parameters of feed.args.
+const wantedInFeed = `
+	e.held IS NOT NULL AND e.created_at >= :since AND ` + wantedType + ` AND e.about IS NOT :subscription AND ` + notATest + `
+	AND (:filter = '' OR passes(:filter, e.body))`
+
+// looked is an event that a read of a feed looks at.
+type looked struct {
+	ID     int64 `db:"id"`
+	At     int64 `db:"created_at"`
+	Size   int   `db:"size"`
+	Wanted bool  `db:"wanted"`
+}
+
+// readFeed looks at the next events, up to some rows, and adds those that it finds to the page. It moves the position to the last one
+// that it looked at, or to the one with which the page is full. more is false at the end of the feed.
+func (q *Queue) readFeed(ctx context.Context, f *feed, rows int, page *webhook.FeedPage) (more bool, err error) {
+	end, err := q.beginReplayRead(ctx, f.organization)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	var next []looked
+	if err := q.replays.Pool.List(ctx, &next, `
+		SELECT e.id, e.created_at, length(e.body) AS size, `+wantedInFeed+` AS wanted
+		FROM (SELECT id FROM events INDEXED BY events_by_organization
+		      WHERE organization_id = :organization AND id > :after ORDER BY id LIMIT :most) next
+		CROSS JOIN events e ON e.id = next.id ORDER BY next.id`,
+		append(f.args, sql.Named("after", f.at.Row), sql.Named("most", rows))...); err != nil {
+		return false, fmt.Errorf("read a feed: %w", err)
+	}
+	after, found, bytes := f.at.Row, []int64{}, 0
+	for _, e := range next {
+		if e.Wanted && (len(found) == f.limit || len(found) > 0 && bytes+e.Size > feedBytes) {
+			more = true
+			break
+		}
+		f.at = webhook.FeedPosition{Row: e.ID, At: e.At}
+		if e.Wanted {
+			found, bytes = append(found, e.ID), bytes+e.Size
+		}
+	}
+	if err := q.readFound(ctx, *f, found, page); err != nil {
+		return false, err
+	}
+	page.Next = f.at
+	return more || len(next) == rows, q.checkComplete(ctx, f.organization, after)
+}
+
+// readFound adds events to the page.
+func (q *Queue) readFound(ctx context.Context, f feed, found []int64, page *webhook.FeedPage) error {
+	if len(found) == 0 {
+		return nil
+	}
+	if err := q.replays.Pool.List(ctx, &page.Events, `
+		SELECT e.id AS event_id, e.type AS event_type, e.created_at AS event_at, e.body
+		FROM events e WHERE e.id IN (SELECT value FROM json_each(?)) ORDER BY e.id`, sqlite.RowList(slices.Values(found))); err != nil {
+		return fmt.Errorf("read events of a feed: %w", err)
+	}
+	for i := range page.Events {
+		e := &page.Events[i]
+		e.Subscription, e.Organization, e.EventID = f.subscription, f.organization, q.ids.ID(access.EventID, e.Event, e.EventAt)
+	}
+	return nil
+}
+
+// checkComplete refuses a read that began after a row if retention has deleted a later event before the read. The read comes first, so
+// what is deleted between the two is no loss.
+func (q *Queue) checkComplete(ctx context.Context, organization, after int64) error {
+	var expired int64
+	if err := q.replays.Pool.Get(ctx, &expired, "SELECT coalesce(expired_event, 0) FROM organizations WHERE id = ?", organization); err != nil {
+		return sqlite.Missing(err, "organization")
+	}
+	if expired > after {
+		return errCursorExpired
+	}
+	return nil
+}
