@@ -109,7 +109,6 @@ func TestAuthorizationHeader(t *testing.T) {
 func TestMisplacedSecrets(t *testing.T) {
 	t.Parallel()
 	f := servertest.Start(t)
-	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	link := access.Mint(access.LinkPrefix).Reveal()
 	for raw, want := range map[string][2]string{
 		link:                                     {"invalid_key", "This is the secret of a sign-in link. Open the link in a browser"},
@@ -129,7 +128,7 @@ func TestMisplacedSecrets(t *testing.T) {
 	for name, tt := range map[string]struct{ body, want string }{
 		"a key signs nobody in":      {`{"token":"` + key.Reveal() + `"}`, "This is an API key, and only an access token"},
 		"a link is no token":         {`{"token":"` + link + `"}`, "This is the secret of a sign-in link"},
-		"a wrong token says no more": {`{"token":"` + token.Reveal()[:39] + `x"}`, "malformed or unknown"},
+		"a wrong token says no more": {`{"token":"` + access.Mint(access.TokenPrefix).Reveal() + `"}`, "malformed or unknown"},
 	} {
 		if got := f.Do(t, "POST "+"/api/v1/session/", "", tt.body).Want(t, 401, "invalid_key"); !strings.Contains(got.Field("detail"), tt.want) {
 			t.Errorf("%s: %s", name, got.Text)
