@@ -192,11 +192,11 @@ func (a *appliance) alertOptions(certificate *tls.Config) alert.Options {
 	var page func(organization, subscription string) string
 	if c.Console.Enabled {
 		page = func(organization, subscription string) string {
-			return console.SubscriptionURL(a.url, organization, subscription)
+			return console.PageURL(a.url, organization, subscription)
 		}
 	}
 	return alert.Options{
-		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Command: explain.Command, Page: page, Store: a.store,
+		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, Failing: c.Alerts.FailingAfter, From: c.Server.URL(c.Server.Listen), Command: explain.Command, Page: page, Store: a.store,
 		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
 	}
 }

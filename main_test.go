@@ -197,7 +197,7 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             280,
 	"dispatch":                     3080,
-	"dispatch/alert":               1430,
+	"dispatch/alert":               1540,
 	"dispatch/egress":              660,
 	"dispatch/fair":                260,
 	"dispatch/sender":              530,
@@ -207,7 +207,7 @@ var budget = map[string]int{
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
-	"server/cli":                   3350,
+	"server/cli":                   3370,
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
 	"server/cli/child":             150,
@@ -219,7 +219,7 @@ var budget = map[string]int{
 	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
 	"server/config":                1690,
-	"server/console":               340,
+	"server/console":               350,
 	"server/credential":            430,
 	"server/docs":                  140,
 	"server/exchange":              790,
@@ -230,8 +230,8 @@ var budget = map[string]int{
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/webhooks":              1630,
-	"storage":                      5010,
+	"server/webhooks":              1640,
+	"storage":                      5050,
 	"storage/access":               1360,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -254,11 +254,11 @@ var budget = map[string]int{
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3700,
-	"storage/webhook":              1590,
+	"storage/webhook":              1610,
 }
 
 const (
-	budgetOfAll    = 55350 // the aim is 50,000
+	budgetOfAll    = 55560 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
@@ -375,6 +375,7 @@ var arrivals = map[string]struct{ value, needs, options string }{
 	"console.oidc_client_secret": {"secret", "oidc.issuer=https://id.example.com oidc.audience=keyhook console.oidc_client_id=client", "Issuer.Audience Issuer.Issuer Server.Issuer Server.SignIn"},
 	"alerts.urls":                {"ntfy://ntfy.example/topic", "", "Alert.URLs"},
 	"alerts.interval":            {"20m", "", "Alert.Interval"},
+	"alerts.failing_after":       {"20m", "", "Alert.Failing"},
 }
 
 // load returns the settings with these values.

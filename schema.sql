@@ -59,6 +59,7 @@ CREATE TABLE organizations (
     closed_at   INTEGER, -- since when the organization is closed
     cleaned_at  INTEGER, -- when the last data of the closed organization was removed
     expired_event INTEGER, -- the newest of its events that retention has deleted; NULL: none
+    told_expiry_at INTEGER, -- when an alert has told the operator of credentials that expire
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
@@ -119,10 +120,12 @@ CREATE TABLE access_tokens (
     expires_at      INTEGER,
     last_used_at    INTEGER,
     revoked_at      INTEGER,
-    expiry_notice   INTEGER -- the last notice of its end, in milliseconds before the end
+    expiry_notice   INTEGER, -- the last notice of its end, in milliseconds before the end
+    told_notice     INTEGER  -- the expiry_notice of which an alert has told the operator
 ) STRICT;
 
 CREATE INDEX access_tokens_by_expiry ON access_tokens (expires_at) WHERE revoked_at IS NULL;
+CREATE INDEX access_tokens_untold ON access_tokens (organization_id) WHERE expiry_notice IS NOT told_notice AND revoked_at IS NULL;
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
@@ -189,11 +192,13 @@ CREATE TABLE api_keys (
     metadata        TEXT    NOT NULL, -- a JSON object of the organization's own; never changes
     external_id     TEXT, -- the organization's own id; a rotation moves it to the new key
     allowed_networks TEXT   NOT NULL, -- from which it may be used, separated by spaces; empty is everywhere; never changes
-    expiry_notice   INTEGER -- the last notice of its end, in milliseconds before the end
+    expiry_notice   INTEGER, -- the last notice of its end, in milliseconds before the end
+    told_notice     INTEGER  -- the expiry_notice of which an alert has told the operator
 ) STRICT;
 
 CREATE UNIQUE INDEX api_keys_by_external_id ON api_keys (organization_id, external_id) WHERE external_id IS NOT NULL AND revoked_at IS NULL;
 CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
+CREATE INDEX api_keys_untold ON api_keys (organization_id) WHERE expiry_notice IS NOT told_notice AND revoked_at IS NULL;
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
@@ -257,6 +262,7 @@ CREATE TABLE subscriptions (
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
     told_disabled_at      INTEGER, -- the disabled_at of which an alert has told the operator
+    told_failing_since    INTEGER, -- the same of failing_since
     last_success_at       INTEGER,
     last_failure_at       INTEGER,
     deleted_at            INTEGER,
@@ -268,6 +274,8 @@ CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE pr
 CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
+CREATE INDEX subscriptions_untold_failing ON subscriptions (failing_since)
+    WHERE status = 'failing' AND failing_since IS NOT told_failing_since AND deleted_at IS NULL;
 CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (external_id, organization_id) WHERE external_id IS NOT NULL;
 CREATE INDEX subscriptions_by_host ON subscriptions (substr(url, instr(url, '//') + 2));
 CREATE INDEX subscriptions_by_host_in_organization ON subscriptions (organization_id, substr(url, instr(url, '//') + 2));

@@ -3,8 +3,10 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -16,12 +18,38 @@ import (
 // alertsName is the row of table instance with the state of the alerts.
 const alertsName = "alerts"
 
-// Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, or they are active
-// again after the operator was told that. A pause by hand needs no alert, because a person did it.
-func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, err error) {
+// Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, they are active
+// again after the operator was told that, or they have failed since failingBefore, in milliseconds, without being disabled. A pause by
+// hand needs no alert, because a person did it.
+func (s *Store) Untold(ctx context.Context, failingBefore int64, limit int) (list []webhook.Untold, err error) {
 	err = s.pools.reads.List(ctx, &list, `
-		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at FROM subscriptions INDEXED BY subscriptions_untold
-		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL ORDER BY id LIMIT ?`, limit)
+		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at, 0 AS failing_since
+		FROM subscriptions INDEXED BY subscriptions_untold
+		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL
+		UNION ALL
+		SELECT id, organization_id, NULL, failing_since FROM subscriptions INDEXED BY subscriptions_untold_failing
+		WHERE status = 'failing' AND failing_since IS NOT told_failing_since AND deleted_at IS NULL AND failing_since <= ?
+		LIMIT ?`, failingBefore, limit)
+	return list, err
+}
+
+// expiryPause is the time between two alerts about the credentials of one organization, in milliseconds.
+const expiryPause = 24 * 3600 * 1000
+
+// Expiring lists up to limit organizations with credentials that end soon and of which the operator must still hear, but none of
+// which an alert told within a day before now, in milliseconds.
+func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webhook.ExpiringCredentials, err error) {
+	err = s.pools.reads.List(ctx, &list, `
+		SELECT o.id, o.public_id, o.external_id, o.name, sum(c.is_key) AS keys, sum(NOT c.is_key) AS tokens, min(c.expires_at) AS first_at
+		FROM (
+			SELECT organization_id, expires_at, 1 AS is_key FROM api_keys INDEXED BY api_keys_untold
+			WHERE expiry_notice IS NOT told_notice AND revoked_at IS NULL
+			UNION ALL
+			SELECT organization_id, expires_at, 0 FROM access_tokens INDEXED BY access_tokens_untold
+			WHERE expiry_notice IS NOT told_notice AND revoked_at IS NULL
+		) c CROSS JOIN organizations o ON o.id = c.organization_id
+		WHERE coalesce(o.told_expiry_at NOT BETWEEN ?1 - ?2 + 1 AND ?1, true)
+		GROUP BY o.id ORDER BY first_at LIMIT ?3`, now, expiryPause, limit)
 	return list, err
 }
 
@@ -37,13 +65,12 @@ func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.Al
 // toldPerWrite is how many rows MarkTold changes in one transaction, so that other writes need not wait for it.
 const toldPerWrite = 500
 
-// MarkTold stores that the operator was told of these subscriptions. It changes the file in parts. After an error, the first
-// parts may be stored.
+// MarkTold stores that the operator was told. It changes the file in parts. After an error, the first parts may be stored.
 func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	for part := range slices.Chunk(told, toldPerWrite) {
 		err := s.change(ctx, sqlite.Work{}, func(t *tx) error {
 			for _, sub := range part {
-				if _, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", sub.DisabledAt, sub.Subscription); err != nil {
+				if err := t.markTold(sub); err != nil {
 					return err
 				}
 			}
@@ -54,6 +81,22 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 		}
 	}
 	return nil
+}
+
+func (t *tx) markTold(of webhook.Untold) error {
+	switch {
+	case of.FailingSince != 0:
+		_, err := t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
+		return err
+	case of.Subscription != 0:
+		_, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
+		return err
+	}
+	const told = " SET told_notice = expiry_notice WHERE organization_id = ? AND expiry_notice IS NOT told_notice AND revoked_at IS NULL"
+	_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization)
+	_, err2 := t.Exec("UPDATE access_tokens"+told, of.Organization)
+	_, err3 := t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", time.Now().UnixMilli(), of.Organization)
+	return errors.Join(err1, err2, err3)
 }
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.

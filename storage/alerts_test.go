@@ -21,7 +21,7 @@ func TestUntold(t *testing.T) {
 		x := fixtureOf(t, store)
 		expect := func(what string, want ...*int64) {
 			t.Helper()
-			got, err := x.Untold(t.Context(), 10)
+			got, err := x.Untold(t.Context(), 0, 10)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,10 +33,12 @@ const (
 type Options struct {
 	URLs     []redact.Text // of the channels; none: Run does nothing
 	Interval time.Duration // at least this long between two messages of a kind
+	Failing  time.Duration // a subscription that fails for longer is told, even if it is not disabled; 0: it is not
 	From     string        // the URL of this server, for the messages
 	// Command returns the command for a mend. Messages have it.
 	Command func(webhook.Mend) string
-	// Page returns the URL of the page of a subscription in the console; nil if there is no console.
+	// Page returns the URL of the page of a subscription in the console, or with an empty subscription that of the API keys of the
+	// organization; nil if there is no console.
 	Page        func(organization, subscription string) string
 	Store       store
 	Deliveries  deliveries
@@ -58,11 +60,13 @@ type store interface {
 
 // alertStore knows of what the operator was told.
 type alertStore interface {
-	// Untold lists subscriptions that the operator must still hear about.
-	Untold(ctx context.Context, limit int) ([]webhook.Untold, error)
+	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
+	Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error)
+	// Expiring lists organizations with credentials that end soon, and of which the operator must still hear.
+	Expiring(ctx context.Context, now int64, limit int) ([]webhook.ExpiringCredentials, error)
 	// AlertSubject returns what an alert says about a subscription.
 	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
-	// MarkTold stores that the operator was told of subscriptions.
+	// MarkTold stores that the operator was told.
 	MarkTold(ctx context.Context, told []webhook.Untold) error
 	// AlertState reads what SaveAlertState saved.
 	AlertState(ctx context.Context, state any) error
@@ -87,9 +91,19 @@ type Alerter struct {
 	conditions []*condition
 	windows    map[Kind]*window
 	state      state
-	unsaved    bool                     // state has changed since it was saved
-	readFails  bool                     // the last look could not read the store
-	told       map[int64]webhook.Untold // by subscription: told, but not yet stored
+	unsaved    bool                          // state has changed since it was saved
+	readFails  bool                          // the last look could not read the store
+	told       map[subjectKey]webhook.Untold // told, but not yet stored
+}
+
+// subjectKey is what an alert is about: a subscription that fails or not, or the credentials of an organization.
+type subjectKey struct {
+	subscription, organization int64
+	isFailing                  bool
+}
+
+func keyOf(u webhook.Untold) subjectKey {
+	return subjectKey{u.Subscription, u.Organization, u.FailingSince != 0}
 }
 
 // state is what a restart must know.
@@ -127,7 +141,7 @@ func New(o Options) (*Alerter, error) {
 		o.OnEnd = func(Kind, bool) {}
 	}
 	a := &Alerter{
-		options: o, log: o.Logger, windows: map[Kind]*window{}, told: map[int64]webhook.Untold{},
+		options: o, log: o.Logger, windows: map[Kind]*window{}, told: map[subjectKey]webhook.Untold{},
 		state:    state{Sent: map[Kind]int64{}, Told: map[Kind]int64{}},
 		outcomes: make(chan outcome, len(channels)*(maxQueued+1)),
 	}
@@ -211,6 +225,7 @@ func (a *Alerter) look(ctx context.Context) {
 		}
 	}
 	a.tellSubscriptions(ctx, now)
+	a.tellCredentials(ctx, now)
 }
 
 // mayTell reports whether a message of a kind may be sent now. due says that there is something to tell.
@@ -234,24 +249,61 @@ func (a *Alerter) tellCondition(c *condition, now time.Time) {
 	a.tell(a.options.conditionMessage(c.kind, c.begins(), c.since, c.detail), f)
 }
 
-// tellSubscriptions tells of subscriptions that became disabled or active again.
-func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
-	kinds := []Kind{SubscriptionDisabled, SubscriptionRecovered}
-	if !slices.ContainsFunc(kinds, func(k Kind) bool { return a.windows[k].flight == nil && !now.Before(a.windows[k].opensAt) }) {
-		return
-	}
-	untold, err := a.options.Store.Untold(ctx, maxUntold+1)
+// isOpen reports whether a message of one of the kinds may be sent.
+func (a *Alerter) isOpen(now time.Time, kinds ...Kind) bool {
+	return slices.ContainsFunc(kinds, func(k Kind) bool { return a.windows[k].flight == nil && !now.Before(a.windows[k].opensAt) })
+}
+
+// noteRead logs the first of several failures to read the store.
+func (a *Alerter) noteRead(err error) {
 	if err != nil && !a.readFails {
-		a.log.Warn("cannot read of which subscriptions alerts must tell; the server tries again", "error", err)
+		a.log.Warn("cannot read of what alerts must tell; the server tries again", "error", err)
 	}
 	a.readFails = err != nil
+}
+
+// tellCredentials tells of API keys and access tokens that expire.
+func (a *Alerter) tellCredentials(ctx context.Context, now time.Time) {
+	if !a.isOpen(now, CredentialsExpire) {
+		return
+	}
+	all, err := a.options.Store.Expiring(ctx, now.UnixMilli(), maxUntold)
+	a.noteRead(err)
+	var due []webhook.ExpiringCredentials
+	f := &flight{at: now}
+	for _, o := range all {
+		u := webhook.Untold{Organization: o.Row}
+		if _, told := a.told[keyOf(u)]; !told {
+			due, f.subjects = append(due, o), append(f.subjects, u)
+		}
+	}
+	if a.mayTell(CredentialsExpire, len(due) > 0, now) {
+		a.tell(a.options.credentialsMessage(due), f)
+	}
+}
+
+// tellSubscriptions tells of subscriptions that fail for long, that became disabled or that are active again.
+func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
+	kinds := []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered}
+	if !a.isOpen(now, kinds...) {
+		return
+	}
+	failingBefore := int64(0)
+	if a.options.Failing > 0 {
+		failingBefore = now.Add(-a.options.Failing).UnixMilli()
+	}
+	untold, err := a.options.Store.Untold(ctx, failingBefore, maxUntold+1)
+	a.noteRead(err)
 	due := map[Kind][]webhook.Untold{}
 	for _, sub := range untold[:min(len(untold), maxUntold)] {
 		kind := SubscriptionDisabled
-		if sub.DisabledAt == nil {
+		switch {
+		case sub.FailingSince != 0:
+			kind = SubscriptionFailing
+		case sub.DisabledAt == nil:
 			kind = SubscriptionRecovered
 		}
-		if told, is := a.told[sub.Subscription]; !is || !isSame(told, sub) {
+		if told, is := a.told[keyOf(sub)]; !is || !isSame(told, sub) {
 			due[kind] = append(due[kind], sub)
 		}
 	}
@@ -264,7 +316,7 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 }
 
 func isSame(a, b webhook.Untold) bool {
-	return a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt
+	return a.FailingSince == b.FailingSince && (a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt)
 }
 
 // subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
@@ -336,7 +388,7 @@ func (a *Alerter) finish(end outcome) {
 	a.unsaved = true
 	a.state.Sent[end.kind] = f.at.UnixMilli()
 	for _, sub := range f.subjects {
-		a.told[sub.Subscription] = sub
+		a.told[keyOf(sub)] = sub
 	}
 	switch {
 	case f.subjects != nil:

@@ -147,6 +147,7 @@ func inVirtualTime(t *testing.T, urls []string, test func(t *testing.T, x *fixtu
 func (x *fixture) start(t *testing.T) {
 	t.Helper()
 	o := storagetest.Options(t, x.path)
+	o.ExpiryNotice = []time.Duration{2 * time.Hour}
 	o.Policy = webhook.Policy{MaxAttempts: 250, FailingAfter: 1, DisabledAfter: 2}
 	x.store, x.end = storagetest.OpenWith(t, o)
 	x.Store = x.store
@@ -258,6 +259,19 @@ func (x *fixture) disable(t *testing.T, owner access.Principal, subs ...webhook.
 		for n := range 2 {
 			x.attempt(t, sub, jobs[0].Delivery, jobs[0].Attempts+n+1)
 		}
+	}
+}
+
+// failOnce publishes an event and fails its first attempt at each subscription.
+func (x *fixture) failOnce(t *testing.T, owner access.Principal, subs ...webhook.Subscription) {
+	t.Helper()
+	storagetest.Publish(t, x.store, owner, "order.created")
+	for _, sub := range subs {
+		jobs, err := x.store.Queue.PendingJobs(t.Context(), sub.RowID, 1, nil)
+		if err != nil || len(jobs) == 0 {
+			t.Fatalf("%d jobs, error %v", len(jobs), err)
+		}
+		x.attempt(t, sub, jobs[0].Delivery, jobs[0].Attempts+1)
 	}
 }
 

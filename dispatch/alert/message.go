@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -61,7 +62,10 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
 func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.AlertSubject) message {
 	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
-	if kind == SubscriptionRecovered {
+	switch kind {
+	case SubscriptionFailing:
+		title, lead = "failing", "Keyhook still tries, less often. If the failures go on, it disables the subscription."
+	case SubscriptionRecovered:
 		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
 		if all.subscriptions > 1 {
 			lead = "Keyhook sends deliveries to them again, after they were disabled."
@@ -83,11 +87,8 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
 	subjects := []subject{}
 	for _, s := range named {
-		at := (*string)(nil)
-		if s.DisabledAt != nil {
-			at = new(time.UnixMilli(*s.DisabledAt).UTC().Format(time.RFC3339))
-		}
-		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL), at, s.PendingDeliveries})
+		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
+			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
 	m.facts = map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
 	return m
@@ -100,7 +101,63 @@ type subject struct {
 	ExternalID     *string `json:"organization_external_id"`
 	Host           string  `json:"url_host"`
 	DisabledAt     *string `json:"disabled_at"`
+	FailingSince   *string `json:"failing_since"`
 	WaitDeliveries int64   `json:"pending_deliveries"`
+}
+
+// timeOrNull returns a time in milliseconds for programs; null for no time and for 0.
+func timeOrNull(at *int64) *string {
+	if at == nil || *at == 0 {
+		return nil
+	}
+	return new(time.UnixMilli(*at).UTC().Format(time.RFC3339))
+}
+
+// credentialsMessage makes the message about credentials that expire. It names the organizations that fit.
+func (o *Options) credentialsMessage(due []webhook.ExpiringCredentials) message {
+	title := fmt.Sprintf("API keys or access tokens of %d organizations expire soon", len(due))
+	if len(due) == 1 {
+		title = "API keys or access tokens of 1 organization expire soon"
+	}
+	const lead = "After its end, a key or token is refused. Rotate the keys, and create new tokens, before that."
+	paragraphs, organizations := []string{lead}, []map[string]any{}
+	room := maxBody - len(title) - len(lead)
+	for _, d := range due[:min(len(due), maxNamed)] {
+		lines := []string{fmt.Sprintf("%s: API keys: %d, access tokens: %d. The first ends at %s",
+			organizationText(d.Name, d.ID, d.ExternalID), d.Keys, d.Tokens, utc(time.UnixMilli(d.FirstAt)))}
+		if o.Page != nil && d.Keys > 0 {
+			lines = append(lines, o.Page(d.ID, ""))
+		}
+		eventType := access.KeyExpiring
+		if d.Keys == 0 {
+			eventType = access.AccessTokenExpiring
+		}
+		lines = append(lines, "To see which, run: "+o.Command(webhook.Mend{Action: webhook.ActionListAudit, Organization: d.ID, With: eventType}))
+		text := strings.Join(lines, "\n")
+		if room -= len(text); room < 0 {
+			break
+		}
+		paragraphs = append(paragraphs, text)
+		organizations = append(organizations, map[string]any{
+			"organization_id": d.ID, "organization_external_id": d.ExternalID, "api_keys": d.Keys, "access_tokens": d.Tokens,
+			"first_expires_at": timeOrNull(&d.FirstAt),
+		})
+	}
+	more := len(due) - len(organizations)
+	if more > 0 {
+		paragraphs = append(paragraphs, fmt.Sprintf("And %d more organizations.", more))
+	}
+	m := newMessage(CredentialsExpire, title, o.From, paragraphs...)
+	m.facts = map[string]any{"organizations": organizations, "more_organizations": more}
+	return m
+}
+
+// organizationText names an organization.
+func organizationText(name, id string, externalID *string) string {
+	if externalID != nil {
+		id += ", " + clean(*externalID, maxName)
+	}
+	return clean(name, maxName) + " (" + id + ")"
 }
 
 // count is how many subscriptions a message is about.
@@ -125,11 +182,8 @@ func (c count) String() string {
 
 // subscriptionText is the entry of one subscription. It shows the host of the URL only.
 func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
-	named := s.OrganizationID
-	if s.OrganizationExternalID != nil {
-		named += ", " + clean(*s.OrganizationExternalID, maxName)
-	}
-	lines := []string{fmt.Sprintf("%s (%s): subscription %s, host %s", clean(s.OrganizationName, maxName), named, s.ID, clean(webhook.URLHost(s.URL), maxHost))}
+	lines := []string{fmt.Sprintf("%s: subscription %s, host %s",
+		organizationText(s.OrganizationName, s.OrganizationID, s.OrganizationExternalID), s.ID, clean(webhook.URLHost(s.URL), maxHost))}
 	if o.Page != nil {
 		lines = append(lines, o.Page(s.OrganizationID, s.ID))
 	}
@@ -137,9 +191,9 @@ func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
 		lines = append(lines, fmt.Sprintf("Status: %s. Deliveries that wait: %d", s.Status, s.PendingDeliveries))
 		return strings.Join(lines, "\n")
 	}
-	since, first, last := "unknown", "unknown", "never"
+	state, first, last := "Failing", "unknown", "never"
 	if s.DisabledAt != nil {
-		since = utc(time.UnixMilli(*s.DisabledAt))
+		state = "Disabled since " + utc(time.UnixMilli(*s.DisabledAt))
 	}
 	if s.FailingSince != 0 {
 		first = utc(time.UnixMilli(s.FailingSince))
@@ -148,7 +202,7 @@ func (o *Options) subscriptionText(kind Kind, s webhook.AlertSubject) string {
 		last = utc(time.UnixMilli(*s.LastSuccessAt))
 	}
 	lines = append(lines,
-		fmt.Sprintf("Disabled since %s. First failure: %s. Last success: %s", since, first, last),
+		fmt.Sprintf("%s. First failure: %s. Last success: %s", state, first, last),
 		"Last error: "+clean(s.LastError, maxError),
 		fmt.Sprintf("Deliveries that wait: %d", s.PendingDeliveries),
 		"When the receiver works again, run: "+o.Command(webhook.Mend{Action: webhook.ActionRecover, Organization: s.OrganizationID, Subscription: s.ID}))

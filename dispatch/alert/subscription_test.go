@@ -249,7 +249,7 @@ func TestWithoutChannelsNothingRuns(t *testing.T) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
 		x.none(t, long)
-		if untold, err := x.store.Untold(t.Context(), 10); err != nil || len(untold) != 1 {
+		if untold, err := x.store.Untold(t.Context(), 0, 10); err != nil || len(untold) != 1 {
 			t.Errorf("untold %v, error %v: it must be told when somebody sets alerts.urls", untold, err)
 		}
 	})
@@ -344,5 +344,69 @@ func TestAMessageForAProgram(t *testing.T) {
 		if strings.Contains(string(text), "secretpath") {
 			t.Errorf("a secret in %s", text)
 		}
+	})
+}
+
+func TestASubscriptionThatFailsForLongIsToldOnce(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.options.Failing = 20 * time.Minute
+		x.restart(t)
+		owner, subs := x.subscribe(t, "acme", 3)
+		x.failOnce(t, owner, subs...)
+		x.none(t, 19*time.Minute)
+		x.failOnce(t, owner, subs[1]) // is told of as disabled, and not as failing
+		x.one(t, 30*time.Second, "1 subscription is disabled", subs[1].ID)
+		x.reactivate(t, owner, subs[2]) // starts anew
+		m := x.one(t, 2*time.Minute, "1 subscription is failing", subs[0].ID, "Failing. First failure: 2000-01-01 00:00:0", "do recover ")
+		if m.members["more_subscriptions"] != 0 {
+			t.Errorf("%v", m.members)
+		}
+		x.none(t, long)
+		x.restart(t)
+		x.none(t, long)
+	})
+}
+
+func TestAFailingSubscriptionIsNotToldIfTheSettingIsOff(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.failOnce(t, owner, subs...)
+		x.none(t, 24*time.Hour)
+	})
+}
+
+// TestCredentialsThatExpireAreTold has two organizations. The next alert about an organization comes after a day.
+func TestCredentialsThatExpireAreTold(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		began := time.Now()
+		expiring := func(owner access.Principal, life time.Duration) {
+			end := began.Add(life).UnixMilli()
+			if _, err := x.store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+				Credential: access.Mint("svc"), Name: "key", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acme, _ := x.subscribe(t, "acme", 0)
+		other, _ := x.subscribe(t, "other", 0)
+		expiring(acme, 3*time.Hour)
+		expiring(acme, 3*time.Hour)
+		expiring(acme, 5*time.Hour)
+		end := began.Add(150 * time.Minute).UnixMilli()
+		if _, err := x.store.Directory.CreateToken(t.Context(), storagetest.Operator(t, x.store).Actor("", ""),
+			other.User.ID, other.Organization.ID, access.Mint(access.TokenPrefix), "laptop", &end); err != nil {
+			t.Fatal(err)
+		}
+		x.none(t, 25*time.Minute)
+		m := x.one(t, 10*time.Minute, "access tokens of 1 organization expire soon", "other (org_",
+			"API keys: 0, access tokens: 1. The first ends at 2000-01-01 02:30:00 UTC", "do list_audit "+other.Organization.ID)
+		if m.members["more_organizations"] != 0 {
+			t.Errorf("%v", m.members)
+		}
+		x.one(t, 30*time.Minute, "acme (org_", "API keys: 2, access tokens: 0")
+		x.restart(t)
+		x.none(t, 23*time.Hour) // the third key is announced, but acme was told today
+		x.one(t, 2*time.Hour, "acme (org_", "API keys: 1,")
+		x.none(t, 2*time.Hour)
 	})
 }

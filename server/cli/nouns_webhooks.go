@@ -297,12 +297,13 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 	{
 		verb: "explain", short: "Explain why an event did or did not arrive, for each subscription",
 		long: "Below the table, each subscription has a sentence that says what happened. If a command mends it, the command follows.\n" +
+			"Subscriptions that do not want the event are only counted.\n" +
 			"With --quiet, the command prints only the verdicts.",
 		example: "evt_01h455vb4pex5vsknk084sn02q\nevt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents+"{}/explain/", eventArgument,
 			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
 		show: list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"},
-			detail: "detail", command: "advice"},
+			detail: "detail", command: "advice", fold: string(explain.NotWanted)},
 	},
 	{
 		verb: "publish", short: "Publish an event and wait until it is on disk",

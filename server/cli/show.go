@@ -13,6 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/explain"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // maxCellWidth is the number of characters that a cell of a list may have.
@@ -118,6 +119,7 @@ type list struct {
 	columns []string
 	detail  string // the member of each item with a sentence that stands below the table; empty for none
 	command string // the member with a command below the sentence; null for none
+	fold    string // items with this verdict are only counted
 	ofAll   bool   // the list takes --organization all
 }
 
@@ -133,6 +135,9 @@ func (l list) print(c *call, path string, _ []byte) error {
 	switch {
 	case err != nil:
 		return err
+	case len(items) == 0 && found.Notice == string(webhook.NoSubscription):
+		c.out.Note("Nobody receives the event, because the organization has no subscription. Create one with: keyhook subscriptions create")
+		return nil
 	case len(items) == 0 && l.ofAll && c.organization == "":
 		c.out.Note("The list is empty.%s It shows one organization only. Operators see all organizations with --%s %s.",
 			c.unknownChoice(), client.FlagOrganization, all)
@@ -141,10 +146,17 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("The list is empty.%s", c.unknownChoice())
 		return nil
 	}
-	if err := c.out.Write(l.text(c, items)); err != nil {
+	shown := items
+	if l.fold != "" && len(items) > 1 && !c.out.Quiet {
+		shown = slices.DeleteFunc(slices.Clone(items), func(o object) bool { return o.text("verdict") == l.fold })
+	}
+	if err := c.out.Write(l.text(c, shown)); err != nil {
 		return err
 	}
-	c.noteItems(items)
+	c.noteItems(shown)
+	if folded := len(items) - len(shown); folded > 0 {
+		c.out.Note("\n%s: %s. To see why, name a subscription, or use --json.", l.fold, output.Count(folded, "subscription", "subscriptions"))
+	}
 	if found.HasMore && found.NextCursor != nil {
 		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}

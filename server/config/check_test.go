@@ -131,6 +131,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"alerts.urls", "ntfy://a.example/x logger://", "discord://, generic://, gotify://, ntfy://, slack://, smtp://, teams://, telegram://"},
 	{"alerts.urls", strings.Repeat("ntfy://a.example/x,", 20) + "ntfy://a.example/x", "more than 20"},
 	{"alerts.interval", "500ms", "from 1s to 24h"},
+	{"alerts.failing_after", "30s", "from 1m to 168h"},
 	{"log.level", "trace", "debug or info or warn or error"},
 	{"log.level", "INFO+1", "debug or info or warn or error"},
 	{"log.format", "", "write json or text"},

@@ -169,8 +169,9 @@ type Metrics struct {
 
 // Alerts is how the operator is told what needs a person.
 type Alerts struct {
-	URLs     []redact.Text // of services; empty: nobody is told
-	Interval time.Duration // between two messages of a kind
+	URLs         []redact.Text // of services; empty: nobody is told
+	Interval     time.Duration // between two messages of a kind
+	FailingAfter time.Duration // after which a subscription that fails is told; 0: it is not
 }
 
 // Log is what the process logs.

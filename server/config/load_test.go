@@ -111,6 +111,7 @@ var values = map[string][3]string{
 	"metrics.listen":                        {"127.0.0.1:9091", ":9092", "127.0.0.1:0"},
 	"alerts.urls":                           {"[ntfy://a.example/x, 'smtp://b.example/?from=a@b.example&to=c@d.example,e@f.example']", "ntfy://a.example/y,ntfy://b.example/y", "ntfy://c.example/z"},
 	"alerts.interval":                       {"1m", "2m", "3m"},
+	"alerts.failing_after":                  {"1m", "2m", "0"},
 	"log.level":                             {"debug", "warn", "error"},
 	"log.format":                            {"text", "text", "text"},
 }

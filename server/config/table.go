@@ -118,6 +118,8 @@ var table = []Setting{
 		"services that tell you what needs a person, such as a disabled subscription; empty: nobody is told"),
 	newSetting("alerts.interval", "15m", duration(time.Second, day),
 		"time between two messages of a kind; what happens in between is one message"),
+	newSetting("alerts.failing_after", "15m", durationOrNone(time.Minute, 7*day),
+		"tell of a subscription that has failed for longer than this; 0: only of disabled ones"),
 
 	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 		"lowest level to log: debug, info, warn or error"),

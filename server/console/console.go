@@ -28,9 +28,14 @@ const Path = "/console/"
 // URL returns the URL of the console. base is the URL of the server.
 func URL(base string) string { return strings.TrimSuffix(base, "/") + Path }
 
-// SubscriptionURL returns the URL of the page of a subscription, where an operator acts in its organization. base is the URL of the server.
-func SubscriptionURL(base, organization, subscription string) string {
-	return URL(base) + "subscriptions/" + subscription + "/?org=" + organization
+// PageURL returns the URL of the page of a subscription, or of the API keys if there is none, where an operator acts in an
+// organization. base is the URL of the server.
+func PageURL(base, organization, subscription string) string {
+	page := "keys/"
+	if subscription != "" {
+		page = "subscriptions/" + subscription + "/"
+	}
+	return URL(base) + page + "?org=" + organization
 }
 
 // SignInURL returns the URL of the console that signs in with the secret of a link. base is the URL of the server. The secret is in

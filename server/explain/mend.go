@@ -28,6 +28,8 @@ var mends = map[webhook.Action]struct{ command, lead string }{
 	webhook.ActionReleaseQueue:      {"queue release", "An operator has stopped all sending. To send again, an operator runs: "},
 	webhook.ActionListSubscriptions: {"subscriptions list --organization all", ""},
 	webhook.ActionListDisabled:      {"subscriptions list --organization all --status disabled", ""},
+	webhook.ActionListFailing:       {"subscriptions list --organization all --status failing", ""},
+	webhook.ActionListAudit:         {"audit list --organization ORGANIZATION --type WITH", ""},
 	webhook.ActionRunDoctor:         {"doctor", ""},
 	webhook.ActionTestAlerts:        {"alert test", ""},
 }

@@ -39,6 +39,14 @@ type explainedDeliveryBody struct {
 	Attempts       int            `json:"attempts"`
 }
 
+// explainedToNobody is the list of an organization without subscriptions.
+type explainedToNobody struct {
+	Data       []explainedDeliveryBody `json:"data"`
+	HasMore    bool                    `json:"has_more"`
+	NextCursor *string                 `json:"next_cursor"`
+	Notice     webhook.Notice          `json:"notice"`
+}
+
 // List responds with one explanation for each subscription, newest subscription first.
 func (h Explanations) List(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
@@ -65,6 +73,9 @@ func (h Explanations) List(x *exchange.Exchange) error {
 	page, err := h.store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
 	if err != nil {
 		return err
+	}
+	if p.After == (form.Position{}) && subscription == "" && len(page.Receivers) == 0 && page.Next == 0 {
+		return x.OK(explainedToNobody{Data: []explainedDeliveryBody{}, Notice: webhook.NoSubscription})
 	}
 	p.Ended = form.Position{Row: page.Next}
 	now, actFor := time.Now().UnixMilli(), ""

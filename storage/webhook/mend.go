@@ -24,6 +24,8 @@ const (
 	ActionReleaseQueue      Action = "release_queue"
 	ActionListSubscriptions Action = "list_subscriptions"
 	ActionListDisabled      Action = "list_disabled"
+	ActionListFailing       Action = "list_failing"
+	ActionListAudit         Action = "list_audit"
 	ActionRunDoctor         Action = "run_doctor"
 	ActionTestAlerts        Action = "test_alerts"
 )

@@ -150,6 +150,7 @@ type Page struct {
 	Data       []json.RawMessage `json:"data"`
 	HasMore    bool              `json:"has_more"`
 	NextCursor *string           `json:"next_cursor"`
+	Notice     string            `json:"notice,omitempty"` // why the list is empty; empty if nothing says so
 }
 
 // List reads at most items entries of the list at a path, from a cursor on. An empty cursor means the start of the list.
@@ -174,7 +175,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 			return list, fault.Advise(errors.New("the response is not a list, so it does not come from Keyhook"), "check --%s", FlagURL)
 		}
 		list.Data = append(list.Data, next.Data...)
-		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor
+		list.HasMore, list.NextCursor, list.Notice = next.HasMore, next.NextCursor, next.Notice
 		// An empty page may have more behind it: the server reads one part of a long log for each page.
 		if !next.HasMore || next.NextCursor == nil || *next.NextCursor == cursor || len(list.Data) >= items {
 			return list, nil
