@@ -230,7 +230,7 @@ var budget = map[string]int{
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/webhooks":              1640,
+	"server/webhooks":              1660,
 	"storage":                      5050,
 	"storage/access":               1360,
 	"storage/audit":                190,
@@ -254,11 +254,11 @@ var budget = map[string]int{
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3700,
-	"storage/webhook":              1610,
+	"storage/webhook":              1640,
 }
 
 const (
-	budgetOfAll    = 55560 // the aim is 50,000
+	budgetOfAll    = 55610 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

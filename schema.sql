@@ -349,6 +349,7 @@ CREATE TABLE attempts (
     outcome         INTEGER NOT NULL CHECK (outcome BETWEEN 1 AND 3),      -- succeeded, failed, interrupted
     response_status INTEGER,
     response_body   TEXT    NOT NULL,
+    response_headers TEXT   NOT NULL DEFAULT '', -- lines of a name, a colon, a space and a value
     duration_ms     INTEGER NOT NULL,
     error           TEXT    NOT NULL,
     attempted_at    INTEGER NOT NULL,

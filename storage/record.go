@@ -171,7 +171,7 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
 				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
 			}
-			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.responseToStore(r), r.DurationMS,
+			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.toStore(r, r.ResponseBody), t.toStore(r, r.ResponseHeader), r.DurationMS,
 				r.Failure.String(), d.BegunAt, next)
 		}
 		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
@@ -182,18 +182,18 @@ func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, 
 	return nil
 }
 
-// responseToStore returns the response of a receiver. It returns nothing if the event has personal data that is being removed.
-func (t *tx) responseToStore(r *webhook.Result) string {
+// toStore returns a part of the response of a receiver. It returns nothing if the event has personal data that is being removed.
+func (t *tx) toStore(r *webhook.Result, part string) string {
 	if _, unwanted := t.unwantedResponses[r.Delivery]; !unwanted {
-		return r.ResponseBody
+		return part
 	}
 	t.OnCommit(func() { delete(t.unwantedResponses, r.Delivery) })
 	return ""
 }
 
 var insertAttemptRows = sqlite.Statements(func(n int) string {
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, response_headers, duration_ms, error, attempted_at, next_attempt_at)
 		VALUES ` + row + strings.Repeat(", "+row, n-1)
 })
 

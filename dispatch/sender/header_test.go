@@ -71,6 +71,7 @@ func TestOwnHeaders(t *testing.T) {
 		t.Parallel()
 		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
+			w.Header().Set("X-Echo", strings.Repeat("x", 250)+" secret-token-1")
 			_, _ = w.Write([]byte("bad token secret-tok"))
 		}))
 		defer receiver.Close()
@@ -78,6 +79,8 @@ func TestOwnHeaders(t *testing.T) {
 		a.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
 		if r := sendOne(t, a, sender.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token ***" {
 			t.Errorf("stored %q, succeeded: %t", r.ResponseBody, r.Succeeded)
+		} else if want := "Content-Type: text/plain; charset=utf-8\nX-Echo: " + strings.Repeat("x", 250) + " ***\n"; r.ResponseHeader != want {
+			t.Errorf("stored the header %q", r.ResponseHeader)
 		}
 	})
 	t.Run("that cannot be decrypted fail the attempt", func(t *testing.T) {

@@ -48,6 +48,7 @@ type Result struct {
 
 	status   *int   // nil: no response
 	body     string // the part of the response that is stored
+	header   string // the same of its header
 	duration time.Duration
 	failure  webhook.Failure // zero on success
 }
@@ -57,7 +58,7 @@ func (r *Result) Record(attempt int64, j *webhook.Job, epoch int64) webhook.Resu
 	return webhook.Result{
 		Attempt: attempt, Delivery: j.Delivery, Subscription: j.Subscription,
 		Epoch: epoch, Number: j.Number(), Trigger: j.Trigger(),
-		Succeeded: r.failure.IsZero(), ResponseStatus: r.status, ResponseBody: r.body,
+		Succeeded: r.failure.IsZero(), ResponseStatus: r.status, ResponseBody: r.body, ResponseHeader: r.header,
 		DurationMS: r.duration.Milliseconds(), Failure: r.failure,
 	}
 }
@@ -97,6 +98,7 @@ func (s *Sender) exchange(ctx context.Context, t *Target, j *webhook.Job, now ti
 	defer response.Body.Close()
 	status := response.StatusCode
 	result.status = &status
+	result.header = webhook.CutHeader(response.Header, t.Headers)
 	result.body, err = readResponse(response, t.Headers)
 	switch {
 	case status < 200 || status > 299:

@@ -81,7 +81,7 @@ func (f *Fixture) Attempted(t testing.TB, owner access.Principal, sub webhook.Su
 		status := 200
 		result := webhook.Result{
 			Attempt: ids[0], Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(),
-			Trigger: job.Trigger(), Succeeded: true, ResponseStatus: &status, ResponseBody: "thanks", DurationMS: 12,
+			Trigger: job.Trigger(), Succeeded: true, ResponseStatus: &status, ResponseBody: "thanks", ResponseHeader: "X-Request-Id: 7\n", DurationMS: 12,
 		}
 		if i%2 == 1 {
 			status = 503

@@ -84,7 +84,7 @@ func (h Deliveries) Test(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.OK(newAttemptBody(attempt, webhook.Schedule{})) // a test is not repeated
+	return x.OK(testedAttemptBody{newAttemptBody(attempt, webhook.Schedule{}), headersOf(attempt)}) // a test is not repeated
 }
 
 // List lists the attempts of a subscription, newest first.
@@ -112,9 +112,25 @@ func (h Deliveries) List(x *exchange.Exchange) error {
 	return exchange.WritePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
+// testedAttemptBody is one attempt with the header of its response.
+type testedAttemptBody struct {
+	attemptBody
+	ResponseHeaders map[string]string `json:"response_headers"`
+}
+
+// headersOf reads what webhook.CutHeader made.
+func headersOf(a webhook.Attempt) map[string]string {
+	headers := map[string]string{}
+	for line := range strings.Lines(a.ResponseHeader) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		headers[name] = value
+	}
+	return headers
+}
+
 // sentAttemptBody is one attempt with its request.
 type sentAttemptBody struct {
-	attemptBody
+	testedAttemptBody
 	Request requestBody `json:"request"`
 }
 
@@ -161,7 +177,7 @@ func (h Deliveries) Read(x *exchange.Exchange) error {
 	if x.Principal.Can(access.EventsRead) && mayRead(x, sent.EventType) {
 		request.Body = new(string(sent.Body))
 	}
-	return x.OK(sentAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), request})
+	return x.OK(sentAttemptBody{testedAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), headersOf(sent.Attempt)}, request})
 }
 
 // LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes

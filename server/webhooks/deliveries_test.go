@@ -103,7 +103,7 @@ func TestTestDelivery(t *testing.T) {
 	got := f.Do(t, "POST /api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", servertest.Operator, "").Want(t, http.StatusOK, "")
 	want := `{"id":"att_01h455vb4pex5vsknk084sn02q","subscription_id":"sub_01h455vb4pex5vsknk084sn02q","event_id":"evt_01h455vb4pex5vsknk084sn02q","event_type":"webhook_test","attempt_number":1,"trigger":"test",` +
 		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,"hint":null,` +
-		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null}` + "\n"
+		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null,"response_headers":{}}` + "\n"
 	if diff := cmp.Diff(want, got.Text); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}

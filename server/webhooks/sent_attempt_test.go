@@ -42,7 +42,11 @@ func TestSentAttempt(t *testing.T) {
 	t.Run("is the record of the list with its request", func(t *testing.T) {
 		found := read(t, as, at)
 		request := found["request"].(map[string]any)
+		if d := cmp.Diff(map[string]any{"X-Request-Id": "7"}, found["response_headers"]); d != "" {
+			t.Errorf("the header of the response (-want +got):\n%s", d)
+		}
 		delete(found, "request")
+		delete(found, "response_headers") // the list is short
 		if diff := cmp.Diff(listed, found); diff != "" {
 			t.Errorf("attempt (-listed +read):\n%s", diff)
 		}

@@ -19,7 +19,7 @@ import (
 const (
 	attemptColumns = `
 		a.id AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
-		a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.duration_ms, a.error, a.attempted_at,
+		a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.response_headers, a.duration_ms, a.error, a.attempted_at,
 		a.next_attempt_at`
 
 	attemptJoins = `
@@ -33,7 +33,7 @@ const (
 const (
 	sendingColumns = delivery.AttemptRow + ` AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
 		d.attempts + 1 AS attempt_number, ` + delivery.AttemptCause + ` AS cause, ` + delivery.OutcomeSending + ` AS outcome, NULL AS response_status,
-		'' AS response_body, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
+		'' AS response_body, '' AS response_headers, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
 
 	sendingJoins = `
 		CROSS JOIN events e ON e.id = d.event_id

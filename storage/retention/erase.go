@@ -257,7 +257,7 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
 			}
 			c.o.ForgetResponses(t, sending)
 			_, err := t.Exec(`
-				UPDATE attempts SET response_body = '' WHERE response_body <> '' AND id IN (
+				UPDATE attempts SET response_body = '', response_headers = '' WHERE (response_body <> '' OR response_headers <> '') AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
 			return err
 		}); err != nil || len(deliveries) < cleanBatch {

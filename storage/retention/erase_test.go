@@ -102,7 +102,7 @@ func (x *leaver) begin(t *testing.T) webhook.Result {
 		}
 		ids := storagetest.Must[[]int64](t)(x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1}}))
 		return webhook.Result{
-			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body),
+			Attempt: ids[0], Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: epoch, Number: 1, ResponseBody: string(job.Body), ResponseHeader: "Echo: " + string(job.Body),
 			Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}, RetryAt: time.Now().Add(time.Hour).UnixMilli(),
 		}
 	}
@@ -406,7 +406,7 @@ func TestPersonalData(t *testing.T) {
 		"subscriptions.status": fixed, "subscriptions.last_error": both, "subscriptions.secret": closed, "subscriptions.previous_secret": closed,
 		"subscription_patterns.pattern": closed,
 		"events.type":                   closed, "events.body": "an audit event: " + both + "; another: " + free, "events.idempotency_key": closed, "events.request_digest": closed,
-		"attempts.response_body": both, "attempts.error": closed,
+		"attempts.response_body": both, "attempts.response_headers": both, "attempts.error": closed,
 	}
 	x := storagetest.NewPlatform(t)
 	db, err := sql.Open("sqlite", "file:"+x.Path())

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -63,6 +65,7 @@ type Attempt struct {
 	Outcome        Outcome `db:"outcome"`
 	ResponseStatus *int    `db:"response_status"` // nil if there was no response
 	ResponseBody   string  `db:"response_body"`
+	ResponseHeader string  `db:"response_headers"` // see CutHeader
 	DurationMS     int64   `db:"duration_ms"`
 	Error          string  `db:"error"` // Failure.String; empty on success
 	AttemptedAt    int64   `db:"attempted_at"`
@@ -88,6 +91,40 @@ type AttemptPage struct {
 	Attempts []Attempt
 	Next     int64
 	NextAt   int64
+}
+
+// The limits of the header of a response that is stored.
+const (
+	MaxResponseHeaders = 20  // fields
+	MaxHeaderText      = 256 // characters of a name, and of a value
+)
+
+// unstored are the fields of a response that are secrets of the receiver, or that say nothing about it.
+var unstored = []string{"Set-Cookie", "Set-Cookie2", "Date", "Content-Length", "Connection", "Keep-Alive", "Transfer-Encoding"}
+
+// CutHeader returns the part of the header of a receiver's response that is stored, for example the id that its log has for the
+// request: a line for each field, by name, with a colon and a space before the value. Several values have ", " between them. The values of
+// the sent headers are masked.
+func CutHeader(header http.Header, sent []Header) string {
+	var names []string
+	for name := range header {
+		if !slices.Contains(unstored, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names[:min(len(names), MaxResponseHeaders)] {
+		value := string(MaskHeaders([]byte(strings.Join(header[name], ", ")), sent, false))
+		b.WriteString(cutLine(name) + ": " + cutLine(value) + "\n")
+	}
+	return b.String()
+}
+
+// cutLine returns the part of a name or value that is stored, in one line.
+func cutLine(text string) string {
+	runes := []rune(CutBody([]byte(strings.ReplaceAll(text, "\n", " "))))
+	return string(runes[:min(len(runes), MaxHeaderText)])
 }
 
 // CutBody returns the part of a receiver's response that is stored: valid UTF-8 without control characters except line feed

@@ -1,6 +1,8 @@
 package webhook_test
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,6 +30,34 @@ func TestCutBody(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestCutHeader(t *testing.T) {
+	t.Parallel()
+	many, want := http.Header{}, ""
+	for i := range 30 {
+		name := fmt.Sprintf("X-%02d", i)
+		many.Set(name, "v")
+		if i < 20 {
+			want += name + ": v\n"
+		}
+	}
+	for name, test := range map[string]struct {
+		in   http.Header
+		want string
+	}{
+		"nothing stays nothing":                        {nil, ""},
+		"cookies and the connection's fields go":       {http.Header{"Set-Cookie": {"session=1"}, "Date": {"today"}, "Content-Length": {"0"}, "X-Request-Id": {"7"}}, "X-Request-Id: 7\n"},
+		"several values are one":                       {http.Header{"Via": {"a", "b"}}, "Via: a, b\n"},
+		"20 fields stay, by name":                      {many, want},
+		"a value has 256 characters":                   {http.Header{"A": {strings.Repeat("ß", 300)}}, "A: " + strings.Repeat("ß", 256) + "\n"},
+		"a name has 256 characters":                    {http.Header{strings.Repeat("A", 300): {"b"}}, strings.Repeat("A", 256) + ": b\n"},
+		"a value stays in its line and is valid UTF-8": {http.Header{"A": {"b\nC: \xff\x00d"}}, "A: b C: \uFFFDd\n"},
+	} {
+		if got := webhook.CutHeader(test.in, nil); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
 	}
 }
 

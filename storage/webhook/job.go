@@ -95,6 +95,7 @@ type Result struct {
 	Succeeded      bool
 	ResponseStatus *int
 	ResponseBody   string
+	ResponseHeader string // see CutHeader
 	DurationMS     int64
 	Failure        Failure // zero on success
 	RetryAt        int64   // when the delivery is due again, if it has attempts left
