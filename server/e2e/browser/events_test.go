@@ -105,6 +105,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.click("button", "Recover subscription…")
 	p.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
+	p.expect("Recovered. Keyhook sends 1 event again.")
 	p.expect("Delivered to " + strings.TrimPrefix(w.receiver.base, "http://") + " at")
 	p.expect("6 attempts")
 
@@ -133,6 +134,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.in("listitem", "/healthy").click("button", "Send again…")
 	p.expect("It has arrived already.")
 	p.click("button", "Send 1 event again")
+	p.expect("Keyhook sends 1 event again.")
 	p.in("listitem", "/healthy").expect("2 attempts")
 	w.receiver.await(t, "healthy", 13)
 }

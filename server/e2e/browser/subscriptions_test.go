@@ -255,8 +255,13 @@ func TestRecoveringASubscription(t *testing.T) {
 	before := len(w.receiver.arrived("failing"))
 	dialog.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
+	p.in("status", "What was done").expect("Recovered. Keyhook sends 1 event again.")
+	p.in("navigation", "Pages").expect("1 need attention") // at once, and not when it is counted again after 30 s
 	p.expect("Healthy")
 	w.receiver.await(t, "failing", before+1)
+	p.look("subscription-recovered")
+	p.click("button", "Close the message")
+	p.gone("Keyhook sends 1 event again")
 
 	p.visit(console(a.paused))
 	p.expect("Paused: nothing is sent Deactivated by Owner of Acme")
@@ -271,6 +276,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	p.expect("Paused: nothing is sent")
 	p.click("button", "Resume")
 	p.in("dialog", "Resume").click("button", "Resume and send 4 deliveries")
+	p.in("status", "What was done").expect("Resumed. Keyhook sends 4 deliveries.")
 	w.receiver.await(t, "paused", 4)
 	p.gone("Paused: nothing is sent")
 	p.click("button", "Pause")
@@ -285,6 +291,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	p.press("Enter")
 	p.press("d")
 	p.press("Enter")
+	p.expect("Discarded 1 delivery.")
 	p.expect("No delivery waits")
 
 	w.receiver.answer("disabled", http.StatusNoContent, "")
@@ -296,6 +303,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	dialog.fill("to confirm", strings.TrimPrefix(w.receiver.base, "http://"))
 	dialog.click("button", "Delete subscription")
 	p.expectPath("/console/subscriptions/")
+	p.expect("The subscription was deleted.")
 	p.expect("/healthy")
 	p.gone("/disabled")
 	p.allow(http.StatusNotFound, subscriptions)
@@ -340,6 +348,7 @@ func TestReplayAndRotation(t *testing.T) {
 	dialog.choose("Which events", "Those that never had a delivery")
 	p.look("subscription-replay")
 	dialog.click("button", "Replay 4 events")
+	p.expect("Keyhook sends 4 missed events.")
 	w.receiver.await(t, "healthy", 16)
 
 	p.click("button", "More")
@@ -363,6 +372,9 @@ func TestReplayAndRotation(t *testing.T) {
 	dialog.click("button", "End the overlap and rotate")
 	p.expect("New signing secret")
 	p.click("button", "I have saved it")
+	p.expect("The signing secret was rotated.")
+	p.click("link", "Events")
+	p.gone("The signing secret was rotated.") // another page
 }
 
 func TestWhoMayOnlyReadSubscriptions(t *testing.T) {

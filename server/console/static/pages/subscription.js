@@ -6,6 +6,7 @@ import { Button } from '../ui/button.js';
 import { Bar, ErrorBar, Loading } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
+import { tell } from '../ui/told.js';
 import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
@@ -44,11 +45,16 @@ export function Subscription({ id }) {
       changed();
       navigate(place.get().path, { attempt: attempt.id });
     },
-    pause: async () => { await api.patch(path, { is_active: false }); await changed(); },
+    pause: async () => {
+      await api.patch(path, { is_active: false });
+      await changed();
+      tell('Paused. New events wait until the subscription is resumed.');
+    },
     resume: async () => {
       if (subscription.pending_deliveries > 0) return setDialog('resume');
       await api.patch(path, { is_active: true });
-      return changed();
+      await changed();
+      return tell('Resumed. Keyhook sends what is published from now on.');
     },
   };
   const Open = dialogs[dialog];
