@@ -99,6 +99,8 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.expect("Not delivered: Keyhook gave up after 5 attempts. The receiver answered 503.")
 	p.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
 	p.expect("The receiver, or a proxy in front of it, has a fault.")
+	p.in("listitem", "/failing").expect(": the receiver answered 503.")
+	p.gone("http_status")
 	p.expectElement("link", "Request as sent")
 	p.look("event-attempt")
 	w.receiver.answer("failing", http.StatusNoContent, "")

@@ -12,7 +12,7 @@ import { href, inPlace, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
-import { mendOf, wordsOf } from '../subscription/mend.js';
+import { detailOf, mendOf, wordsOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -57,7 +57,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       <${SendAgain} reason=${r} event=${event} onDone=${onChanged} />
       <${Mend} reason=${r} event=${event} onDone=${onChanged} />
     </div>
-    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${r.detail} /></p>`}
+    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && mendOf(r)}</p>`}
     ${r.attempts > 0 && can('webhooks:read') && (isOnly && r.attempts === 1 ? attempts : html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
       <summary>${count(r.attempts, 'attempt')}</summary>
       ${isOpen && attempts}
@@ -118,7 +118,7 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
       <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
-      <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
+      <p class="quiet"><${WithTimes} text=${detailOf(r)} /></p></li>`)}</ul>`}
   </details>`;
 }
 

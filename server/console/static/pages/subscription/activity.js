@@ -14,6 +14,7 @@ import { href, place, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { Attempt } from './attempt.js';
 import { useEventTypes } from './fields.js';
+import { classOf } from './mend.js';
 
 const periods = [['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]]; // with the step in seconds
 const filters = ['outcome', 'type', 'event', 'range'];
@@ -59,10 +60,8 @@ function History({ subscription: { id } }) {
   return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} />`;
 }
 
-const short = (text) => text?.split(':')[0];
-
 const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.outcome === 'failed' || a.outcome === 'succeeded'
-  ? html`<span class="hidden-label">${a.outcome} </span>${a.response_status ?? short(a.error)}` : undefined} />`;
+  ? html`<span class="hidden-label">${a.outcome} </span>${a.response_status ?? classOf(a.error)}` : undefined} />`;
 
 const narrow = [
   { head: 'Result', size: 's', cell: (a) => html`<${Result} attempt=${a} />` },
