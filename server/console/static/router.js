@@ -32,7 +32,8 @@ export function navigate(path, query, { replace = false } = {}) {
   go(href(path, query), replace);
 }
 
-function go(url, replace) {
+// go opens a URL of href.
+export function go(url, replace = false) {
   if (leaveCheck && !leaveCheck()) return;
   const samePath = new URL(url, location.href).pathname === location.pathname;
   history[replace ? 'replaceState' : 'pushState']({ inside: !replace || history.state?.inside, scroll: 0 }, '', url);

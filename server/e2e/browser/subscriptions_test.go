@@ -3,8 +3,10 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // subscriptions is the path of the API.
@@ -183,7 +185,7 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.expect("Failing: 5 failures in a row")
 	p.expect("The receiver answered 503, failing since")
 	p.in("navigation", "Period").click("link", "1 y")
-	p.expectPath(console(a.failing) + "?chart=1y")
+	p.expectPath(console(a.failing) + "?range=1y")
 	p.expect("0 succeeded 5 failed")
 
 	p.choose("Outcome", "Succeeded")
@@ -191,13 +193,53 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.choose("Outcome", "Failed")
 	p.fill("Type", "invoice.created")
 	p.press("Enter")
-	p.choose("Time", "Last hour")
+	p.in("navigation", "Period").click("link", "1 h")
 	p.in("table", "Attempts").expect("503 invoice.created evt_")
-	p.expectPath(console(a.failing) + "?chart=1y&outcome=failed&type=invoice.created&range=1h")
+	p.expectPath(console(a.failing) + "?range=1h&outcome=failed&type=invoice.created")
 	p.click("link", "Clear filters")
-	p.expectPath(console(a.failing) + "?chart=1y")
+	p.expectPath(console(a.failing) + "?range=1h")
 	p.visit(console(a.failing) + "?range=custom&since=2999-01-01T00:00:00.000Z")
 	p.expect("No attempt matches the filters")
+
+	p.visit(console(a.failing))
+	p.in("navigation", "Period").click("link", "24 h") // the pointer is not on the chart
+	evaluate[any](p, `document.querySelector(".chart-box").focus()`)
+	p.press("End")
+	p.press("Enter") // the last bar, which has the attempts
+	p.in("table", "Attempts").expect("#5")
+	p.expect("0 succeeded 5 failed")
+	if !strings.Contains(p.path(), "?range=custom&since=") || !strings.Contains(p.path(), "&until=") {
+		t.Errorf("the page is at %s", p.path())
+	}
+	p.expectElement("link", "From … to")
+	p.back()
+	p.expectPath(console(a.failing) + "?range=24h")
+	evaluate[any](p, `document.querySelector(".chart-box").focus()`)
+	p.press("Home")
+	evaluate[any](p, `document.querySelector(".chart-over a").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}))`)
+	p.expect("No attempt matches the filters")
+	p.expect("0 succeeded 0 failed")
+	p.look("subscription-bar")
+	p.in("navigation", "Period").click("link", "24 h")
+	evaluate[any](p, `(async () => { // a drag over the whole chart
+		const box = document.querySelector(".chart-box"), {left, right, top} = box.getBoundingClientRect();
+		const at = (type, x) => box.dispatchEvent(new PointerEvent(type, {clientX: x, clientY: top + 50, pointerType: "mouse", bubbles: true, cancelable: true}));
+		for (const [type, x] of [["pointerdown", left + 45], ["pointermove", right - 60], ["click", right - 60]]) {
+			at(type, x);
+			await new Promise(requestAnimationFrame);
+			await new Promise(requestAnimationFrame);
+		}
+	})()`)
+	p.in("table", "Attempts").expect("#5")
+	dragged, err := url.Parse(p.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, _ := time.Parse(time.RFC3339, dragged.Query().Get("since"))
+	until, _ := time.Parse(time.RFC3339, dragged.Query().Get("until"))
+	if until.Sub(since) < 23*time.Hour {
+		t.Errorf("the drag selects %s to %s", since, until)
+	}
 
 	attempt := w.attempt(a, a.failing)
 	p.visit(console(a.failing))
