@@ -130,7 +130,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	if got := p.copied(); got != w.receiver.arrived("failing")[6].body {
 		t.Errorf("copied %s", got)
 	}
-	p.in("listitem", "/healthy").click("DisclosureTriangle", "1 attempt")
+	p.in("listitem", "/healthy").click("button", "1 attempt")
 	p.in("listitem", "/healthy").click("DisclosureTriangle", "204")
 	p.expect("The answer has no body.")
 	p.in("listitem", "/healthy").click("button", "Send again…")
@@ -139,6 +139,44 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.expect("Keyhook sends 1 event again.")
 	p.in("listitem", "/healthy").expect("2 attempts")
 	w.receiver.await(t, "healthy", 13)
+}
+
+func TestTheBodyOfAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	lines := make([]object, 60)
+	for i := range lines {
+		lines[i] = object{"number": 9007199254740993, "name": "A \"quoted\" part " + nasty, "open": true}
+	}
+	id := a.publish(t, "order.paid", object{"order": 1001, "lines": lines, "none": []int{}, "address": object{"city": "Bern"}})
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit(eventPage(id))
+	p.expect("Delivered to")
+	body := p.in("region", "The body")
+	body.expect(`"city": "Bern"`)
+	body.expect(`"lines": [ 60 … ],`) // long lists are folded at first
+	body.gone("9007199254740993")
+	p.look("event-folded")
+	body.click("DisclosureTriangle", `"lines": [`)
+	body.expect(`{ "name": "A \"quoted\" part `)
+	body.expect(`"number": 9007199254740993, "open": true },`)
+	body.click("DisclosureTriangle", `"address": {`)
+	body.gone("Bern")
+	place := func() (is struct{ Left, Right, Below, Bottom float64 }) {
+		return evaluate[struct{ Left, Right, Below, Bottom float64 }](p, `(() => {
+			const [list, body] = [".deliveries", ".code:has(.tree)"].map(s => document.querySelector(s).getBoundingClientRect());
+			return {Left: body.left, Right: list.right, Below: list.bottom, Bottom: body.top};
+		})()`)
+	}
+	if at := place(); at.Left <= at.Right {
+		t.Errorf("the body begins at %.0f px, and the deliveries end at %.0f px", at.Left, at.Right)
+	}
+	p.show(light, phone)
+	if at := place(); at.Bottom < at.Below {
+		t.Errorf("on a phone, the body is not below the deliveries: %+v", at)
+	}
 }
 
 func TestAnEventThatAnOperatorHolds(t *testing.T) {
