@@ -159,6 +159,9 @@ func TestSearch(t *testing.T) {
 		p.press("/")
 		p.fill("Search", ` "id": "`+strings.ToUpper(w.acme.event)+`", `)
 		p.expectElement("option", "order.shipped")
+		if got := evaluate[string](p, `document.querySelector("[role=option]").innerText`); strings.Contains(got, "Z") || !strings.Contains(got, ":") {
+			t.Errorf("the result has the time of the server, or none: %s", got)
+		}
 		p.press("Enter")
 		p.expectPath("/console/events/" + w.acme.event + "/?org=" + w.acme.id)
 		p.expectElement("heading", "order.shipped")

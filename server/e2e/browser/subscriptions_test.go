@@ -118,6 +118,11 @@ func TestCreatingASubscription(t *testing.T) {
 	p.click("link", "Open subscription")
 	p.expectElement("heading", strings.TrimPrefix(r.base, "http://")+"/hook")
 	p.expect("webhook_test")
+	p.expect("In order: an event waits for the one before it")
+	p.expect("At most 50 requests a second")
+	p.visit("/console/subscriptions/")
+	p.in("row", "/hook").expect("in order · at most 50/s")
+	p.look("subscriptions-traits")
 }
 
 // TestAFilter makes a filter, tries it, and reads why an event did not pass.
@@ -159,7 +164,10 @@ func TestAFilter(t *testing.T) {
 	p.visit("/console/events/" + event + "/")
 	p.expect("Sent nowhere, because it passes no filter")
 	p.expect("amount gte 100. The event has 99.")
+	p.visit("/console/subscriptions/")
+	p.in("row", "hooks.example.com").expect("filtered")
 	p.visit("/console/subscriptions/" + made.Data[0]["id"].(string) + "/?tab=settings")
+	p.expect("Filter amount is at least 100, and to.country is CH")
 	p.click("button", "Remove condition 1")
 	p.click("button", "Save changes")
 	p.expect("Changes saved")
@@ -466,6 +474,9 @@ func TestWhatStopsASubscription(t *testing.T) {
 	w.acme.publish(t, "order.paid", object{})
 	p := open(t, w.base)
 	p.signIn(w.acme.token)
+	p.visit(console(w.acme.paused))
+	p.expect("The subscription is paused: events wait until it is resumed.")
+	p.gone("Waiting for the first event")
 	p.visit(console(w.acme.healthy))
 	p.expect("An operator holds the queue: nothing is sent 1 delivery waits.")
 	p.gone("Release it")

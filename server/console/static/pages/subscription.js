@@ -21,6 +21,7 @@ import { Recover } from './subscription/recover.js';
 import { Replay } from './subscription/replay.js';
 import { Resume, Discard, Delete } from './subscription/dialogs.js';
 import { Rotate } from './subscription/rotate.js';
+import { facts } from './subscription/traits.js';
 
 const dialogs = { recover: Recover, replay: Replay, resume: Resume, discard: Discard, delete: Delete, rotate: Rotate };
 
@@ -126,6 +127,7 @@ const About = ({ subscription: s }) => html`
     s.url ? ['Address', html`<${Id} value=${s.url} />`] : ['Feed', 'Nothing is sent: a program reads the events'],
     ['Id', html`<${Id} value=${s.id} />`],
     ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
+    ...facts(s),
     ['Waiting', number(s.pending_deliveries)],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;

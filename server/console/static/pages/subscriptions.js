@@ -17,6 +17,7 @@ import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { needsAttention, paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
 import { mendOf, wordsOf } from './subscription/mend.js';
+import { traits } from './subscription/traits.js';
 
 const statuses = [[needsAttention, 'Needs attention'], ['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']];
 
@@ -30,6 +31,7 @@ export function Subscriptions() {
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<span class="two-lines"><span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+      ${traits(s) && html`<span class="cut small">${traits(s)}</span>`}
       ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
     everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
