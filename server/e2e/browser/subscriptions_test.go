@@ -125,6 +125,42 @@ func TestCreatingASubscription(t *testing.T) {
 	p.look("subscriptions-traits")
 }
 
+// TestLeavingAForm types something, and leaves the page with a link and with the back button.
+func TestLeavingAForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(w.acme.token)
+	p.visit("/console/subscriptions/")
+	p.click("link", "New subscription")
+	p.fill("Address", "https://example.com/typed")
+	dialog := p.in("dialog", "Leave without saving?")
+	for _, leave := range []func(){func() { p.click("link", "Events") }, p.back} {
+		leave()
+		dialog.expect("What you typed is lost.")
+		dialog.click("button", "Cancel")
+		p.expectPath("/console/subscriptions/new/")
+		if got := p.value("Address"); got != "https://example.com/typed" {
+			t.Errorf("the field has %q", got)
+		}
+	}
+	p.back()
+	dialog.click("button", "Leave")
+	p.expectPath("/console/subscriptions/")
+	p.click("link", "New subscription")
+	p.click("link", "Events") // nothing is typed
+	p.expectPath("/console/events/")
+
+	p.visit(console(w.acme.healthy) + "?tab=settings")
+	p.fill("Description", "Changed")
+	p.in("navigation", "Parts of the subscription").click("link", "Attempts")
+	dialog.click("button", "Cancel")
+	p.click("button", "Save changes")
+	p.expect("Changes saved")
+	p.in("navigation", "Parts of the subscription").click("link", "Attempts")
+	p.expectPath(console(w.acme.healthy))
+}
+
 // TestAFilter makes a filter, tries it, and reads why an event did not pass.
 func TestAFilter(t *testing.T) {
 	t.Parallel()
