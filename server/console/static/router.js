@@ -32,8 +32,9 @@ export function navigate(path, query, { replace = false } = {}) {
   go(href(path, query), replace);
 }
 
-function go(url, replace) {
-  if (leaveCheck && !leaveCheck()) return;
+// go opens a URL of href.
+export function go(url, replace = false) {
+  if (!mayLeave(() => go(url, replace))) return;
   const samePath = new URL(url, location.href).pathname === location.pathname;
   history[replace ? 'replaceState' : 'pushState']({ inside: !replace || history.state?.inside, scroll: 0 }, '', url);
   place.set(read());
@@ -50,13 +51,19 @@ export function useQuery() {
 // inPlace is the option for what opens and closes, and is no step back: the URL has it, so that it can be shared.
 export const inPlace = { replace: true };
 
-let leaveCheck = null;
+const leaveChecks = new Set();
 
-// confirmLeave sets a function that is asked before the page is left, such as while a secret is shown. It returns the undo.
+// confirmLeave adds a function that is asked before the page is left, such as while a secret is shown. It gets what goes on later,
+// without a question. It returns the undo.
 export function confirmLeave(check) {
-  leaveCheck = check;
-  return () => { if (leaveCheck === check) leaveCheck = null; };
+  leaveChecks.add(check);
+  return () => leaveChecks.delete(check);
 }
+
+const mayLeave = (goOn) => [...leaveChecks].every((check) => check(() => {
+  leaveChecks.clear();
+  goOn();
+}));
 
 // match returns the parameters of a path that has the form of a pattern such as /events/{id}/, else null.
 export function match(pattern, path) {
@@ -78,7 +85,7 @@ function decode(text) {
 export function startRouter() {
   history.scrollRestoration = 'manual';
   addEventListener('popstate', () => {
-    if (leaveCheck && read().path !== place.get().path && !leaveCheck()) {
+    if (read().path !== place.get().path && !mayLeave(() => history.back())) {
       history.forward(); // the back button has left the page already
       return;
     }

@@ -99,12 +99,15 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.expect("Not delivered: Keyhook gave up after 5 attempts. The receiver answered 503.")
 	p.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
 	p.expect("The receiver, or a proxy in front of it, has a fault.")
+	p.in("listitem", "/failing").expect(": the receiver answered 503.")
+	p.gone("http_status")
 	p.expectElement("link", "Request as sent")
 	p.look("event-attempt")
 	w.receiver.answer("failing", http.StatusNoContent, "")
 	p.click("button", "Recover subscription…")
 	p.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
+	p.expect("Recovered. Keyhook sends 1 event again.")
 	p.expect("Delivered to " + strings.TrimPrefix(w.receiver.base, "http://") + " at")
 	p.expect("6 attempts")
 
@@ -127,14 +130,53 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	if got := p.copied(); got != w.receiver.arrived("failing")[6].body {
 		t.Errorf("copied %s", got)
 	}
-	p.in("listitem", "/healthy").click("DisclosureTriangle", "1 attempt")
+	p.in("listitem", "/healthy").click("button", "1 attempt")
 	p.in("listitem", "/healthy").click("DisclosureTriangle", "204")
 	p.expect("The answer has no body.")
 	p.in("listitem", "/healthy").click("button", "Send again…")
 	p.expect("It has arrived already.")
 	p.click("button", "Send 1 event again")
+	p.expect("Keyhook sends 1 event again.")
 	p.in("listitem", "/healthy").expect("2 attempts")
 	w.receiver.await(t, "healthy", 13)
+}
+
+func TestTheBodyOfAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	lines := make([]object, 60)
+	for i := range lines {
+		lines[i] = object{"number": 9007199254740993, "name": "A \"quoted\" part " + nasty, "open": true}
+	}
+	id := a.publish(t, "order.paid", object{"order": 1001, "lines": lines, "none": []int{}, "address": object{"city": "Bern"}})
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit(eventPage(id))
+	p.expect("Delivered to")
+	body := p.in("region", "The body")
+	body.expect(`"city": "Bern"`)
+	body.expect(`"lines": [ 60 … ],`) // long lists are folded at first
+	body.gone("9007199254740993")
+	p.look("event-folded")
+	body.click("DisclosureTriangle", `"lines": [`)
+	body.expect(`{ "name": "A \"quoted\" part `)
+	body.expect(`"number": 9007199254740993, "open": true },`)
+	body.click("DisclosureTriangle", `"address": {`)
+	body.gone("Bern")
+	place := func() (is struct{ Left, Right, Below, Bottom float64 }) {
+		return evaluate[struct{ Left, Right, Below, Bottom float64 }](p, `(() => {
+			const [list, body] = [".deliveries", ".code:has(.tree)"].map(s => document.querySelector(s).getBoundingClientRect());
+			return {Left: body.left, Right: list.right, Below: list.bottom, Bottom: body.top};
+		})()`)
+	}
+	if at := place(); at.Left <= at.Right {
+		t.Errorf("the body begins at %.0f px, and the deliveries end at %.0f px", at.Left, at.Right)
+	}
+	p.show(light, phone)
+	if at := place(); at.Bottom < at.Below {
+		t.Errorf("on a phone, the body is not below the deliveries: %+v", at)
+	}
 }
 
 func TestAnEventThatAnOperatorHolds(t *testing.T) {

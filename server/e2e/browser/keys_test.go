@@ -263,6 +263,14 @@ func TestAPIKeysOfThoseWhoMayNotWriteThem(t *testing.T) {
 	p.expect("There is no such API key.")
 	p.gone("Foreign")
 
+	p.visit("/console/keys/?status=all")
+	p.show(light, phone)
+	if cut := evaluate[[]string](p, `[...document.querySelectorAll(".tag")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)`); len(cut) > 0 {
+		t.Errorf("permissions are cut on a phone: %q", cut)
+	}
+	p.save("keys-all-phone")
+	p.show(light, desktop)
+
 	s.must(t, "PATCH", "/api/v1/organizations/"+c.id+"/", object{"plan": "free"}, nil)
 	p.visit("/console/keys/")
 	p.expect("The plan “free” has no API keys")

@@ -213,10 +213,13 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 	p.expectElement("heading", "small")
 	p.fill("Requests a minute", "1,200")
 	p.click("checkbox", "Webhooks")
+	on := s.create(t, "/api/v1/organizations/", object{"name": "On the plan", "plan": "small"})
 	p.click("button", "Change plan…")
+	p.in("dialog", "").expect("1 organization on the plan has these limits")
 	p.in("dialog", "").expect("All subscriptions stop.")
 	p.in("row", "Requests a minute").expect("60 1,200")
 	p.confirm("", "Change plan")
+	s.must(t, "PATCH", "/api/v1/organizations/"+on+"/", object{"plan": "growth"}, nil)
 	p.await(func() string {
 		if got := s.read(t, "/api/v1/plans/small/", "api_rate_limit_per_minute"); got != "1200" {
 			return "the limit is " + got

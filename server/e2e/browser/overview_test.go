@@ -32,15 +32,15 @@ func TestOverview(t *testing.T) {
 		p.expect("12 succeeded")
 		p.click("link", "7 d")
 		p.expectPath("/console/?range=7d")
-		p.in("list", "Problems").expect("/disabled")
+		p.in("table", "Problems").expect("/disabled")
 		p.gone("/paused")
 
 		w.receiver.answer("disabled", http.StatusNoContent, "")
 		before := len(w.receiver.arrived("disabled"))
-		p.in("listitem", "/disabled").click("button", "Recover…")
+		p.in("row", "/disabled").click("button", "Recover…")
 		p.doubleClick("button", "Recover 4 events")
 		p.goneElement("dialog", "Recover after an outage")
-		p.in("list", "Problems").gone("/disabled")
+		p.in("table", "Problems").gone("/disabled")
 		w.receiver.await(t, "disabled", before+4)
 		w.acme.await(t, w.acme.disabled, "status", "healthy")
 		w.acme.await(t, w.acme.disabled, "pending_deliveries", "0")
@@ -52,13 +52,13 @@ func TestOverview(t *testing.T) {
 		p := open(t, w.base)
 		p.signIn(operatorToken)
 		p.visit("/console/")
-		p.in("list", "Problems").expect("Acme")
+		p.in("table", "Problems").expect("Acme")
 		p.in("navigation", "Pages").expect("2 need attention in all organizations") // Acme's other one is healthy again
-		p.in("list", "Problems").expect("<script>alert")
+		p.in("table", "Problems").expect("<script>alert")
 		w.receiver.answer("failing", http.StatusNoContent, "")
-		p.in("listitem", "/failing").click("button", "Recover…")
+		p.in("row", "/failing").click("button", "Recover…")
 		p.click("button", "Recover 1 event")
-		p.in("list", "Problems").gone("/failing")
+		p.in("table", "Problems").gone("/failing")
 		w.acme.await(t, w.acme.failing, "status", "healthy")
 
 		w.must(t, "POST", "/api/v1/queue/hold/", object{"reason": "a receiver leaks"}, nil)
@@ -74,6 +74,41 @@ func TestOverview(t *testing.T) {
 		p.expect("Nothing needs attention.")
 		p.click("link", "All organizations")
 		p.expect("Needs attention")
+	})
+	t.Run("eight problems, the worst first and those of one customer together, leave the chart on the first screen", func(t *testing.T) {
+		w.receiver.answer("down", http.StatusInternalServerError, "down")
+		var failing []string
+		for range 3 {
+			failing = append(failing, w.acme.subscribe(t, object{"url": w.receiver.url("down"), "event_types": []string{"many.one"}}))
+		}
+		for range 3 {
+			failing = append(failing, w.acme.subscribe(t, object{"url": w.receiver.url("down"), "event_types": []string{"many.*"}}))
+		}
+		third := w.customer(t, "Third")
+		late := third.subscribe(t, object{"url": w.receiver.url("down"), "event_types": []string{"late.*"}})
+		third.publish(t, "late.one", object{})
+		for range 4 {
+			w.acme.publish(t, "many.two", object{})
+		}
+		w.acme.publish(t, "many.one", object{})
+		for _, each := range failing[:3] {
+			w.acme.await(t, each, "status", "failing")
+		}
+		for _, each := range failing[3:] {
+			w.acme.await(t, each, "status", "disabled")
+		}
+		third.await(t, late, "status", "failing")
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		p.visit("/console/")
+		customers := evaluate[string](p, `[...document.querySelectorAll("tbody tr")].slice(0, 8).map(r => r.cells[1].innerText.slice(0, 8) + " " + r.cells[0].innerText).join()`)
+		if want := "Acme Disabled,Acme Disabled,Acme Disabled,Acme Failing,Acme Failing,Acme Failing"; !strings.HasPrefix(customers, want) {
+			t.Errorf("the problems are those of %s", customers)
+		}
+		if bottom := evaluate[float64](p, `document.querySelector(".chart-box").getBoundingClientRect().bottom`); bottom > float64(desktop.height) {
+			t.Errorf("the chart ends at %.0f px, below the first screen", bottom)
+		}
+		p.look("overview-eight")
 	})
 	t.Run("the three steps are marked when they are done", func(t *testing.T) {
 		p := open(t, w.base)
@@ -102,7 +137,6 @@ func TestOverview(t *testing.T) {
 		evaluate[any](p, `document.activeElement.blur()`)
 		p.expect("Last hour")
 		p.show(light, phone)
-		p.gone("Last hour") // the choice of the period says it
 		top := func() float64 {
 			return evaluate[float64](p, `document.querySelector(".chart-box").focus({preventScroll: true}), document.querySelector(".chart-box").getBoundingClientRect().top`)
 		}
@@ -125,6 +159,9 @@ func TestSearch(t *testing.T) {
 		p.press("/")
 		p.fill("Search", ` "id": "`+strings.ToUpper(w.acme.event)+`", `)
 		p.expectElement("option", "order.shipped")
+		if got := evaluate[string](p, `document.querySelector("[role=option]").innerText`); strings.Contains(got, "Z") || !strings.Contains(got, ":") {
+			t.Errorf("the result has the time of the server, or none: %s", got)
+		}
 		p.press("Enter")
 		p.expectPath("/console/events/" + w.acme.event + "/?org=" + w.acme.id)
 		p.expectElement("heading", "order.shipped")

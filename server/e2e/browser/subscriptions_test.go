@@ -3,8 +3,10 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // subscriptions is the path of the API.
@@ -116,6 +118,47 @@ func TestCreatingASubscription(t *testing.T) {
 	p.click("link", "Open subscription")
 	p.expectElement("heading", strings.TrimPrefix(r.base, "http://")+"/hook")
 	p.expect("webhook_test")
+	p.expect("In order: an event waits for the one before it")
+	p.expect("At most 50 requests a second")
+	p.visit("/console/subscriptions/")
+	p.in("row", "/hook").expect("in order · at most 50/s")
+	p.look("subscriptions-traits")
+}
+
+// TestLeavingAForm types something, and leaves the page with a link and with the back button.
+func TestLeavingAForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(w.acme.token)
+	p.visit("/console/subscriptions/")
+	p.click("link", "New subscription")
+	p.fill("Address", "https://example.com/typed")
+	dialog := p.in("dialog", "Leave without saving?")
+	for _, leave := range []func(){func() { p.click("link", "Events") }, p.back} {
+		leave()
+		dialog.expect("What you typed is lost.")
+		dialog.click("button", "Cancel")
+		p.expectPath("/console/subscriptions/new/")
+		if got := p.value("Address"); got != "https://example.com/typed" {
+			t.Errorf("the field has %q", got)
+		}
+	}
+	p.back()
+	dialog.click("button", "Leave")
+	p.expectPath("/console/subscriptions/")
+	p.click("link", "New subscription")
+	p.click("link", "Events") // nothing is typed
+	p.expectPath("/console/events/")
+
+	p.visit(console(w.acme.healthy) + "?tab=settings")
+	p.fill("Description", "Changed")
+	p.in("navigation", "Parts of the subscription").click("link", "Attempts")
+	dialog.click("button", "Cancel")
+	p.click("button", "Save changes")
+	p.expect("Changes saved")
+	p.in("navigation", "Parts of the subscription").click("link", "Attempts")
+	p.expectPath(console(w.acme.healthy))
 }
 
 // TestAFilter makes a filter, tries it, and reads why an event did not pass.
@@ -157,7 +200,10 @@ func TestAFilter(t *testing.T) {
 	p.visit("/console/events/" + event + "/")
 	p.expect("Sent nowhere, because it passes no filter")
 	p.expect("amount gte 100. The event has 99.")
+	p.visit("/console/subscriptions/")
+	p.in("row", "hooks.example.com").expect("filtered")
 	p.visit("/console/subscriptions/" + made.Data[0]["id"].(string) + "/?tab=settings")
+	p.expect("Filter amount is at least 100, and to.country is CH")
 	p.click("button", "Remove condition 1")
 	p.click("button", "Save changes")
 	p.expect("Changes saved")
@@ -183,7 +229,7 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.expect("Failing: 5 failures in a row")
 	p.expect("The receiver answered 503, failing since")
 	p.in("navigation", "Period").click("link", "1 y")
-	p.expectPath(console(a.failing) + "?chart=1y")
+	p.expectPath(console(a.failing) + "?range=1y")
 	p.expect("0 succeeded 5 failed")
 
 	p.choose("Outcome", "Succeeded")
@@ -191,13 +237,53 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.choose("Outcome", "Failed")
 	p.fill("Type", "invoice.created")
 	p.press("Enter")
-	p.choose("Time", "Last hour")
+	p.in("navigation", "Period").click("link", "1 h")
 	p.in("table", "Attempts").expect("503 invoice.created evt_")
-	p.expectPath(console(a.failing) + "?chart=1y&outcome=failed&type=invoice.created&range=1h")
+	p.expectPath(console(a.failing) + "?range=1h&outcome=failed&type=invoice.created")
 	p.click("link", "Clear filters")
-	p.expectPath(console(a.failing) + "?chart=1y")
+	p.expectPath(console(a.failing) + "?range=1h")
 	p.visit(console(a.failing) + "?range=custom&since=2999-01-01T00:00:00.000Z")
 	p.expect("No attempt matches the filters")
+
+	p.visit(console(a.failing))
+	p.in("navigation", "Period").click("link", "24 h") // the pointer is not on the chart
+	evaluate[any](p, `document.querySelector(".chart-box").focus()`)
+	p.press("End")
+	p.press("Enter") // the last bar, which has the attempts
+	p.in("table", "Attempts").expect("#5")
+	p.expect("0 succeeded 5 failed")
+	if !strings.Contains(p.path(), "?range=custom&since=") || !strings.Contains(p.path(), "&until=") {
+		t.Errorf("the page is at %s", p.path())
+	}
+	p.expectElement("link", "From … to")
+	p.back()
+	p.expectPath(console(a.failing) + "?range=24h")
+	evaluate[any](p, `document.querySelector(".chart-box").focus()`)
+	p.press("Home")
+	evaluate[any](p, `document.querySelector(".chart-over a").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}))`)
+	p.expect("No attempt matches the filters")
+	p.expect("0 succeeded 0 failed")
+	p.look("subscription-bar")
+	p.in("navigation", "Period").click("link", "24 h")
+	evaluate[any](p, `(async () => { // a drag over the whole chart
+		const box = document.querySelector(".chart-box"), {left, right, top} = box.getBoundingClientRect();
+		const at = (type, x) => box.dispatchEvent(new PointerEvent(type, {clientX: x, clientY: top + 50, pointerType: "mouse", bubbles: true, cancelable: true}));
+		for (const [type, x] of [["pointerdown", left + 45], ["pointermove", right - 60], ["click", right - 60]]) {
+			at(type, x);
+			await new Promise(requestAnimationFrame);
+			await new Promise(requestAnimationFrame);
+		}
+	})()`)
+	p.in("table", "Attempts").expect("#5")
+	dragged, err := url.Parse(p.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, _ := time.Parse(time.RFC3339, dragged.Query().Get("since"))
+	until, _ := time.Parse(time.RFC3339, dragged.Query().Get("until"))
+	if until.Sub(since) < 23*time.Hour {
+		t.Errorf("the drag selects %s to %s", since, until)
+	}
 
 	attempt := w.attempt(a, a.failing)
 	p.visit(console(a.failing))
@@ -255,8 +341,13 @@ func TestRecoveringASubscription(t *testing.T) {
 	before := len(w.receiver.arrived("failing"))
 	dialog.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
+	p.in("status", "What was done").expect("Recovered. Keyhook sends 1 event again.")
+	p.in("navigation", "Pages").expect("1 need attention") // at once, and not when it is counted again after 30 s
 	p.expect("Healthy")
 	w.receiver.await(t, "failing", before+1)
+	p.look("subscription-recovered")
+	p.click("button", "Close the message")
+	p.gone("Keyhook sends 1 event again")
 
 	p.visit(console(a.paused))
 	p.expect("Paused: nothing is sent Deactivated by Owner of Acme")
@@ -271,6 +362,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	p.expect("Paused: nothing is sent")
 	p.click("button", "Resume")
 	p.in("dialog", "Resume").click("button", "Resume and send 4 deliveries")
+	p.in("status", "What was done").expect("Resumed. Keyhook sends 4 deliveries.")
 	w.receiver.await(t, "paused", 4)
 	p.gone("Paused: nothing is sent")
 	p.click("button", "Pause")
@@ -285,6 +377,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	p.press("Enter")
 	p.press("d")
 	p.press("Enter")
+	p.expect("Discarded 1 delivery.")
 	p.expect("No delivery waits")
 
 	w.receiver.answer("disabled", http.StatusNoContent, "")
@@ -296,6 +389,7 @@ func TestRecoveringASubscription(t *testing.T) {
 	dialog.fill("to confirm", strings.TrimPrefix(w.receiver.base, "http://"))
 	dialog.click("button", "Delete subscription")
 	p.expectPath("/console/subscriptions/")
+	p.expect("The subscription was deleted.")
 	p.expect("/healthy")
 	p.gone("/disabled")
 	p.allow(http.StatusNotFound, subscriptions)
@@ -340,6 +434,7 @@ func TestReplayAndRotation(t *testing.T) {
 	dialog.choose("Which events", "Those that never had a delivery")
 	p.look("subscription-replay")
 	dialog.click("button", "Replay 4 events")
+	p.expect("Keyhook sends 4 missed events.")
 	w.receiver.await(t, "healthy", 16)
 
 	p.click("button", "More")
@@ -363,6 +458,9 @@ func TestReplayAndRotation(t *testing.T) {
 	dialog.click("button", "End the overlap and rotate")
 	p.expect("New signing secret")
 	p.click("button", "I have saved it")
+	p.expect("The signing secret was rotated.")
+	p.click("link", "Events")
+	p.gone("The signing secret was rotated.") // another page
 }
 
 func TestWhoMayOnlyReadSubscriptions(t *testing.T) {
@@ -412,6 +510,9 @@ func TestWhatStopsASubscription(t *testing.T) {
 	w.acme.publish(t, "order.paid", object{})
 	p := open(t, w.base)
 	p.signIn(w.acme.token)
+	p.visit(console(w.acme.paused))
+	p.expect("The subscription is paused: events wait until it is resumed.")
+	p.gone("Waiting for the first event")
 	p.visit(console(w.acme.healthy))
 	p.expect("An operator holds the queue: nothing is sent 1 delivery waits.")
 	p.gone("Release it")

@@ -39,8 +39,10 @@ export function Event({ id }) {
     ${error && html`<${ErrorBar} error=${error} />`}
     <${Summary} event=${event} reasons=${reasons} />
     <${About} event=${event} />
-    <${Deliveries} event=${event} reasons=${reasons} isLive=${beat > 0} onChanged=${changed} />
-    ${(reasons.rows || reasons.error) && html`<${Body} event=${event} />`}
+    <div class="columns beside">
+      <div class="stack"><${Deliveries} event=${event} reasons=${reasons} isLive=${beat > 0} onChanged=${changed} /></div>
+      <${Body} event=${event} />
+    </div>
   <//>`;
 }
 

@@ -29,8 +29,9 @@ export function Keys() {
 
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
+      ${showsStatus && html`<span class="narrow-only"><${KeyStatus} apiKey=${k} /></span>`}
       <span class="mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
-    showsStatus && { head: 'Status', size: 'm', cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
+    showsStatus && { head: 'Status', size: 'm', wide: true, cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },

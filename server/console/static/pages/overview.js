@@ -26,34 +26,31 @@ export function Overview() {
   const { data: state, error, reload } = useOverview(all);
   const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
-  return html`<${Page} title="Overview" actions=${scope}>
-    ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
-    ${state ? html`
-      <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
-      <${Start} state=${state} />
-      <${Deliveries} all=${all} state=${state} />
-      ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
-  <//>`;
-}
-
-function Deliveries({ all, state: { backlog } }) {
-  const [query] = useQuery();
   const [period, , step, poll] = periods.find(([value]) => value === query.range) ?? periods[1];
   const stats = usePoll((signal) => api.get('/webhooks/stats/', {
     signal, query: { organization: all ? 'all' : '', since: rangeStart(period), step },
   }), [all, period], poll);
-  const { succeeded = 0, failed = 0, duration_ms } = stats.data?.totals ?? {};
-  return html`<${Section} title="Deliveries">
-    <${Facts} across items=${[
-      ['Success rate', html`<${Rate} good=${succeeded} bad=${failed} />`],
-      ['Duration p50', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
-      ['Duration p95', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
-      ['Waiting', html`<span class="figure">${number(backlog.pending)}</span>`],
-      ['Oldest due', html`<span class="figure"><${Time} value=${backlog.oldest_due_at} /></span>`],
-    ]} />
-    ${stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data}
-      aside=${html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`} />`}
+  const choice = html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
+  return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
+    ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
+    ${state ? html`
+      <${Start} state=${state} />
+      <${Figures} stats=${stats.data} backlog=${state.backlog} />
+      <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
+      ${stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data} />`}
+      ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
   <//>`;
+}
+
+function Figures({ stats, backlog }) {
+  const { succeeded = 0, failed = 0, duration_ms } = stats?.totals ?? {};
+  return html`<${Facts} across items=${[
+    ['Success rate', html`<${Rate} good=${succeeded} bad=${failed} />`],
+    ['Duration p50', html`<span class="figure">${duration(duration_ms?.p50)}</span>`],
+    ['Duration p95', html`<span class="figure">${duration(duration_ms?.p95)}</span>`],
+    ['Waiting', html`<span class="figure">${number(backlog.pending)}</span>`],
+    ['Oldest due', html`<span class="figure"><${Time} value=${backlog.oldest_due_at} /></span>`],
+  ]} />`;
 }
 
 // Rate is the share of successful attempts. It rounds down, so only a faultless time has 100 %.

@@ -6,7 +6,7 @@ import { Table } from '../ui/table.js';
 import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
-import { Empty, Loading } from '../ui/state.js';
+import { Empty, ErrorBar, Loading } from '../ui/state.js';
 import { count, number, bytes } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
@@ -82,7 +82,26 @@ function EditPlan({ plan, reload }) {
   return html`<${Form} form=${form} submit="Change plan…" disabled=${same}><${LimitFields} form=${form} /><//>
     ${asked && html`<${Confirm} title=${`Change the plan ${plan.name}?`} action="Change plan" onConfirm=${() => save(asked)} onClose=${() => setAsked(null)}>
       <${Changes} from=${plan} to=${asked} />
-      <p>All organizations on the plan have these limits from their next request and their next attempt on.</p><//>`}`;
+      <${Concerned} plan=${plan.name} /><//>`}`;
+}
+
+const mostPages = 10; // of organizations that are counted
+
+// Concerned says how many organizations a change of the plan concerns.
+function Concerned({ plan }) {
+  const { data, error } = useLoad(async (signal) => {
+    let n = 0, cursor = null;
+    for (let page = 0; page < mostPages; page++) {
+      const found = await api.get('/organizations/', { signal, query: { limit: 200, cursor }, organization: '' });
+      n += found.data.filter((o) => o.plan === plan && !o.closed_at).length;
+      cursor = found.next_cursor;
+      if (!found.has_more) return count(n, 'organization');
+    }
+    return `At least ${count(n, 'organization')}`;
+  }, [plan]);
+  if (error) return html`<${ErrorBar} error=${error} />`;
+  return html`<p aria-busy=${!data}>${data ? html`<strong class="strong">${data}</strong> on the plan` : 'All organizations on the plan'}
+    ${' '}${data?.startsWith('1 ') ? 'has' : 'have'} these limits from the next request and the next attempt on.</p>`;
 }
 
 // Changes shows what a change of a plan, or to another plan, means: each limit now and then. For one organization, subscriptions

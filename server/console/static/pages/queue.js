@@ -7,6 +7,7 @@ import { Button } from '../ui/button.js';
 import { Confirm, Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/form.js';
 import { Bar } from '../ui/state.js';
+import { tell } from '../ui/told.js';
 import { Time, count, number } from '../ui/time.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
@@ -17,12 +18,11 @@ const waiting = (queue) => count(queue.pending_deliveries, 'waiting delivery', '
 
 export function Queue({ queue, reload }) {
   const [open, setOpen] = useState(''); // the dialog
-  const [done, setDone] = useState('');
   const writes = can('platform:write');
   const act = async (name, body, say) => {
     const after = await api.post(`/queue/${name}/`, body);
-    setDone(say(after));
     await reload();
+    return say(after);
   };
   const close = () => setOpen('');
   const columns = [
@@ -37,7 +37,6 @@ export function Queue({ queue, reload }) {
         action=${writes && html`<${Button} kind="primary" onClick=${() => setOpen('release')}>Release queue…<//>`}><p>Since <${Time} value=${queue.held_since} form="exact" />.
         ${queue.reason && html`${' '}Reason: <bdi>${queue.reason}</bdi>`}</p><//>`
       : html`<p><${Badge} status="healthy" text="Sending" /></p>`}
-    ${done && html`<p role="status">${done}</p>`}
     <p>${waiting(queue)} of ${count(queue.pending_subscriptions, 'subscription')}, of all organizations.
       ${queue.pending.length > largest.length && html`${' '}These have the most:`}</p>
     ${largest.length > 0 && html`<${Table} label="Largest queues" list=${{ rows: largest }} columns=${columns} rowKey=${(q) => q.subscription_id}
@@ -55,8 +54,9 @@ export function Queue({ queue, reload }) {
 
 function Hold({ queue, act, onClose }) {
   const form = useForm({ reason: '' }, async ({ reason }) => {
-    await act('hold', reason.trim() ? { reason: reason.trim() } : {}, () => '');
+    const said = await act('hold', reason.trim() ? { reason: reason.trim() } : {}, () => 'Held the queue.');
     onClose();
+    tell(said);
   });
   return html`<${Dialog} title="Hold the queue of all organizations?" onClose=${onClose}>
     <p>Nothing is sent to any receiver until you release the queue. ${waiting(queue)} stay, and new ones wait behind them.</p>

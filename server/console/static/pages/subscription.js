@@ -6,6 +6,7 @@ import { Button } from '../ui/button.js';
 import { Bar, ErrorBar, Loading } from '../ui/state.js';
 import { Menu } from '../ui/menu.js';
 import { Tabs } from '../ui/filters.js';
+import { tell } from '../ui/told.js';
 import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
@@ -20,6 +21,7 @@ import { Recover } from './subscription/recover.js';
 import { Replay } from './subscription/replay.js';
 import { Resume, Discard, Delete } from './subscription/dialogs.js';
 import { Rotate } from './subscription/rotate.js';
+import { facts } from './subscription/traits.js';
 
 const dialogs = { recover: Recover, replay: Replay, resume: Resume, discard: Discard, delete: Delete, rotate: Rotate };
 
@@ -44,11 +46,16 @@ export function Subscription({ id }) {
       changed();
       navigate(place.get().path, { attempt: attempt.id });
     },
-    pause: async () => { await api.patch(path, { is_active: false }); await changed(); },
+    pause: async () => {
+      await api.patch(path, { is_active: false });
+      await changed();
+      tell('Paused. New events wait until the subscription is resumed.');
+    },
     resume: async () => {
       if (subscription.pending_deliveries > 0) return setDialog('resume');
       await api.patch(path, { is_active: true });
-      return changed();
+      await changed();
+      return tell('Resumed. Keyhook sends what is published from now on.');
     },
   };
   const Open = dialogs[dialog];
@@ -120,6 +127,7 @@ const About = ({ subscription: s }) => html`
     s.url ? ['Address', html`<${Id} value=${s.url} />`] : ['Feed', 'Nothing is sent: a program reads the events'],
     ['Id', html`<${Id} value=${s.id} />`],
     ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
+    ...facts(s),
     ['Waiting', number(s.pending_deliveries)],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;

@@ -16,7 +16,8 @@ import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { needsAttention, paths } from '../paths.js';
 import { NoWebhooks } from './subscription/health.js';
-import { wordsOf } from './subscription/mend.js';
+import { mendOf, wordsOf } from './subscription/mend.js';
+import { traits } from './subscription/traits.js';
 
 const statuses = [[needsAttention, 'Needs attention'], ['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']];
 
@@ -30,6 +31,7 @@ export function Subscriptions() {
   const columns = [
     { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, cell: (s) => html`<span class="two-lines"><span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+      ${traits(s) && html`<span class="cut small">${traits(s)}</span>`}
       ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
     everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
@@ -71,7 +73,7 @@ const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${numb
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
   if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
-  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${last_error}><bdi>${wordsOf(last_error)}</bdi></span>
+  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;

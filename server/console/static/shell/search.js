@@ -1,6 +1,7 @@
 // The search box of every page: any id, prefix, external id or name leads to its page.
 import { html } from '../ui/html.js';
 import { Icon } from '../ui/icon.js';
+import { WithTimes } from '../ui/time.js';
 import { api } from '../api.js';
 import { navigate } from '../router.js';
 import { pathOf } from '../paths.js';
@@ -60,5 +61,5 @@ export const Search = () => html`<${Combobox} id="search" label="Search" placeho
   find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
-    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><bdi>${detailOf(r)}</bdi></span></span>
+    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><${WithTimes} text=${detailOf(r)} form="log" /></span></span>
     ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

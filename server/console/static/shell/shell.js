@@ -6,6 +6,7 @@ import { Icon } from '../ui/icon.js';
 import { Menu } from '../ui/menu.js';
 import { Count } from '../ui/badge.js';
 import { Bar } from '../ui/state.js';
+import { Told, told } from '../ui/told.js';
 import { Confirm } from '../ui/dialog.js';
 import { api, connection } from '../api.js';
 import { place, href } from '../router.js';
@@ -35,6 +36,7 @@ export function Shell({ children }) {
         </header>
         <${Away} />
         <${RefusedLink} />
+        <${Told} />
         <main id="main" tabindex="-1">${children}</main>
       </div>
     </div>
@@ -89,11 +91,12 @@ function SideBar({ open, path }) {
 }
 
 // useAttention is the number of subscriptions that are failing or disabled, in the organization of the page or in all; false: none
-// is asked for. A person paused some of them, so they are left out.
+// is asked for. A person paused some of them, so they are left out. After each act it counts again.
 function useAttention(organization) {
   const { me } = useSession();
+  const { acts } = useStore(told);
   const readable = organization !== false && Boolean(me) && can('webhooks:read');
-  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal, query: { organization } }), [me?.organization.id, readable], 30_000);
+  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal, query: { organization } }), [me?.organization.id, readable, acts], 30_000);
   return data ? data.statuses.failing + data.statuses.disabled - data.statuses.paused : 0;
 }
 

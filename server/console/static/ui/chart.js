@@ -5,18 +5,20 @@
 //
 // It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
 import { html, cx, useLayoutEffect, useMemo, useRef, useState } from './html.js';
-import { countTicks, durationStep, timeTicks, periodText } from './scale.js';
+import { countTicks, durationStep, timeTicks, periodText, shortTime } from './scale.js';
 import { count, duration, exactTime } from './time.js';
+import { go } from '../router.js';
 
 const left = 40, right = 52, top = 8, bottom = 24; // room around the bars
 const compact = new Intl.NumberFormat('en', { notation: 'compact' });
 
 // Chart shows the response of /webhooks/stats/. Its head has the values of the step under the pointer; arrow keys move too. aside
-// is at the end of its head, such as a choice of the period.
-export function Chart({ stats, label = 'Attempts over time', aside }) {
+// is at the end of its head, such as a choice of the period. With hrefOf(since, until), each step is a link, and so is what one drags over.
+export function Chart({ stats, label = 'Attempts over time', aside, hrefOf }) {
   const box = useRef(null);
   const [[width, height], setSize] = useState([0, 0]);
   const [pointed, setPointed] = useState(null);
+  const [dragged, setDragged] = useState(null); // the step where the button went down
 
   useLayoutEffect(() => {
     const measure = () => setSize([box.current.clientWidth, box.current.clientHeight]);
@@ -33,10 +35,23 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
   const atPointer = (event) => {
     const { left: start } = box.current.getBoundingClientRect();
     const i = Math.floor((event.clientX - start - left) / (width - left - right) * (last + 1));
-    setPointed(i >= 0 && i <= last ? i : null);
+    const found = i >= 0 && i <= last ? i : null;
+    setPointed(found);
+    if (event.type === 'pointerdown') setDragged(event.pointerType === 'mouse' && event.button === 0 ? found : null);
+  };
+  const [from, to] = [Math.min(pointed, dragged ?? pointed), Math.max(pointed, dragged ?? pointed)];
+  const url = hrefOf && point && hrefOf(stats.data[from].at, new Date(Date.parse(stats.data[to].at) + stats.step * 1000).toISOString());
+  const end = () => { setPointed(null); setDragged(null); };
+  const onClick = (event) => { // a finger, or the end of a drag; the link below the pointer follows a click
+    if (url && (from !== to || !event.target.closest('a'))) {
+      event.preventDefault();
+      go(url);
+    }
+    setDragged(null);
   };
   const onKeyDown = (event) => {
     const now = pointed ?? last + 1;
+    if (event.key === 'Enter' && url) go(url);
     const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
     if (next === undefined || last < 0) return;
     event.preventDefault();
@@ -46,10 +61,10 @@ export function Chart({ stats, label = 'Attempts over time', aside }) {
     <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)} counts=${point || stats.totals} isAll=${!point && aside} />`
       : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
-      onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${() => setPointed(null)} onKeyDown=${onKeyDown} onBlur=${() => setPointed(null)}>
+      onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${end} onClick=${onClick} onKeyDown=${onKeyDown} onBlur=${end}>
       ${drawing}
       ${drawing && point && html`<svg class="chart-over" width=${width} height=${height} aria-hidden="true">
-        <rect class="chart-pointed" ...${slot(pointed, last + 1, width)} y=${top} height=${height - top - bottom} /></svg>`}
+        <a href=${url || undefined} draggable="false" tabindex="-1"><rect class="chart-pointed" ...${slots(from, to, last + 1, width)} y=${top} height=${height - top - bottom} /></a></svg>`}
       ${stats && !stats.data.some((p) => p.succeeded || p.failed) && html`<p class="chart-none quiet">No attempts in this time</p>`}
       ${table}
     </div>
@@ -63,6 +78,7 @@ const Values = ({ at, counts, isAll }) => html`<span class="chart-key succeeded"
   <span class=${cx('quiet chart-at', isAll && 'wide')}>${at}</span>`;
 
 function lastText({ since, until }) {
+  if (Date.parse(until) < Date.now() - 6e4) return `${shortTime(since)} – ${shortTime(until)}`;
   const days = Math.round((Date.parse(until) - Date.parse(since)) / 864e5);
   if (days > 1) return `Last ${days} days`;
   return Date.parse(until) - Date.parse(since) < 5.4e6 ? 'Last hour' : 'Last 24 hours';
@@ -76,6 +92,11 @@ function slot(i, n, width) {
   const size = (width - left - right) / n;
   const x = Math.round(left + i * size);
   return { x, width: Math.max(1, Math.round(left + (i + 1) * size) - x) };
+}
+
+function slots(from, to, n, width) {
+  const first = slot(from, n, width), last = slot(to, n, width);
+  return { x: first.x, width: last.x + last.width - first.x };
 }
 
 function Drawing({ stats: { data, since, until }, width, height }) {

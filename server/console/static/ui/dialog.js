@@ -7,6 +7,7 @@ import { Icon } from './icon.js';
 import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { useAction } from './hooks.js';
+import { tell } from './told.js';
 import { rememberFocus } from './focus.js';
 
 // Closing closes the dialog around a form.
@@ -37,12 +38,14 @@ export function Dialog({ title, onClose, fixed = false, wide = false, children }
 }
 
 // Confirm asks before something that sends or destroys. children say what happens, with the number it concerns. typed is a
-// text to type if it cannot be undone. The dialog closes when onConfirm has ended, and stays with the error if it has failed.
+// text to type if it cannot be undone. The dialog closes when onConfirm has ended, and stays with the error if it has failed. A text
+// that onConfirm returns is told on the page.
 export function Confirm({ title, action, typed, danger, disabled, onConfirm, onClose, children }) {
   const [text, setText] = useState('');
   const { run, busy, error } = useAction(async () => {
-    await onConfirm();
+    const said = await onConfirm();
     onClose();
+    if (typeof said === 'string') tell(said);
   });
   const submit = (event) => {
     event.preventDefault();

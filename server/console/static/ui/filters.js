@@ -79,7 +79,13 @@ export function Range({ all = 'Any time', custom = false }) {
   const [query] = useQuery();
   const options = Object.entries(ranges).slice(0, 4).map(([value, [text]]) => [value, text]);
   return html`<${Choice} name="range" label="Time" all=${all} options=${custom ? [...options, ['custom', 'From … to …']] : options} />
-    ${custom && query.range === 'custom' && html`<${TimeFilter} name="since" label="Since" /><${TimeFilter} name="until" label="Until" />`}`;
+    ${custom && html`<${Between} />`}`;
+}
+
+// Between are the two points in time of a period of one's own.
+export function Between() {
+  const [query] = useQuery();
+  return query.range === 'custom' && html`<${TimeFilter} name="since" label="Since" /><${TimeFilter} name="until" label="Until" />`;
 }
 
 export const rangeOf = ({ range, since, until }) => (range === 'custom' ? { since, until } : { since: rangeStart(range) });
@@ -102,5 +108,5 @@ export function Tabs({ name = 'tab', label, items }) {
 export function Segments({ name, label, items, value, none = items[0][0] }) {
   const [query] = useQuery();
   return html`<nav class="periods" aria-label=${label}>${items.map(([each, text]) => html`<a key=${each} class="period"
-    aria-current=${each === value ? 'page' : undefined} href=${href(place.get().path, { ...query, [name]: each === none ? null : each })}><bdi>${text}</bdi></a>`)}</nav>`;
+    aria-current=${each === value ? 'page' : undefined} href=${href(place.get().path, { ...query, [name]: each === none ? null : each, ...(each !== 'custom' && { since: null, until: null }) })}><bdi>${text}</bdi></a>`)}</nav>`;
 }

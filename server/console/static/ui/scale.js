@@ -50,6 +50,8 @@ export function timeTicks(since, until, most) {
   return ticks;
 }
 
+export const shortTime = (at) => `${date.format(new Date(at))}, ${clock.format(new Date(at))}`;
+
 // periodText is the period of one step: "22 Nov, 14:00 – 15:00", or "22 Nov".
 export function periodText(from, step) {
   const to = new Date(from + step * 1000);

@@ -2,14 +2,26 @@
 import { html, cx, useContext, useState, useRef, useEffect, useId } from './html.js';
 import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
-import { Closing } from './dialog.js';
+import { Closing, Confirm } from './dialog.js';
 import { useAction } from './hooks.js';
+import { confirmLeave } from '../router.js';
 
 export function useForm(initial, send) {
   const [values, setValues] = useState(initial);
   const names = useRef(new Set()); // of the fields that are shown
   const changed = useRef(new Set()); // since the form was sent: their errors no longer hold
-  const action = useAction(() => { changed.current.clear(); return send(values); });
+  const kept = useRef(initial); // what the server has, or what nobody has typed
+  const action = useAction(async () => {
+    changed.current.clear();
+    const before = kept.current;
+    kept.current = values;
+    try {
+      await send(values);
+    } catch (error) {
+      kept.current = before;
+      throw error;
+    }
+  });
   const errorOf = (name) => {
     if (changed.current.has(name)) return undefined;
     const fields = action.error?.fields ?? {};
@@ -17,13 +29,31 @@ export function useForm(initial, send) {
     return found && fields[found];
   };
   const set = (name, value) => { changed.current.add(name); setValues((v) => ({ ...v, [name]: value })); };
-  return { values, set, setValues, names: names.current, errorOf, submit: action.run, busy: action.busy, error: action.error };
+  const replace = (all) => {
+    kept.current = all;
+    setValues(all);
+  };
+  const isChanged = () => JSON.stringify(values) !== JSON.stringify(kept.current);
+  return { values, set, setValues: replace, isChanged, names: names.current, errorOf, submit: action.run, busy: action.busy, error: action.error };
 }
 
 // Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled. kind is that of the button.
-export function Form({ form, submit, kind = 'primary', cancel, disabled, children }) {
+// Before the page is left, it asks if something was typed, unless nothing is lost (free).
+export function Form({ form, submit, kind = 'primary', cancel, disabled, free = false, children }) {
   const element = useRef(null);
   const close = useContext(Closing);
+  const [goOn, setGoOn] = useState(null);
+  const isChanged = useRef(null);
+  isChanged.current = () => !free && !close && form.isChanged();
+  useEffect(() => {
+    const warn = (event) => { if (isChanged.current()) event.preventDefault(); };
+    addEventListener('beforeunload', warn);
+    const undo = confirmLeave((leave) => {
+      if (isChanged.current()) setGoOn(() => leave);
+      return !isChanged.current();
+    });
+    return () => { removeEventListener('beforeunload', warn); undo(); };
+  }, []);
   useEffect(() => { element.current.querySelector('[aria-invalid="true"]')?.focus(); }, [form.error]);
   const send = (event) => {
     event.preventDefault();
@@ -31,7 +61,9 @@ export function Form({ form, submit, kind = 'primary', cancel, disabled, childre
   };
   const fields = Object.keys(form.error?.fields ?? {});
   const allShown = fields.length > 0 && fields.every((f) => form.names.has(f.split('.')[0]));
-  return html`<form ref=${element} class="form" onSubmit=${send} novalidate>
+  return html`${goOn && html`<${Confirm} title="Leave without saving?" action="Leave" danger onConfirm=${goOn} onClose=${() => setGoOn(null)}>
+      <p>What you typed is lost.</p><//>`}
+  <form ref=${element} class="form" onSubmit=${send} novalidate>
     ${children}
     ${!allShown && html`<${ErrorBar} error=${form.error} />`}
     <div class="row">

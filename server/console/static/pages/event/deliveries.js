@@ -3,6 +3,7 @@ import { html } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Address, Badge } from '../../ui/badge.js';
 import { Code } from '../../ui/code.js';
+import { Icon } from '../../ui/icon.js';
 import { Empty, Loading } from '../../ui/state.js';
 import { Countdown, Time, WithTimes, count, duration } from '../../ui/time.js';
 import { More } from '../../ui/table.js';
@@ -12,7 +13,7 @@ import { href, inPlace, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
-import { mendOf, wordsOf } from '../subscription/mend.js';
+import { detailOf, mendOf, wordsOf } from '../subscription/mend.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -40,28 +41,26 @@ function useSubscriptions() {
   return new Map((data?.data ?? []).map((s) => [s.id, s]));
 }
 
-// Delivery is one subscription that the event was meant for. Its attempts are open if the URL or its state says so. isOnly: the
-// event has no other, so the summary of the page has its detail if it has arrived.
+// Delivery is one subscription that the event was meant for. What is well has one line. Its attempts are open if the
+// URL or its state says so. isOnly: the event has no other.
 function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged }) {
   const [query, setQuery] = useQuery();
   const isOpen = (query.open ?? first) === r.subscription_id && r.attempts > 0;
-  const toggle = (e) => {
-    if (e.currentTarget.open !== isOpen) setQuery({ open: e.currentTarget.open ? r.subscription_id : 'none', attempt: null }, inPlace);
-  };
+  const isWell = r.verdict === 'delivered';
   const attempts = html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`;
+  const isBare = isOnly && r.attempts === 1; // the attempt shows without a click
+  const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle" aria-expanded=${isOpen}
+    onClick=${() => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace)}><${Icon} name=${isOpen ? 'down' : 'right'} />${count(r.attempts, 'attempt')}</button>`;
+  const again = html`<${SendAgain} reason=${r} event=${event} onDone=${onChanged} />`, mend = html`<${Mend} reason=${r} event=${event} onDone=${onChanged} />`;
   return html`<li class="delivery">
     <div class="delivery-head">
       <${Verdict} verdict=${r.verdict} />
       <${Host} reason=${r} known=${known} />
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
-      <${SendAgain} reason=${r} event=${event} onDone=${onChanged} />
-      <${Mend} reason=${r} event=${event} onDone=${onChanged} />
+      ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!(isOnly && r.verdict === 'delivered') && html`<p class="quiet"><${WithTimes} text=${r.detail} /></p>`}
-    ${r.attempts > 0 && can('webhooks:read') && (isOnly && r.attempts === 1 ? attempts : html`<details class="attempts" open=${isOpen} onToggle=${toggle}>
-      <summary>${count(r.attempts, 'attempt')}</summary>
-      ${isOpen && attempts}
-    </details>`)}
+    ${!isWell && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && !isBare && mendOf(r)}</p><div class="row">${mend}${again}${toggle}</div>`}
+    ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;
 }
 
@@ -118,7 +117,7 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
       <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
-      <p class="quiet"><${WithTimes} text=${r.detail} /></p></li>`)}</ul>`}
+      <p class="quiet"><${WithTimes} text=${detailOf(r)} /></p></li>`)}</ul>`}
   </details>`;
 }
 

@@ -57,12 +57,13 @@ export function SendAgain({ reason: r, event, onDone }) {
 
 const pathOf = ({ subscription_id: id }) => `/webhooks/subscriptions/${id}/`;
 
-// Ask is a dialog that first loads what it concerns. view and action get the data.
-function Ask({ title, load, action, view, send, onDone, onClose }) {
+// Ask is a dialog that first loads what it concerns. view, action and said get the data; said is what the page tells afterwards.
+function Ask({ title, load, action, view, send, said, onDone, onClose }) {
   const { data, error, reload } = useLoad(load, []);
   const confirm = async () => {
     await send(data);
     await onDone();
+    return said(data);
   };
   return html`<${Confirm} title=${title} action=${data ? action(data) : 'Counting…'} disabled=${!data} onConfirm=${confirm} onClose=${onClose}>
     ${data ? view(data) : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
@@ -74,7 +75,7 @@ function Release(props) {
     action=${(q) => `Release ${count(q.pending_deliveries, 'delivery', 'deliveries')}`}
     view=${(q) => html`<p>The queue is held${q.held_since && html` since <${Time} value=${q.held_since} />`}${q.reason && html`: <bdi>${q.reason}</bdi>`}.</p>
       <p>Keyhook sends all waiting deliveries of ${count(q.pending_subscriptions, 'subscription')}, in all organizations.</p>`}
-    send=${() => api.post('/queue/release/')} />`;
+    send=${() => api.post('/queue/release/')} said=${(q) => `Released the queue. Keyhook sends ${count(q.pending_deliveries, 'delivery', 'deliveries')}.`} />`;
 }
 
 // Redeliver makes a new delivery of the latest attempt's event. The log keeps attempts for a shorter time than events.
@@ -87,7 +88,7 @@ function Redeliver({ reason, event, ...rest }) {
   };
   return html`<${Ask} ...${rest} title="Send this event again?" load=${latest} action=${() => 'Send 1 event again'}
     view=${() => html`<p>${reason.verdict === 'delivered' && 'It has arrived already. '}Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi> once more, with the same id, and repeats it if it fails.</p>`}
-    send=${(attempt) => api.post(`${path}${attempt.id}/redeliver/`)} />`;
+    send=${(attempt) => api.post(`${path}${attempt.id}/redeliver/`)} said=${() => 'Keyhook sends 1 event again.'} />`;
 }
 
 // periodOf are this event alone, and this event with all later ones. The API counts in milliseconds.
@@ -106,6 +107,7 @@ function Replay({ reason, event, which: only, ...rest }) {
   return html`<${Ask} ...${rest} title=${`Send this event${again}?`}
     load=${async (signal) => { const [one, every] = await Promise.all([countOf(false, signal), countOf(true, signal)]); return { one, every }; }}
     action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}${again}`} send=${() => api.post(path, body(all))}
+    said=${({ one, every }) => `Keyhook sends ${count(all ? every : one, 'event')}${again}.`}
     view=${({ one, every }) => html`<p>Keyhook sends it to <bdi class="strong">${reason.url_host}</bdi>. What has arrived is not sent again.</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
         <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>
@@ -117,7 +119,8 @@ function RaiseLimit({ reason, ...rest }) {
   return html`<${Ask} ...${rest} title="Raise the limit?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${(s) => `Allow ${count(higher(s), 'request')} a second`}
     view=${(s) => html`<p>The subscription gets at most ${count(s.rate_limit_per_second, 'request')} a second, and ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.</p>`}
-    send=${(s) => api.patch(pathOf(reason), { rate_limit_per_second: higher(s) })} />`;
+    send=${(s) => api.patch(pathOf(reason), { rate_limit_per_second: higher(s) })}
+    said=${(s) => `The limit is ${count(higher(s), 'request')} a second now.`} />`;
 }
 
 // AddType changes the subscription, and sends this event, too.
@@ -125,13 +128,14 @@ function AddType({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Add this type to the subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${() => 'Add type and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and all later ones of the type <${Tag}>${event.type}<//>.</p>`}
-    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(isAuditEntry(event) && { audit_events: true }) })} />`;
+    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(isAuditEntry(event) && { audit_events: true }) })}
+    said=${() => 'Added the type. Keyhook sends 1 event.'} />`;
 }
 
 function ReceiveAudit({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Receive audit events?" load=${async () => ({})} action=${() => 'Receive audit events and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and later audit events of the types that it wants.</p>`}
-    send=${() => change(reason, event, { audit_events: true })} />`;
+    send=${() => change(reason, event, { audit_events: true })} said=${() => 'The subscription receives audit events. Keyhook sends 1 event.'} />`;
 }
 
 async function change(reason, event, changes) {

@@ -29,7 +29,7 @@ export function Explain({ id, apiKey, inUrl = false }) {
   useEffect(() => { if (id && (given.path || given.permission)) form.submit(); }, []);
   const list = useId();
   return html`<div class="columns two">
-    <${Form} form=${form} submit="Explain">
+    <${Form} form=${form} free submit="Explain">
       ${!id && html`<${TextField} form=${form} name="key" label="API key" mono placeholder="svc_AbCdEf" hint="The whole key, its prefix, or its id. It is not stored, and the request is not counted." />`}
       <div class="method-path">
         <${SelectField} form=${form} name="method" label="Method" options=${['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].map((m) => [m, m])} />

@@ -3,19 +3,20 @@ import { html, useState } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Bar } from '../../ui/state.js';
 import { Icon } from '../../ui/icon.js';
+import { Table } from '../../ui/table.js';
 import { Address, Badge, subscriptionStatus } from '../../ui/badge.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Time, count, number } from '../../ui/time.js';
 import { href } from '../../router.js';
 import { can, canSwitch, isOperator, session, useSession } from '../../session.js';
 import { needsAttention, paths } from '../../paths.js';
-import { wordsOf } from '../subscription/mend.js';
+import { mendOf, wordsOf } from '../subscription/mend.js';
 import { Recover } from '../subscription/recover.js';
 
 export function Attention({ state, all, reload }) {
   const { problems, backlog: { statuses } } = state;
   const { me } = useSession();
-  const [shown, setShown] = useState(10);
+  const [shown, setShown] = useState(8); // so many leave room for the chart on the first screen
   const [recovering, setRecovering] = useState(null);
   const bars = warnings(state, all, me.organization);
   if (!bars.length && !state.count) {
@@ -24,7 +25,8 @@ export function Attention({ state, all, reload }) {
   }
   return html`<${Section} title=${`Needs attention (${number(bars.length + state.count)})`}>
     ${bars}
-    <ul class="problems" aria-label="Problems" data-rows>${problems.slice(0, shown).map((s) => html`<${Problem} key=${s.id} subscription=${s} all=${all} recover=${() => setRecovering(s)} />`)}</ul>
+    ${problems.length > 0 && html`<${Table} label="Problems" list=${{ rows: problems.slice(0, shown) }} columns=${columnsOf(all, setRecovering)}
+      href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s) } : {}) : undefined)} />`}
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
     ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined} onDone=${reload} onClose=${() => setRecovering(null)} />`}
@@ -37,21 +39,25 @@ const Others = ({ n, total, all }) => html`<p class="row small"><span class="qui
 
 const actingIn = ({ organization_id }) => (organization_id === session.get().home.organization.id ? '' : organization_id);
 
-function Problem({ subscription: s, all, recover }) {
-  const acts = !all || actingIn(s) === '' || canSwitch();
-  const address = html`${all && html`<strong class="cut"><bdi>${s.organization_name}</bdi></strong>`}
-    <span class="cut"><${Address} url=${s.url} /></span>`;
-  return html`<li>
-    <${Badge} status=${subscriptionStatus(s)} />
-    <div class="grow">
-      ${acts ? html`<a class="row-link two-lines" href=${href(paths.subscription(s.id), all ? { org: actingIn(s) } : {})} title=${s.url}>${address}</a>` : html`<div class="two-lines">${address}</div>`}
-      <p class="clamp" title=${s.last_error}><bdi>${wordsOf(s.last_error) ?? 'No error is known.'}</bdi></p>
-      <p class="small quiet">${s.failing_since ? html`Failing since <${Time} value=${s.failing_since} form="log" />` : html`Disabled <${Time} value=${s.disabled_at} />`}
-        ${s.pending_deliveries > 0 && ` · ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}`}</p>
-    </div>
-    ${acts && can('webhooks:write') && html`<${Button} onClick=${recover}>Recover…<//>`}
-  </li>`;
-}
+const mayAct = (s, all) => !all || actingIn(s) === '' || canSwitch();
+
+const Name = ({ subscription: s }) => html`<bdi class="cut strong" title=${s.organization_name}>${s.organization_name}</bdi>`;
+
+const LastError = ({ subscription: s }) => html`<span class="cut" title=${[wordsOf(s.last_error), mendOf(s)].filter(Boolean).join('. ')}>
+  <bdi>${wordsOf(s.last_error) ?? 'No error is known'}</bdi></span>`;
+
+// columnsOf are one line for each problem. On a phone, the address has the rest above and below it.
+const columnsOf = (all, recover) => [
+  { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
+  all && { head: 'Customer', size: 'm', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
+  { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
+    <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
+    <span class="cut" title=${s.url}><${Address} url=${s.url} /></span><span class="narrow-only small"><${LastError} subscription=${s} /></span></span>` },
+  { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
+  { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
+  { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
+  { head: 'What to do', label: true, size: 'm', cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
+].filter(Boolean);
 
 // warnings are bars about the instance for operators, and about the plan for its organization.
 function warnings({ queue, system, backlog }, all, organization) {

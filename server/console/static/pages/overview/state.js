@@ -36,10 +36,13 @@ async function readInstance(signal) {
   return { system, queue };
 }
 
-// readProblems returns the subscriptions that failed: the most waiting deliveries first, and at equal numbers the disabled ones.
+// readProblems returns the subscriptions that failed, those of one customer together. The worst comes first: what is disabled, then
+// what has the most waiting deliveries.
 async function readProblems({ failing, disabled, paused }, query, signal) {
   const problems = failing + disabled > paused ? await list(query, signal) : [];
-  problems.sort((a, b) => b.pending_deliveries - a.pending_deliveries || (a.status < b.status ? -1 : 1));
+  problems.sort((a, b) => (a.status === b.status ? b.pending_deliveries - a.pending_deliveries : a.status < b.status ? -1 : 1));
+  const customers = [...new Set(problems.map((s) => s.organization_id))];
+  problems.sort((a, b) => customers.indexOf(a.organization_id) - customers.indexOf(b.organization_id));
   if (query.organization === 'all') await name(problems, signal);
   return problems;
 }

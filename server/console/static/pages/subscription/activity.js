@@ -1,10 +1,9 @@
 // The chart of a subscription, and its attempts: the list at the left, the selected attempt at the right.
-import { html, cx, useEffect, useRef } from '../../ui/html.js';
-import { Section } from '../../ui/page.js';
+import { html, cx, useEffect, useMemo, useRef } from '../../ui/html.js';
 import { Chart } from '../../ui/chart.js';
 import { Table } from '../../ui/table.js';
 import { Badge } from '../../ui/badge.js';
-import { Filters, Choice, TextFilter, Range, Segments, rangeOf, rangeStart, NoneLike } from '../../ui/filters.js';
+import { Filters, Between, Choice, TextFilter, Segments, rangeStart, NoneLike } from '../../ui/filters.js';
 import { Button } from '../../ui/button.js';
 import { Empty, ErrorBar } from '../../ui/state.js';
 import { Time, duration } from '../../ui/time.js';
@@ -14,55 +13,56 @@ import { href, place, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { Attempt } from './attempt.js';
 import { useEventTypes } from './fields.js';
+import { classOf } from './mend.js';
 
-const periods = [['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]]; // with the step in seconds
+const periods = [['1h', '1 h', 60], ['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]]; // with the step in seconds
+const usual = '7d';
 const filters = ['outcome', 'type', 'event', 'range'];
+
+// periodOf is the one period of the chart and the list.
+const periodOf = ({ range, since, until }) => (range === 'custom' ? { since: since ?? rangeStart(usual), until } : { since: rangeStart(range, usual) });
 
 export function Activity({ subscription, sent, actions, changed }) {
   const [query] = useQuery();
   const types = useEventTypes();
   const { outcome, type, event, attempt } = query;
-  const list = useList(`/webhooks/subscriptions/${subscription.id}/deliveries/`,
-    { outcome, event_type: type, event_id: event, ...rangeOf(query) }, { poll: 5000 });
+  const period = useMemo(() => periodOf(query), [query.range, query.since, query.until]);
+  const list = useList(`/webhooks/subscriptions/${subscription.id}/deliveries/`, { outcome, event_type: type, event_id: event, ...period }, { poll: 5000 });
   const before = useRef(sent);
   useEffect(() => {
     if (before.current !== sent) list.reload();
     before.current = sent;
   }, [sent]);
-  const filtered = filters.some((name) => query[name]);
 
   return html`
+    <h2 class=${subscription.isDeleted ? 'list-only' : 'hidden-label'}>Attempts</h2>
     <div class="list-only"><${History} subscription=${subscription} /></div>
-    <${Section} title="Attempts">
-      <div class="list-only"><${Filters}>
-        <${Choice} name="outcome" label="Outcome" options=${[['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']]} />
-        <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
-        <${TextFilter} name="event" label="Event" placeholder="evt_…" />
-        <${Range} custom />
-      <//></div>
-      <div class=${cx('split', attempt && 'open')}>
-        <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
-          href=${(a) => href(place.get().path, { ...query, attempt: a.id })}
-          empty=${filtered ? html`<${NoneLike} title="No attempt matches the filters" text="Attempts are kept for a limited time. An event may still wait for its first attempt." />` : html`<${First} ...${{ subscription, actions }} />`} />
-        ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
-      </div>
-    <//>`;
+    <div class="list-only"><${Filters}>
+      <${Choice} name="outcome" label="Outcome" options=${[['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']]} />
+      <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
+      <${TextFilter} name="event" label="Event" placeholder="evt_…" />
+      <${Between} />
+    <//></div>
+    <div class=${cx('split', attempt && 'open')}>
+      <${Table} label="Attempts" list=${list} columns=${attempt ? narrow : all} selected=${attempt}
+        href=${(a) => href(place.get().path, { ...query, attempt: a.id })} empty=${html`<${None} ...${{ subscription, actions }} />`} />
+      ${attempt && html`<${Attempt} key=${attempt} ...${{ id: attempt, subscription, sent, actions, changed }} />`}
+    </div>`;
 }
 
+// History is the chart. A click on a bar makes its time the period of the page; the back button undoes it.
 function History({ subscription: { id } }) {
   const [query] = useQuery();
-  const [period, , step] = periods.find(([value]) => value === query.chart) ?? periods[0];
-  const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
-    signal, query: { subscription_id: id, since: rangeStart(period), step },
-  }), [id, period], 15_000);
-  const choice = html`<${Segments} name="chart" label="Period" items=${periods} value=${period} />`;
-  return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} />`;
+  const [range, , step] = periods.find(([value]) => value === query.range) ?? (query.range === 'custom' ? ['custom'] : periods.find(([value]) => value === usual));
+  const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', { signal, query: { subscription_id: id, step, ...periodOf(query) } }),
+    [id, range, query.since, query.until], 15_000);
+  const choice = html`<${Segments} name="range" label="Period" items=${[...periods, ['custom', 'From … to']]} none=${usual} value=${range} />`;
+  const hrefOf = (since, until) => href(place.get().path, { ...query, range: 'custom', since, until });
+  return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} hrefOf=${hrefOf} />`;
 }
 
-const short = (text) => text?.split(':')[0];
-
 const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.outcome === 'failed' || a.outcome === 'succeeded'
-  ? html`<span class="hidden-label">${a.outcome} </span>${a.response_status ?? short(a.error)}` : undefined} />`;
+  ? html`<span class="hidden-label">${a.outcome} </span>${a.response_status ?? classOf(a.error)}` : undefined} />`;
 
 const narrow = [
   { head: 'Result', size: 's', cell: (a) => html`<${Result} attempt=${a} />` },
@@ -80,5 +80,20 @@ const all = [
   narrow[3],
 ];
 
-const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
-  ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+const waitFor = {
+  paused: 'The subscription is paused: events wait until it is resumed.', disabled: 'The subscription is disabled: events wait until it is recovered.',
+  plan: 'The plan has no webhooks.', queue_held: 'An operator holds the queue: events wait for the release.',
+};
+
+// None is in the place of a list without attempts: of the filters, of the period, or at all.
+function None({ subscription: s, actions }) {
+  const [query] = useQuery();
+  const isKept = 'Attempts are kept for a limited time. An event may still wait for its first attempt.';
+  if (filters.some((name) => query[name])) return html`<${NoneLike} title="No attempt matches the filters" text=${isKept} />`;
+  if (s.isDeleted || s.last_success_at || s.last_failure_at) {
+    return html`<${Empty} title="No attempt in the last 7 days" text=${isKept}><a class="button" href=${href(place.get().path, { ...query, range: '1y' })}>Show the last year</a><//>`;
+  }
+  if (!s.url) return html`<${Empty} title="Nothing is sent to a feed" text="A program reads the events of this subscription." />`;
+  return html`<${Empty} title="Nothing has been sent yet" text=${`Each request to the address appears here, with the answer. ${waitFor[s.blocked_by] ?? 'Waiting for the first event…'}`}>
+    ${can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+}

@@ -21,6 +21,7 @@ export function Resume({ subscription, onDone, onClose }) {
   const resume = async () => {
     await api.patch(pathOf(subscription), { is_active: true });
     await onDone();
+    return `Resumed. Keyhook sends ${waiting}.`;
   };
   return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} disabled=${disabled} onConfirm=${resume} onClose=${onClose}>
     <p>Keyhook sends what waits, oldest first.</p><${ErrorBar} error=${error} /><//>`;
@@ -29,8 +30,9 @@ export function Resume({ subscription, onDone, onClose }) {
 export function Discard({ subscription, onDone, onClose }) {
   const { waiting, disabled, error } = usePending(subscription);
   const discard = async () => {
-    await api.post(pathOf(subscription) + 'discard/', {});
+    const { deliveries } = await api.post(pathOf(subscription) + 'discard/', {});
     await onDone();
+    return `Discarded ${count(deliveries, 'delivery', 'deliveries')}.`;
   };
   return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard" danger disabled=${disabled} onConfirm=${discard} onClose=${onClose}>
     <p><strong class="strong">${waiting}</strong> to this subscription are dropped and never sent. A replay does not bring them back. The events stay.</p>
@@ -42,6 +44,7 @@ export function Delete({ subscription, onClose }) {
   const remove = async () => {
     await api.delete(pathOf(subscription));
     navigate(paths.subscriptions, {}, { replace: true });
+    return 'The subscription was deleted.';
   };
   return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${subscription.url ? new URL(subscription.url).host : 'feed'} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
     <p>${subscription.url ? html`Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>.` : 'Nobody can read the feed any more.'} <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>

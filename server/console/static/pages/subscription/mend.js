@@ -1,6 +1,6 @@
 // What to do about an attempt that failed, and about a delivery that has not arrived. The texts of the API say what happened.
 
-// hints say where to look for the cause of a failure. server/explain/hint.go has the same sentences.
+// hints say where to look for the cause of a failure. server/explain/mend.go has the same sentences.
 const hints = {
   check_secret: 'The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.',
   check_path: 'The receiver takes no POST at this path. Correct the URL.',
@@ -25,6 +25,16 @@ export function wordsOf(error) {
   const end = error.indexOf(': '), text = error.slice(end < 0 ? 0 : end + 2);
   return words[error.slice(0, Math.max(end, 0))]?.(text) ?? text[0].toUpperCase() + text.slice(1);
 }
+
+// classes are the classes of errors, as short as a column has room.
+const classes = { dns_error: 'DNS', connect_error: 'Connect', tls_error: 'TLS', timeout: 'Timeout', blocked_address: 'Blocked', protocol_error: 'Protocol' };
+
+export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(':')[0];
+
+const inDetail = new RegExp(`\\b(${Object.keys(classes).join('|')}): `, 'g');
+
+// detailOf is the detail of an explanation without the classes of errors: "The last error: the receiver answered 503."
+export const detailOf = ({ detail }) => detail.replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
 
 // verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {

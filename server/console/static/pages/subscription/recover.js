@@ -21,8 +21,11 @@ export function Recover({ subscription, organization, onDone, onClose }) {
   const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
   const events = data ? data.deliveries + data.pending : 0;
   const recover = async () => {
-    await api.post(path, { ...chosen, since: data.since }, { organization });
+    const done = await api.post(path, { ...chosen, since: data.since }, { organization });
     await onDone?.();
+    const all = done.deliveries + done.pending;
+    if (done.blocked_by === 'queue_held') return `Recovered. ${count(all, 'event waits', 'events wait')} until an operator releases the queue.`;
+    return all ? `Recovered. Keyhook sends ${count(all, 'event')} again.` : 'Recovered. No event was missing.';
   };
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>

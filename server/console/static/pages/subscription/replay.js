@@ -26,8 +26,9 @@ export function Replay({ subscription, onDone, onClose }) {
   const errorOf = (name) => Object.entries(error?.fields ?? {}).find(([f]) => f.split('.')[0] === name)?.[1];
   const form = { values, names: new Set(), errorOf, set: (name, value) => setValues((v) => ({ ...v, [name]: value })) };
   const replay = async () => {
-    await api.post(path, body);
+    const done = await api.post(path, body);
     await onDone?.();
+    return `Keyhook sends ${count(done.deliveries, 'missed event')}.`;
   };
   return html`<${Confirm} title="Replay missed events" disabled=${!data?.deliveries || loading || error} onConfirm=${replay} onClose=${onClose}
     action=${data ? `Replay ${count(data.deliveries, 'event')}` : 'Replay'}>

@@ -4,6 +4,7 @@ import { Dialog } from '../../ui/dialog.js';
 import { Form, SelectField, TextField, useForm } from '../../ui/form.js';
 import { Bar } from '../../ui/state.js';
 import { Secret } from '../../ui/secret.js';
+import { tell } from '../../ui/told.js';
 import { api } from '../../api.js';
 
 const overlaps = [['86400', '1 day'], ['0', 'None: the old secret ends now'], ['3600', '1 hour'], ['604800', '7 days']];
@@ -23,7 +24,11 @@ export function Rotate({ subscription, onDone, onClose }) {
     }
   });
   const { overlap_seconds, word } = form.values;
-  const done = () => { onDone(); onClose(); };
+  const done = () => {
+    onDone();
+    onClose();
+    tell('The signing secret was rotated.');
+  };
 
   if (secret) {
     return html`<${Dialog} title="The secret was rotated" fixed>
