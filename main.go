@@ -80,6 +80,7 @@ type appliance struct {
 	log        *slog.Logger
 	url        string         // where people reach the server
 	roots      *x509.CertPool // the authorities that outgoing TLS connections trust
+	logo       []byte         // of the console; empty: the mark of Keyhook
 	metrics    *metrics.Metrics
 	store      *storage.Store
 	dispatcher *dispatch.Dispatcher
@@ -100,6 +101,9 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	if a.roots, err = egress.Roots(c.Egress.CAFile); err != nil {
 		return config.Problems{config.NewProblem("egress.ca_file", "", fault.AdviseMissing(err, "set egress.ca_file to a file of PEM certificates that this process may read"))}
+	}
+	if a.logo, err = console.ReadLogo(c.Console.LogoFile); err != nil {
+		return config.Problems{config.NewProblem("console.logo_file", "", fault.AdviseMissing(err, "set console.logo_file to an SVG or PNG file of at most 64 KiB that this process may read"))}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen)
 	if err != nil {
@@ -237,7 +241,9 @@ func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 		o.Issuer = a.issuer
 	}
 	if c.Console.Enabled {
-		o.Console = &console.Options{Name: c.Console.Name, Accent: c.Console.Accent, FrameAncestors: c.Console.FrameAncestors}
+		o.Console = &console.Options{
+			Name: c.Console.Name, Accent: c.Console.Accent, Logo: a.logo, PortalPages: c.Console.PortalPages, FrameAncestors: c.Console.FrameAncestors,
+		}
 		if c.Console.OIDCClientID != "" { // then config requires an issuer
 			o.SignIn = oidc.NewSignIn(a.issuer, oidc.SignInOptions{ClientID: c.Console.OIDCClientID, Secret: c.Console.OIDCClientSecret, RedirectURL: server.CallbackURL(a.url)})
 		}

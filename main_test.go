@@ -52,8 +52,8 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form", "storage/disk"}, // the quotes of a shell
 	"server/oidc":                  {"server/form"},
 	"server/socket":                {},
-	"server/config":                {"dispatch", "dispatch/alert", "dispatch/signature", "server/check", "server/exchange", "server/share"}, // their limits and defaults
-	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                                     // main calls its hooks
+	"server/config":                {"dispatch", "dispatch/alert", "dispatch/signature", "server/check", "server/console", "server/exchange", "server/share"}, // their limits and defaults
+	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                                                       // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
@@ -370,6 +370,8 @@ var arrivals = map[string]struct{ value, needs, options string }{
 	"console.enabled":            {"false", "", "Alert.Page Server.Console"},
 	"console.name":               {"Acme", "", "Server.Console.Name"},
 	"console.accent":             {"#123456", "", "Server.Console.Accent"},
+	"console.logo_file":          {"logo.svg", "", ""}, // serve reads the file
+	"console.portal_pages":       {"keys", "", "Server.Console.PortalPages"},
 	"console.frame_ancestors":    {"https://a.example", "", "Server.Console.FrameAncestors"},
 	"console.oidc_client_id":     {"client", "oidc.issuer=https://id.example.com oidc.audience=keyhook", "Issuer.Audience Issuer.Issuer Server.Issuer Server.SignIn"},
 	"console.oidc_client_secret": {"secret", "oidc.issuer=https://id.example.com oidc.audience=keyhook console.oidc_client_id=client", "Issuer.Audience Issuer.Issuer Server.Issuer Server.SignIn"},

@@ -156,6 +156,8 @@ type Console struct {
 	Enabled        bool
 	Name           string
 	Accent         string   // "#rrggbb"; empty: the default of the console
+	LogoFile       string   // SVG or PNG; empty: the mark of Keyhook
+	PortalPages    []string // of console.PortalPages: what a portal link shows
 	FrameAncestors []string // origins of pages that may show the console in a frame
 
 	OIDCClientID     string      // of the console at the identity provider; empty: people cannot sign in with it

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/redact"
 )
@@ -182,6 +183,14 @@ var notices = items("durations", "720h, 24h", 10, "remove some", func(s string) 
 
 // origins takes origins of web pages.
 var origins = items("origins", "https://app.example.com", 20, "remove some", parseOrigin)
+
+// portalPages takes names of pages.
+var portalPages = items("pages", "subscriptions, events", len(console.PortalPages()), "write each page once", func(s string) (string, error) {
+	if !slices.Contains(console.PortalPages(), s) {
+		return "", advise(quote(s)+" is no page of the portal", "write one of: "+strings.Join(console.PortalPages(), ", "))
+	}
+	return s, nil
+})
 
 // items takes values separated by commas. The error has each wrong item. mend helps against more than most items.
 func items[T any](label, example string, most int, mend string, read func(string) (T, error)) kind {

@@ -105,6 +105,8 @@ var values = map[string][3]string{
 	"console.enabled":                       {"false", "false", "false"},
 	"console.name":                          {"Acme", "Bolt & Co", "Größe"},
 	"console.accent":                        {"'#000000'", "#FFFFFF", "#3b5bdb"},
+	"console.logo_file":                     {"a.svg", "b.svg", "c.png"},
+	"console.portal_pages":                  {"[keys]", "keys, audit", "events"},
 	"console.frame_ancestors":               {"[https://a.example]", "https://b.example:81, http://[::1]:82", "https://c.example"},
 	"console.oidc_client_id":                {"a", "b", "c"},
 	"console.oidc_client_secret":            {"a", "b", "c"},

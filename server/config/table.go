@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
@@ -104,6 +105,10 @@ var table = []Setting{
 		"name that the console shows, such as the name of your product"),
 	newSetting("console.accent", "", text("colour", optional(checkColor)),
 		"colour of buttons and links in the console, in quotes; Keyhook makes readable variants for light and dark; empty: blue"),
+	newSetting("console.logo_file", "", text("file", checkLine),
+		"SVG or PNG file of at most 64 KiB that the console shows beside its name; empty: the mark of Keyhook"),
+	newSetting("console.portal_pages", strings.Join(console.PortalPages(), ", "), portalPages,
+		"pages that a portal link shows to a customer"),
 	newSetting("console.frame_ancestors", "", origins,
 		"origins of your pages that may show the console in a frame; they must be of the same site, or the browser sends no cookie"),
 	newSetting("console.oidc_client_id", "", text("text", checkLine),

@@ -9,9 +9,12 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -53,8 +56,48 @@ type Options struct {
 	Base           string   // path of the server, without a slash at the end
 	Name           string   // shown instead of the name of the product; empty means DefaultName
 	Accent         string   // "#rrggbb"; empty means DefaultAccent
+	Logo           []byte   // SVG or PNG; empty: the mark of Keyhook
+	PortalPages    []string // of PortalPages: what the session of a portal link shows; empty: all
 	FrameAncestors []string // origins of pages that may show the console in a frame; empty: none
 	OIDC           bool     // people can sign in with the identity provider
+}
+
+// PortalPages lists the pages that Options.PortalPages may have.
+func PortalPages() []string { return []string{"subscriptions", "events", "keys", "audit"} }
+
+const maxLogo = 64 << 10 // bytes
+
+// ReadLogo reads a file for Options.Logo. An empty name is no logo.
+func ReadLogo(name string) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	logo, err := io.ReadAll(io.LimitReader(f, maxLogo+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(logo) > maxLogo:
+		return nil, errors.New("the logo has more than 64 KiB")
+	case logoName(logo) == "":
+		return nil, errors.New("the logo is neither SVG nor PNG")
+	}
+	return logo, nil
+}
+
+// logoName returns the name under which the logo is served, by its content; empty if it is no image that a page can show.
+func logoName(logo []byte) string {
+	switch {
+	case bytes.HasPrefix(logo, []byte("\x89PNG\r\n\x1a\n")):
+		return "logo.png"
+	case bytes.Contains(logo[:min(len(logo), 1024)], []byte("<svg")):
+		return "logo.svg"
+	}
+	return ""
 }
 
 // File is one response. Its fields must not be changed.
@@ -80,6 +123,9 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	contents := map[string][]byte{"theme.css": theme}
+	if logo := logoName(o.Logo); logo != "" {
+		contents[logo] = o.Logo
+	}
 	files, err := fs.Sub(static, "static")
 	if err != nil {
 		return nil, err
@@ -96,7 +142,11 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{assets: "static/" + checksum(contents) + "/", files: make(map[string]File, len(contents))}
 	for name, body := range contents {
-		s.files[name] = newFile(mediaTypes[path.Ext(name)], body, [2]string{"Cache-Control", "public, max-age=31536000, immutable"})
+		header := [][2]string{{"Cache-Control", "public, max-age=31536000, immutable"}}
+		if name == "logo.svg" { // a browser would run its scripts if somebody opened it as a page
+			header = append(header, [2]string{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox"})
+		}
+		s.files[name] = newFile(mediaTypes[path.Ext(name)], body, header...)
 	}
 	page, err := s.render(o)
 	if err != nil {
@@ -121,6 +171,7 @@ var mediaTypes = map[string]string{
 	".js":  "text/javascript; charset=utf-8",
 	".mjs": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
+	".png": "image/png",
 	".txt": "text/plain; charset=utf-8",
 	".md":  "text/plain; charset=utf-8",
 }
@@ -185,6 +236,8 @@ func pageHeader(ancestors []string) [][2]string {
 type page struct {
 	Options
 	Root, Assets string   // paths that end in a slash
+	Logo         string   // below Assets; empty: the mark of Keyhook
+	Portal       string   // the pages of the portal, separated by spaces
 	Styles       []string // below Assets
 	Modules      []string // below Assets; what every page needs, so that the browser loads all of it at once instead of one level of imports after another
 }
@@ -195,7 +248,11 @@ func (s *Site) render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	root := o.Base + Path
-	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "ui.css", "theme.css"}, Modules: s.modules("app.js")}
+	portal := o.PortalPages
+	if len(portal) == 0 {
+		portal = PortalPages()
+	}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Logo: logoName(o.Logo), Portal: strings.Join(portal, " "), Styles: []string{"style.css", "shell.css", "ui.css", "theme.css"}, Modules: s.modules("app.js")}
 	var out bytes.Buffer
 	err = layout.Execute(&out, view)
 	return out.Bytes(), err

@@ -6,7 +6,7 @@ import { announceNextPage, Page } from './ui/page.js';
 import { Bar, Empty, ErrorBar } from './ui/state.js';
 import { LinkButton } from './ui/button.js';
 import { startRouter, place, href, navigate } from './router.js';
-import { startSession, useSession, can } from './session.js';
+import { startSession, useSession, can, isShown } from './session.js';
 import { pages } from './pages.js';
 import { Loaded, loadFirst, pageOf, usePreload } from './load.js';
 import { Shell } from './shell/shell.js';
@@ -30,12 +30,12 @@ function Current() {
   const shown = useRef(path);
   if (shown.current !== path) announceNextPage();
   useLayoutEffect(() => { shown.current = path; }, [path]);
-  const first = pages.find((row) => row.nav && can(row.needs));
+  const first = pages.find((row) => row.nav && isShown(row));
   const elsewhere = path === '/' && first && first.path !== '/'; // somebody who may not see the overview
   useLayoutEffect(() => { if (elsewhere) navigate(first.path, {}, { replace: true }); }, [elsewhere]);
   if (elsewhere) return null;
   const [row, params] = pageOf(path);
-  if (!row) return html`<${Missing} />`;
+  if (!row || (can(row.needs) && !isShown(row))) return html`<${Missing} />`;
   if (row.needs && !can(row.needs)) return html`<${Forbidden} row=${row} />`;
   return html`<${Guard} key=${path}><${Loaded} row=${row} params=${params} /><//>`;
 }

@@ -4,6 +4,7 @@
 //   can('webhooks:write')   whether to show a button; the API decides
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
+import { settings } from './settings.js';
 import { refusals } from './shell/refusals.js';
 import { createStore, useStore } from './ui/store.js';
 
@@ -23,6 +24,9 @@ export const can = (permission) => {
 
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;
+
+// isShown reports whether somebody sees a page. A portal link shows the pages that the host has chosen. The overview is about subscriptions.
+export const isShown = ({ path, needs }) => can(needs) && (!session.get().portal || settings.portal.includes(path.split('/')[1] || 'subscriptions'));
 
 // actsEverywhere reports whether somebody may act in all organizations, whoever belongs to them.
 export const actsEverywhere = () => {

@@ -2,7 +2,7 @@
 import { html, cx, useState, useEffect } from '../ui/html.js';
 import { useStore } from '../ui/store.js';
 import { usePoll } from '../ui/hooks.js';
-import { Icon } from '../ui/icon.js';
+import { Icon, Mark } from '../ui/icon.js';
 import { Menu } from '../ui/menu.js';
 import { Count } from '../ui/badge.js';
 import { Bar } from '../ui/state.js';
@@ -11,7 +11,7 @@ import { Confirm } from '../ui/dialog.js';
 import { api, connection } from '../api.js';
 import { place, href } from '../router.js';
 import { settings } from '../settings.js';
-import { session, useSession, can, isOperator, canSwitch, signOut, useLink } from '../session.js';
+import { session, useSession, can, isOperator, isShown, canSwitch, signOut, useLink } from '../session.js';
 import { pages } from '../pages.js';
 import { Search } from './search.js';
 import { Switcher } from './switcher.js';
@@ -74,11 +74,11 @@ function SideBar({ open, path }) {
   const { home, portal } = useSession();
   const { org } = useStore(place);
   const counts = { '/subscriptions/': useAttention(''), '/': useAttention(isOperator() && !org && 'all') };
-  const shown = pages.filter((row) => row.nav && can(row.needs) && (row.nav[0] !== 'Operator' || isOperator()));
+  const shown = pages.filter((row) => row.nav && isShown(row) && (row.nav[0] !== 'Operator' || isOperator()));
   const groups = [...new Set(shown.map((row) => row.nav[0]))];
   const current = shown.filter((row) => path === row.path || (row.path !== '/' && path.startsWith(row.path))).sort((a, b) => b.path.length - a.path.length)[0];
   return html`<nav class=${cx('side', open && 'open')} aria-label="Pages">
-    <a class="brand" href=${href('/')}><${Icon} name="brand" /><span class="cut">${settings.name}</span></a>
+    <a class="brand" href=${href('/')}><${Mark} /><span class="cut">${settings.name}</span></a>
     ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}><${Icon} name="left" /><span>Back to ${new URL(portal.return_url).host}</span></a>`}
     ${canSwitch() ? html`<${Switcher} />` : html`<div class="organization small quiet" title=${home.organization.name}><bdi class="cut">${home.organization.name}</bdi></div>`}
     ${groups.map((group) => html`<div key=${group} class="side-group">

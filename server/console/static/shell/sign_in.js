@@ -1,7 +1,7 @@
 // Sign-in: by access token, or with the identity provider. A one-time link signs in before this is shown.
 import { html, useEffect } from '../ui/html.js';
 import { useStore } from '../ui/store.js';
-import { Icon } from '../ui/icon.js';
+import { Mark } from '../ui/icon.js';
 import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, useForm } from '../ui/text_form.js';
 import { Bar, ErrorBar } from '../ui/state.js';
@@ -16,7 +16,7 @@ export function SignIn() {
   useEffect(() => { document.title = `Sign in · ${settings.name}`; }, []);
   return html`<main class="sign-in">
     <div class="stack">
-      <div class="brand large"><${Icon} name="brand" /><span>${settings.name}</span></div>
+      <div class="brand large"><${Mark} /><span>${settings.name}</span></div>
       <h1>Sign in</h1>
       ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
       <${Ways} />

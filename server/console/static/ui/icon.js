@@ -1,5 +1,6 @@
 // Line icons of 16 × 16.
 import { html, cx } from './html.js';
+import { settings } from '../settings.js';
 
 const ring = 'M8 14.2A6.2 6.2 0 1 0 8 1.8a6.2 6.2 0 0 0 0 12.4z';
 
@@ -41,6 +42,9 @@ const paths = {
   leave: 'M6.5 2.5h-4v11h4M10 4.5 13.5 8 10 11.5M13.5 8H6',
   brand: 'M5.75 10.5a3.25 3.25 0 1 0 0-6.5 3.25 3.25 0 0 0 0 6.5zM9 7.25h6M12.25 7.25v2.75',
 };
+
+// Mark is the logo of the host, or the mark of Keyhook.
+export const Mark = () => (settings.logo ? html`<img src=${settings.logo} alt="" />` : html`<${Icon} name="brand" />`);
 
 // Icon is decoration: a word beside it says the same.
 export const Icon = ({ name, class: tone }) =>
