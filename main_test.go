@@ -219,7 +219,7 @@ var budget = map[string]int{
 	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
 	"server/config":                1690,
-	"server/console":               350,
+	"server/console":               410,
 	"server/credential":            430,
 	"server/docs":                  140,
 	"server/exchange":              790,
@@ -258,7 +258,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 55610 // the aim is 50,000
+	budgetOfAll    = 55680 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -2,6 +2,8 @@ package browser
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -163,6 +165,36 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.fill("Type", "order.paid")
 	p.click("button", "Publish event")
 	r.await(t, "hook", 2)
+}
+
+// TestPortalPages has the logo of the host and two of its pages. An operator sees all pages.
+func TestPortalPages(t *testing.T) {
+	t.Parallel()
+	logo := filepath.Join(t.TempDir(), "logo.svg")
+	if err := os.WriteFile(logo, []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 60 20"><rect width="60" height="20" fill="teal"/></svg>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "KEYHOOK_CONSOLE_PORTAL_PAGES=keys,audit", "KEYHOOK_CONSOLE_LOGO_FILE="+logo)
+	acme := s.customer(t, "Acme")
+	p := open(t, s.base)
+	p.visit(s.portalLink(t, acme, "owner"))
+	p.expectPath("/console/keys/")
+	p.in("navigation", "Pages").expect("API keys Audit log")
+	p.in("navigation", "Pages").gone("Events")
+	if width := evaluate[int](p, `document.querySelector(".brand img").naturalWidth`); width == 0 {
+		t.Error("the logo does not load")
+	}
+	p.look("portal-pages")
+	for _, path := range []string{"subscriptions/", "events/", "events/new/"} {
+		p.visit("/console/" + path)
+		p.expect("There is no such page")
+	}
+	p.visit("/console/keys/new/")
+	p.expectElement("textbox", "Name")
+	o := open(t, s.base)
+	o.signIn(operatorToken)
+	o.visit("/console/?org=" + acme.id)
+	o.in("navigation", "Pages").expect("Events")
 }
 
 // firstOf returns the id of the first item of a list.
