@@ -42,6 +42,8 @@ func (h *handlers) table() []route {
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		get("/api/v1/usage/", h.usage.read).to(anyone),
+		get("/api/v1/usage/keys/", h.usage.ofKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.ofOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
@@ -291,7 +293,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		documents:    newDocuments(base),
 		console:      site,
 		whoami:       whoami{o.Store},
-		usage:        usage{o.Store},
+		usage:        usage{o.Store, o.Store},
 		search:       searches{o.Store},
 		sessions:     sessions{o.Store, auth, whoami{o.Store}},
 		signIns:      signIns{o.SignIn, o.Store, auth, base},

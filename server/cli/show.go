@@ -119,9 +119,13 @@ type list struct {
 	detail  string // the member of each item with a sentence that stands below the table; empty for none
 	command string // the member with a command below the sentence; null for none
 	ofAll   bool   // the list takes --organization all
+	hasCSV  bool   // the list takes --csv
 }
 
 func (l list) print(c *call, path string, _ []byte) error {
+	if asCSV, _ := c.cmd.Flags().GetBool(flagCSV); asCSV { // an error says that the list has no such flag
+		return c.client.Copy(c.cmd.Context(), path, "text/csv", c.out.Out)
+	}
 	found, err := readPages(c.cmd, c.client, path)
 	if err != nil {
 		return err
@@ -262,6 +266,7 @@ const (
 	flagLimit  = "limit"
 	flagCursor = "cursor"
 	flagAll    = "all"
+	flagCSV    = "csv"
 )
 
 // The number of items in a list: without --limit, and at most.
@@ -271,12 +276,18 @@ const (
 )
 
 // listFlags gives cmd the flags of a list.
-func listFlags(cmd *cobra.Command) {
+func listFlags(cmd *cobra.Command, hasCSV bool) {
 	limit := defaultItems
 	output.IntFlag(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
 	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
+	if hasCSV {
+		cmd.Flags().Bool(flagCSV, false, "print all items as CSV, for a spreadsheet")
+		for _, name := range []string{flagLimit, flagCursor, flagAll} {
+			cmd.MarkFlagsMutuallyExclusive(flagCSV, name)
+		}
+	}
 }
 
 // readPages reads as much of a list as the user asked for.
