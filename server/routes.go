@@ -42,8 +42,6 @@ func (h *handlers) table() []route {
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		get("/api/v1/usage/", h.usage.read).to(anyone),
-		get("/api/v1/usage/keys/", h.usage.ofKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
-		get("/api/v1/usage/organizations/", h.usage.ofOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
@@ -148,6 +146,10 @@ func (h *handlers) table() []route {
 		post("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.Create).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Read).need(access.PlatformRead).of(token),
 		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
+
+		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
+		get("/api/v1/usage/keys/", h.usage.ofKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.ofOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 	}
 }
 

@@ -22,7 +22,7 @@ var usageNoun = noun{name: "usage", short: "Usage: what keys and organizations h
 		long: "ALLOWED counts the requests that passed all checks, RATE LIMITED those that got 429, and FORBIDDEN those that got 403.\n" +
 			"The counts are written about once a minute, and kept for 400 days. To find keys that nobody uses, use\n" +
 			"\"keyhook keys list --unused-for 90d\".",
-		example: "key_01h455vb4pex5vsknk084sn02q\n--organization all --step month --since 2030-01-01T00:00:00Z --csv >usage.csv",
+		example: "key_01h455vb4pex5vsknk084sn02q\n--organization all --step month --since 2030-01-01T00:00:00Z --csv",
 		request: get(pathUsage+"keys/", argument{name: "ID", member: "key_id", value: idOrExternalID(keyID), optional: true}), query: usageFields,
 		show: list{quiet: "key_id", columns: []string{"period", "key_id", "name", "allowed", "rate_limited", "forbidden"}, ofAll: true, hasCSV: true},
 	},
@@ -30,7 +30,7 @@ var usageNoun = noun{name: "usage", short: "Usage: what keys and organizations h
 		verb: "organizations", short: "List what organizations have published, by day or month (default: the last 30 days)",
 		long: "DELIVERIES FAILED counts the deliveries that were given up after their last attempt. STORED BYTES is an estimate. Usage is\n" +
 			"kept for 400 days.",
-		example: "--step month\n--organization all --step month --since 2030-01-01T00:00:00Z --until 2030-02-01T00:00:00Z --csv >usage.csv",
+		example: "--step month\n--organization all --step month --since 2030-01-01T00:00:00Z --until 2030-02-01T00:00:00Z --csv",
 		request: get(pathUsage + "organizations/"), query: usageFields,
 		show: list{
 			quiet: "organization_id", columns: []string{"period", "name", "events", "deliveries_succeeded", "deliveries_failed", "stored_bytes"},

@@ -124,7 +124,7 @@ type list struct {
 
 func (l list) print(c *call, path string, _ []byte) error {
 	if asCSV, _ := c.cmd.Flags().GetBool(flagCSV); asCSV { // an error says that the list has no such flag
-		return c.client.Copy(c.cmd.Context(), path, "text/csv", c.out.Out)
+		return c.client.Lines(c.cmd.Context(), path, "text/csv", func(line string) error { return c.out.Write(output.Escape(line) + "\n") })
 	}
 	found, err := readPages(c.cmd, c.client, path)
 	if err != nil {

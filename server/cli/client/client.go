@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -67,8 +68,9 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 	return read(resp)
 }
 
-// Copy reads a path and copies the response of a media type, however long it is. A status other than success is an error, as in Do.
-func (c Client) Copy(ctx context.Context, path, mediaType string, to io.Writer) error {
+// Lines reads a path, and calls do for each line of the response of a media type, however many they are. A status other than success is
+// an error, as in Do.
+func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line string) error) error {
 	req, err := c.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
@@ -86,7 +88,13 @@ func (c Client) Copy(ctx context.Context, path, mediaType string, to io.Writer) 
 		}
 		return c.Refusal(r)
 	}
-	if _, err := io.Copy(to, resp.Body); err != nil {
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if err := do(lines.Text()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
 		return fmt.Errorf("GET %s: the response is not complete: %w", path, err)
 	}
 	return nil
