@@ -68,15 +68,18 @@ CREATE INDEX organizations_by_name ON organizations (name COLLATE NOCASE);
 CREATE INDEX organizations_by_plan ON organizations (plan_id);
 CREATE INDEX organizations_to_clean ON organizations (id) WHERE closed_at IS NOT NULL AND cleaned_at IS NULL;
 
--- An estimate of the bytes that each organization has added to this file in a UTC day. The plan limits it.
-CREATE TABLE storage_days (
+-- The usage of each organization in a UTC day. The plan limits stored_bytes.
+CREATE TABLE organization_days (
     organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
     day             INTEGER NOT NULL, -- days since the epoch, by the wall clock
-    bytes           INTEGER NOT NULL,
+    stored_bytes    INTEGER NOT NULL, -- an estimate of what it has added to this file
+    events          INTEGER NOT NULL, -- that it has published
+    succeeded       INTEGER NOT NULL, -- deliveries, without tests
+    failed          INTEGER NOT NULL, -- deliveries that were given up after their last attempt
     PRIMARY KEY (organization_id, day)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX storage_days_by_day ON storage_days (day);
+CREATE INDEX organization_days_by_day ON organization_days (day);
 
 CREATE TABLE users (
     id          INTEGER PRIMARY KEY,
@@ -205,6 +208,18 @@ CREATE INDEX api_keys_by_user ON api_keys (user_id);
 CREATE INDEX api_keys_by_prefix ON api_keys (key_prefix);
 CREATE INDEX api_keys_by_name ON api_keys (name COLLATE NOCASE);
 CREATE INDEX api_keys_by_name_in_organization ON api_keys (organization_id, name COLLATE NOCASE);
+
+-- The requests of each API key in a UTC day, by what the checks decided. They are written together with last_used_at.
+CREATE TABLE key_days (
+    key_id       INTEGER NOT NULL REFERENCES api_keys (id) ON DELETE CASCADE,
+    day          INTEGER NOT NULL, -- days since the epoch, by the wall clock
+    allowed      INTEGER NOT NULL,
+    rate_limited INTEGER NOT NULL,
+    forbidden    INTEGER NOT NULL,
+    PRIMARY KEY (key_id, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX key_days_by_day ON key_days (day);
 
 CREATE TABLE audit_events (
     id              INTEGER PRIMARY KEY,

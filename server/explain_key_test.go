@@ -148,11 +148,11 @@ type consumed struct {
 	t *testing.T
 }
 
-func (s consumed) Used(p access.Principal) {
+func (s consumed) Used(p access.Principal, use access.KeyUse) {
 	if p.Key != nil {
 		s.t.Error("a use of the key is noted")
 	}
-	s.Store.Used(p)
+	s.Store.Used(p, use)
 }
 
 func TestExplanationsConsumeNothing(t *testing.T) {

@@ -146,6 +146,10 @@ func (h *handlers) table() []route {
 		post("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.Create).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Read).need(access.PlatformRead).of(token),
 		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
+
+		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
+		get("/api/v1/usage/keys/", h.usage.ofKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.ofOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 	}
 }
 
@@ -291,7 +295,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		documents:    newDocuments(base),
 		console:      site,
 		whoami:       whoami{o.Store},
-		usage:        usage{o.Store},
+		usage:        usage{o.Store, o.Store},
 		search:       searches{o.Store},
 		sessions:     sessions{o.Store, auth, whoami{o.Store}},
 		signIns:      signIns{o.SignIn, o.Store, auth, base},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -18,6 +19,16 @@ type minuteKey struct{ organization, subscription, minute int64 }
 // countAttempt adds a finished attempt to the counts of its minute.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	t.addCounts(organization, r.Subscription, func(c *webhook.AttemptCounts) { c.Add(r.Succeeded, r.DurationMS) })
+}
+
+// countEnd adds a delivery that has ended to the usage of its organization.
+func (t *tx) countEnd(organization int64, state webhook.DeliveryState) {
+	switch state {
+	case webhook.Delivered:
+		t.quotas.Add(t.Tx, organization, access.OrganizationUse{Succeeded: 1})
+	case webhook.Exhausted:
+		t.quotas.Add(t.Tx, organization, access.OrganizationUse{Failed: 1})
+	}
 }
 
 // countExpired adds an expired delivery to the counts of this minute.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -322,7 +323,7 @@ func TestQueryPlans(t *testing.T) {
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
 	_, err22 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
 	_, err23 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23, readUsage(t, x, key)); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
@@ -335,6 +336,21 @@ func TestQueryPlans(t *testing.T) {
 	}); n < 50 {
 		t.Errorf("only %d statements were run", n)
 	}
+}
+
+// readUsage writes and reads usage in every way.
+func readUsage(t *testing.T, x fixture, key access.Key) error {
+	x.Directory.Used(access.Principal{Key: &key}, access.KeyUse{Allowed: 1})
+	errs := []error{x.Directory.KeepUses(t.Context(), true)}
+	for _, organization := range []int64{x.org(), access.AllOrganizations} {
+		for _, f := range []access.UsageFilter{{}, {ByMonth: true, After: access.Usage{Row: key.RowID, Day: 7}}, {Key: key.RowID}} {
+			f.Until, f.Limit = math.MaxInt32, 10
+			_, ofKeys := x.History.KeyUsage(t.Context(), organization, f)
+			_, ofOrganizations := x.History.OrganizationUsage(t.Context(), organization, f)
+			errs = append(errs, ofKeys, ofOrganizations)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // searchEverything makes every lookup of a search.
@@ -376,7 +392,7 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 
 // growingScan matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries, running
 // attempts and live subscriptions are scanned once at the start, each in an index of its own.
-var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|subscriptions_by|audit|sqlite))`)
+var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events|key_days|organization_days|u)\b($| USING (COVERING )?INDEX (events|key_days|organization_days|deliveries_by|attempts_by|attempts_in|api|subscriptions_by|audit|sqlite))`)
 
 // TestEventsWithoutAudit skips a run of audit events that is longer than one read.
 func TestEventsWithoutAudit(t *testing.T) {

@@ -299,7 +299,7 @@ func (t *tx) StoredToday(organization int64) (int64, error) {
 
 // StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
-	return n, s.pools.reads.Get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
+	return n, s.pools.reads.Get(ctx, &n, "SELECT count(*) FROM organization_days WHERE organization_id = ?", organization)
 }
 
 // PublishEventIn publishes any event in a transaction.

@@ -78,7 +78,11 @@ func fill(t *testing.T, store *storage.Store) {
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
 	made := must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
 	must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
-	storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
+	_, service := storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
+	x.Directory.Used(must[access.Principal](t)(x.Directory.PrincipalByKey(ctx, service.Digest())), access.KeyUse{Allowed: 3, RateLimited: 2, Forbidden: 1})
+	if err := x.Directory.KeepUses(ctx, true); err != nil {
+		t.Fatal(err)
+	}
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
@@ -147,6 +151,9 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 			read["scope of "+k.ID] = k.Scope.String()
 		}
 		read["keys of "+o.ID] = keys
+		usage := access.UsageFilter{Until: math.MaxInt32, Limit: all}
+		read["usage of keys of "+o.ID] = must[access.UsagePage](t)(store.KeyUsage(ctx, o.RowID, usage))
+		read["usage of "+o.ID] = must[access.UsagePage](t)(store.OrganizationUsage(ctx, o.RowID, usage))
 		read["log of "+o.ID] = must[[]access.AuditEvent](t)(store.AuditEvents(ctx, o.RowID, access.AuditFilter{Limit: all}))
 		read["series of "+o.ID] = must[[]webhook.MinuteCounts](t)(store.History.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
 		events := must[[]webhook.Event](t)(store.Events(ctx, o.RowID, 0, all))

@@ -33,6 +33,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 		if err := checkPublishLimits(t, organization, events, published); err != nil {
 			return err
 		}
+		t.quotas.Add(t.Tx, organization, access.OrganizationUse{Events: int64(countNew(published))})
 		for i, e := range events {
 			if published[i].Repeated {
 				continue

@@ -122,6 +122,7 @@ var selectSending = sqlite.Statements(func(n int) string {
 
 // settle updates everything that a result changes, except the rows of the attempt and the delivery.
 func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
+	settled.State, settled.DueAt = t.nextState(r, d)
 	if r.Trigger != webhook.ByTest {
 		sub, err := t.fanout.Subscription(t.Tx, r.Subscription)
 		if err != nil {
@@ -133,8 +134,9 @@ func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settle
 		}
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
+		t.countEnd(sub.Organization, settled.State)
 	}
-	if settled.State, settled.DueAt = t.nextState(r, d); settled.State == webhook.Exhausted {
+	if settled.State == webhook.Exhausted {
 		settled.DueAt = t.Now()
 	}
 	if !d.Last && settled.State != webhook.Pending {

@@ -45,7 +45,7 @@ func (s *Store) upkeep(ctx context.Context) {
 	loops.Wait()
 	last := context.WithoutCancel(ctx)
 	s.try(last, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
-	s.try(last, s.Directory.KeepLastUses, "cannot store when credentials were last used")
+	s.try(last, func(ctx context.Context) error { return s.Directory.KeepUses(ctx, true) }, "cannot store how credentials were used")
 	s.try(last, s.saveClock, "cannot store the state of the clock")
 }
 
@@ -79,7 +79,7 @@ func (s *Store) keepTime(ctx context.Context) {
 	})
 }
 
-// keepUses stores the first request at once, and the last uses of credentials from time to time.
+// keepUses stores the first request at once, and the uses of credentials from time to time.
 func (s *Store) keepUses(ctx context.Context) {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
@@ -93,7 +93,7 @@ func (s *Store) keepUses(ctx context.Context) {
 		s.try(ctx, s.Directory.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		if time.Since(savedAt) >= usageInterval {
 			savedAt = time.Now()
-			s.try(ctx, s.Directory.KeepLastUses, "cannot store when credentials were last used")
+			s.try(ctx, func(ctx context.Context) error { return s.Directory.KeepUses(ctx, false) }, "cannot store how credentials were used")
 		}
 	}
 }

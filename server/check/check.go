@@ -81,13 +81,30 @@ type Outcome struct {
 
 // Check makes the checks up to c.Last and returns the error of the first one that fails. c.At tells which one that is. If all
 // pass, c.At is the check after the last one.
-func (k *Checker) Check(ctx context.Context, c *Run) error {
+func (k *Checker) Check(ctx context.Context, c *Run) (err error) {
 	for c.At = access.CheckParse; c.At <= c.Last; c.At++ {
-		if err := checks[c.At](k, ctx, c); err != nil {
-			return err
+		if err = checks[c.At](k, ctx, c); err != nil {
+			break
 		}
 	}
-	return nil
+	if c.Authenticated && c.Find == nil {
+		k.store.Used(c.Principal, useOf(c.At, err))
+	}
+	return err
+}
+
+// useOf counts a request that reached a check, which returned err. A request for a path or an organization that does not exist is in no
+// count.
+func useOf(at access.Check, err error) access.KeyUse {
+	switch kind := fault.KindOf(err); {
+	case at == access.CheckPassed:
+		return access.KeyUse{Allowed: 1}
+	case kind == fault.Limited:
+		return access.KeyUse{RateLimited: 1}
+	case kind == fault.Forbidden:
+		return access.KeyUse{Forbidden: 1}
+	}
+	return access.KeyUse{}
 }
 
 // Store is what the checks ask of the store.
@@ -116,8 +133,8 @@ type Store interface {
 	Organization(ctx context.Context, id string) (access.Organization, error)
 	// PrincipalGeneration returns a number that changes whenever a write may have changed a principal.
 	PrincipalGeneration() uint64
-	// Used records that a credential was used. It does not block.
-	Used(p access.Principal)
+	// Used records that a credential was used, and the request of an API key by what the checks decided. It does not block.
+	Used(p access.Principal, use access.KeyUse)
 }
 
 // Issuer verifies the tokens of an identity provider.
@@ -177,9 +194,6 @@ func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 	c.Authenticated = true
 	if c.Address.IsValid() {
 		k.throttle.succeeded(digest)
-	}
-	if c.Find == nil {
-		k.store.Used(c.Principal)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func connect(cmd *cobra.Command) (client.Client, error) {
 		named := idOrExternalID(organizationID)
 		_, err := named.parse(id)
 		if strings.EqualFold(id, all) {
-			err = errors.New("must be one organization; only the lists of keys, subscriptions, events and audit events take all")
+			err = errors.New("must be one organization; only the lists of keys, subscriptions, events, audit events and usage take all")
 		}
 		if err != nil {
 			return client.Client{}, output.UsageError{Err: named.wrong("--"+client.FlagOrganization, id, err)}
@@ -222,7 +222,7 @@ func (c *call) confirm() error {
 }
 
 // inOrganization are the lists that each organization has for itself. A command finds only the items of one organization.
-var inOrganization = []string{pathKeys, pathSubscriptions, pathEvents, pathAudit}
+var inOrganization = []string{pathKeys, pathSubscriptions, pathEvents, pathAudit, pathUsage}
 
 // ofServer are the lists that all organizations share, with the nouns that show them.
 var ofServer = map[string]string{

@@ -197,8 +197,8 @@ func (a action) command(parent string) *cobra.Command {
 			cmd.MarkFlagsMutuallyExclusive(names...)
 		}
 	}
-	if _, isList := a.show.(list); isList {
-		listFlags(cmd)
+	if l, isList := a.show.(list); isList {
+		listFlags(cmd, l.hasCSV)
 	}
 	if a.question.text != "" {
 		output.YesFlag(cmd)
@@ -259,6 +259,7 @@ const (
 	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
 	pathEvents        = "/api/v1/events/"
 	pathAudit         = "/api/v1/audit-events/"
+	pathUsage         = "/api/v1/usage/"
 	pathOrganizations = "/api/v1/organizations/"
 	pathUsers         = "/api/v1/users/"
 	pathRoles         = "/api/v1/roles/"
@@ -270,7 +271,7 @@ const (
 
 // nouns are all nouns, in the order of the help.
 var nouns = []noun{
-	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun, clockNoun,
+	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, usageNoun, queueNoun, clockNoun,
 }
 
 // maxOverlap is the longest overlap of two keys or secrets that the API accepts.

@@ -11,6 +11,34 @@ var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs:
 	show: list{columns: []string{"at", "type", "actor.type", "actor.name", "target.type", "target.id", "details"}, ofAll: true},
 }}}
 
+// usageFields select periods of usage.
+var usageFields = append([]field{
+	{member: "step", usage: "the length of a period, in UTC (default day)", value: oneOf("day", "month")},
+}, periodFields...)
+
+var usageNoun = noun{name: "usage", short: "Usage: what keys and organizations have used, for invoices and to find leaked keys", verbs: []action{
+	{
+		verb: "keys", short: "List the requests of API keys by day or month (default: the last 30 days)",
+		long: "ALLOWED counts the requests that passed all checks, RATE LIMITED those that got 429, and FORBIDDEN those that got 403.\n" +
+			"The counts are written about once a minute, and kept for 400 days. To find keys that nobody uses, use\n" +
+			"\"keyhook keys list --unused-for 90d\".",
+		example: "key_01h455vb4pex5vsknk084sn02q\n--organization all --step month --since 2030-01-01T00:00:00Z --csv",
+		request: get(pathUsage+"keys/", argument{name: "ID", member: "key_id", value: idOrExternalID(keyID), optional: true}), query: usageFields,
+		show: list{quiet: "key_id", columns: []string{"period", "key_id", "name", "allowed", "rate_limited", "forbidden"}, ofAll: true, hasCSV: true},
+	},
+	{
+		verb: "organizations", short: "List what organizations have published, by day or month (default: the last 30 days)",
+		long: "DELIVERIES FAILED counts the deliveries that were given up after their last attempt. STORED BYTES is an estimate. Usage is\n" +
+			"kept for 400 days.",
+		example: "--step month\n--organization all --step month --since 2030-01-01T00:00:00Z --until 2030-02-01T00:00:00Z --csv",
+		request: get(pathUsage + "organizations/"), query: usageFields,
+		show: list{
+			quiet: "organization_id", columns: []string{"period", "name", "events", "deliveries_succeeded", "deliveries_failed", "stored_bytes"},
+			ofAll: true, hasCSV: true,
+		},
+	},
+}}
+
 // queueView also shows which subscriptions have the most pending deliveries.
 func queueView(quiet string) thing {
 	return thing{quiet: quiet, table: "pending", columns: []string{"pending", "subscription_id", "url_host", "organization_id", "oldest_due"}}

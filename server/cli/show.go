@@ -121,9 +121,13 @@ type list struct {
 	command string // the member with a command below the sentence; null for none
 	fold    string // items with this verdict are only counted
 	ofAll   bool   // the list takes --organization all
+	hasCSV  bool   // the list takes --csv
 }
 
 func (l list) print(c *call, path string, _ []byte) error {
+	if asCSV, _ := c.cmd.Flags().GetBool(flagCSV); asCSV { // an error says that the list has no such flag
+		return c.client.Lines(c.cmd.Context(), path, "text/csv", func(line string) error { return c.out.Write(output.Escape(line) + "\n") })
+	}
 	found, err := readPages(c.cmd, c.client, path)
 	if err != nil {
 		return err
@@ -274,6 +278,7 @@ const (
 	flagLimit  = "limit"
 	flagCursor = "cursor"
 	flagAll    = "all"
+	flagCSV    = "csv"
 )
 
 // The number of items in a list: without --limit, and at most.
@@ -283,12 +288,18 @@ const (
 )
 
 // listFlags gives cmd the flags of a list.
-func listFlags(cmd *cobra.Command) {
+func listFlags(cmd *cobra.Command, hasCSV bool) {
 	limit := defaultItems
 	output.IntFlag(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
 	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
+	if hasCSV {
+		cmd.Flags().Bool(flagCSV, false, "print all items as CSV, for a spreadsheet")
+		for _, name := range []string{flagLimit, flagCursor, flagAll} {
+			cmd.MarkFlagsMutuallyExclusive(flagCSV, name)
+		}
+	}
 }
 
 // readPages reads as much of a list as the user asked for.

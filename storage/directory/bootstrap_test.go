@@ -94,7 +94,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			t.Parallel()
 			s := newStarts(t)
 			store, token, stop := s.minted(t)
-			store.Directory.Used(used(t, store, token))
+			store.Directory.Used(used(t, store, token), access.KeyUse{Allowed: 1})
 			stop()
 			for range 2 {
 				store, later, stop := s.minted(t)

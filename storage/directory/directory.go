@@ -23,7 +23,7 @@ type Directory struct {
 	hooks  Hooks
 
 	*principal.Reader // of the same file
-	lastUses          lastUses
+	uses              credentialUses
 	firstRequest      firstRequest
 	bootstrapCreated  bool
 	bootstrapRefused  bool

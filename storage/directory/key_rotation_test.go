@@ -282,7 +282,7 @@ func TestConcurrentRotation(t *testing.T) {
 			x := newPlatform(t)
 			old := x.byKey(t, x.operator, access.EventsRead)
 			begin := time.Now().UnixMilli()
-			x.Directory.Used(old)
+			x.Directory.Used(old, access.KeyUse{Allowed: 1})
 			made, next := x.rotated(t, x.operator, old.Key.ID, time.Hour)
 			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest()))
 			used := func(id string) any {
@@ -298,7 +298,7 @@ func TestConcurrentRotation(t *testing.T) {
 			written := map[any]bool{}
 			for range 240 {
 				time.Sleep(time.Second)
-				x.Directory.Used(heir)
+				x.Directory.Used(heir, access.KeyUse{Allowed: 1})
 				written[used(made.ID)] = true
 			}
 			if n := len(written) - 1; n < 4 || n > 5 || used(old.Key.ID) != int64(0) {

@@ -496,7 +496,7 @@ func TestACachedPrincipalCostsNoAllocation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Directory.Used(p)
+		x.Directory.Used(p, access.KeyUse{Allowed: 1})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -531,7 +531,7 @@ func BenchmarkPrincipalByKey(b *testing.B) {
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			store.Directory.Used(p)
+			store.Directory.Used(p, access.KeyUse{Allowed: 1})
 		}
 	})
 	b.Run("read", func(b *testing.B) {

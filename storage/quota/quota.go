@@ -1,10 +1,11 @@
-// Package quota owns the limit on the bytes that an organization may store in a day: it counts them, and refuses more than the plan
-// allows. It estimates the bytes of rows, and does not know how they are written.
+// Package quota owns the usage of organizations in a day, and the limit on the bytes that they may store: it counts them, and refuses more
+// than the plan allows. It estimates the bytes of rows, and does not know how they are written.
 package quota
 
 import (
 	"fmt"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -30,15 +31,15 @@ func Size(e webhook.NewEvent, deliveries int) int {
 // maxCached limits the organizations in memory.
 const maxCached = 10_000
 
-// Quotas count the bytes that each organization has stored in the current UTC day. The table storage_days has the
-// counts as of the last commit.
+// Quotas count the usage of each organization in the current UTC day. The table organization_days has the counts as of the last
+// commit.
 //
 // The wall clock decides the day. If it jumps to another day, the count of that day applies. If it jumps back, the old
 // count applies again.
 type Quotas struct {
 	day    int64
-	cached map[int64]*Quota // by organization; only the writer changes them
-	added  map[int64]int64  // bytes by organization that this transaction adds
+	cached map[int64]*Quota                 // by organization; only the writer changes them
+	added  map[int64]access.OrganizationUse // by organization, what this transaction adds
 }
 
 // Quota is how much an organization may store in a day, and how much it has stored. It also says whether its plan has
@@ -53,7 +54,9 @@ type Quota struct {
 }
 
 // New returns quotas without any count.
-func New() *Quotas { return &Quotas{cached: map[int64]*Quota{}, added: map[int64]int64{}} }
+func New() *Quotas {
+	return &Quotas{cached: map[int64]*Quota{}, added: map[int64]access.OrganizationUse{}}
+}
 
 // Forget empties the cache. Call it when the plan of an organization changes, or when an organization is closed.
 func (q *Quotas) Forget() { clear(q.cached) }
@@ -70,15 +73,22 @@ func (q *Quotas) Reset() {
 	clear(q.added)
 }
 
-// Count adds bytes to the count of an organization.
+// Count adds stored bytes to the usage of an organization.
 func (q *Quotas) Count(t *sqlite.Tx, organization int64, bytes int) {
-	if bytes == 0 {
+	q.Add(t, organization, access.OrganizationUse{StoredBytes: int64(bytes)})
+}
+
+// Add adds to the usage of an organization.
+func (q *Quotas) Add(t *sqlite.Tx, organization int64, use access.OrganizationUse) {
+	if use == (access.OrganizationUse{}) {
 		return
 	}
 	t.UndoIfFailed()
-	q.added[organization] += int64(bytes)
+	sum := q.added[organization]
+	sum.Add(use)
+	q.added[organization] = sum
 	if known, ok := q.cached[organization]; ok {
-		known.Bytes += int64(bytes)
+		known.Bytes += use.StoredBytes
 	}
 }
 
@@ -95,11 +105,11 @@ func (q *Quotas) Of(t *sqlite.Tx, organization int64) (*Quota, error) {
 	found := new(Quota)
 	if err := t.Get(found, `
 		SELECT p.name, p.webhooks, p.max_stored_bytes_per_day, o.closed_at IS NOT NULL AS closed,
-		       coalesce((SELECT bytes FROM storage_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
+		       coalesce((SELECT stored_bytes FROM organization_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
 		return nil, sqlite.Missing(err, "organization")
 	}
-	found.Bytes += q.added[organization]
+	found.Bytes += q.added[organization].StoredBytes
 	if len(q.cached) >= maxCached {
 		q.Forget()
 	}
@@ -152,14 +162,15 @@ func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
 	return nil
 }
 
-// Write adds the bytes of the transaction to the table.
+// Write adds the usage in the transaction to the table.
 func (q *Quotas) Write(t *sqlite.Tx) error {
-	for organization, bytes := range q.added {
+	for organization, use := range q.added {
 		if _, err := t.Exec(`
-			INSERT INTO storage_days (organization_id, day, bytes) VALUES (?, ?, ?)
-			ON CONFLICT (organization_id, day) DO UPDATE SET bytes = bytes + excluded.bytes`,
-			organization, t.Now()/dayLength, bytes); err != nil {
-			return fmt.Errorf("count stored bytes: %w", err)
+			INSERT INTO organization_days (organization_id, day, stored_bytes, events, succeeded, failed) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (organization_id, day) DO UPDATE SET stored_bytes = stored_bytes + excluded.stored_bytes,
+				events = events + excluded.events, succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed`,
+			organization, t.Now()/dayLength, use.StoredBytes, use.Events, use.Succeeded, use.Failed); err != nil {
+			return fmt.Errorf("count usage: %w", err)
 		}
 	}
 	clear(q.added)

@@ -4,17 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
+
+var keepUsage = strconv.Itoa(access.KeepUsage)
 
 // shortLived is data with a shorter life than events. ?1 is the time in milliseconds. One transaction deletes some of the rows.
 var shortLived = []struct{ what, exists, remove string }{
 	{
-		"the stored bytes from before yesterday",
-		"SELECT EXISTS (SELECT 1 FROM storage_days WHERE day < ?1 / 86400000 - 1)",
-		`DELETE FROM storage_days WHERE (organization_id, day) IN (
-			SELECT organization_id, day FROM storage_days INDEXED BY storage_days_by_day WHERE day < ?1 / 86400000 - 1 LIMIT 500)`,
+		"the old usage of organizations",
+		"SELECT EXISTS (SELECT 1 FROM organization_days WHERE day < ?1 / 86400000 - " + keepUsage + ")",
+		`DELETE FROM organization_days WHERE (organization_id, day) IN (
+			SELECT organization_id, day FROM organization_days INDEXED BY organization_days_by_day WHERE day < ?1 / 86400000 - ` + keepUsage + ` LIMIT 500)`,
+	},
+	{
+		"the old usage of API keys",
+		"SELECT EXISTS (SELECT 1 FROM key_days WHERE day < ?1 / 86400000 - " + keepUsage + ")",
+		`DELETE FROM key_days WHERE (key_id, day) IN (
+			SELECT key_id, day FROM key_days INDEXED BY key_days_by_day WHERE day < ?1 / 86400000 - ` + keepUsage + ` LIMIT 2000)`,
 	},
 	{
 		"previous signing secrets whose overlap is over",

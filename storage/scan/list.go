@@ -8,13 +8,14 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// List is a table whose rows belong to organizations. It is read in the order of row ids, newest first.
+// List is a table whose rows belong to organizations, or the table of organizations. It is read in the order of row ids, newest first.
 type List[T any] struct {
 	Logs    *Reader
 	Table   string // with its alias: "events e"
-	Index   string // on organization_id
+	Index   string // on organization_id; empty for the table of organizations
 	Columns string // with the alias
 	Joins   string // CROSS JOIN, so that SQLite reads the table first
+	Then    string // the order of rows that a join makes of one row, after a comma; empty if it makes at most one
 	Where   string // conditions, with parameters from ?5 on; empty selects every row
 }
 
@@ -57,8 +58,11 @@ type listSearch[T any] struct {
 // source returns the table with its index, and the condition for the organization. A list of all organizations reads the table
 // in the order of its rows.
 func (s listSearch[T]) source() (from, organization string) {
-	if s.query.Organization == access.AllOrganizations {
+	switch {
+	case s.query.Organization == access.AllOrganizations:
 		return s.Table + " NOT INDEXED", "?1 = 0"
+	case s.Index == "":
+		return s.Table + " NOT INDEXED", s.alias() + ".id = ?1"
 	}
 	return s.Table + " INDEXED BY " + s.Index, s.alias() + ".organization_id = ?1"
 }
@@ -88,7 +92,7 @@ func (s listSearch[T]) Read(ctx context.Context, low, high Position) (full bool,
 	}
 	args := append([]any{s.query.Organization, max(low.Row, s.query.First), high.Row, s.query.Limit - len(*s.rows)}, s.query.Args...)
 	var batch []T
-	err = s.Logs.Pool.List(ctx, &batch, text+" ORDER BY "+id+" DESC LIMIT ?4", args...)
+	err = s.Logs.Pool.List(ctx, &batch, text+" ORDER BY "+id+" DESC"+s.Then+" LIMIT ?4", args...)
 	*s.rows = append(*s.rows, batch...)
 	return len(*s.rows) >= s.query.Limit, err
 }

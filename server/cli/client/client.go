@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -59,24 +60,66 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 	if err != nil {
 		return Response{}, err
 	}
+	resp, err := c.roundTrip(req)
+	if err != nil {
+		return Response{}, err
+	}
+	defer resp.Body.Close()
+	return read(resp)
+}
+
+// Lines reads a path, and calls do for each line of the response of a media type, however many they are. A status other than success is
+// an error, as in Do.
+func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line string) error) error {
+	req, err := c.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", mediaType)
+	resp, err := c.roundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		r, err := read(resp)
+		if err != nil {
+			return err
+		}
+		return c.Refusal(r)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if err := do(lines.Text()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("GET %s: the response is not complete: %w", path, err)
+	}
+	return nil
+}
+
+func (c Client) roundTrip(req *http.Request) (*http.Response, error) {
 	var over http.RoundTripper = transport
 	if c.Transport != nil {
 		over = c.Transport
 	}
 	resp, err := over.RoundTrip(req)
-	if err != nil {
-		if c.advise != nil {
-			err = c.advise(err)
-		}
-		return Response{}, err
+	if err != nil && c.advise != nil {
+		err = c.advise(err)
 	}
-	defer resp.Body.Close()
+	return resp, err
+}
+
+// read reads a response.
+func read(resp *http.Response) (Response, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	if err == nil && len(text) > MaxBody {
 		err = errors.New("the response is larger than 16 MiB")
 	}
 	if err != nil {
-		return Response{}, fmt.Errorf("%s %s: read the response: %w", method, path, err)
+		return Response{}, fmt.Errorf("%s %s: read the response: %w", resp.Request.Method, resp.Request.URL.RequestURI(), err)
 	}
 	return Response{resp.StatusCode, resp.Header, text}, nil
 }

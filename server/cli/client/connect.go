@@ -33,7 +33,7 @@ func Flags(cmd *cobra.Command) {
 	config.DatabaseFlags(flags)
 	flags.Var(new(serverURL), FlagURL, "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
 	flags.String(FlagToken, "", "access `token` or API key (or "+EnvToken+", which is safer: ps shows flags)")
-	flags.String(FlagOrganization, "", "act in the organization with this `id` or external id; the lists of keys, subscriptions, events and audit events also take all")
+	flags.String(FlagOrganization, "", "act in the organization with this `id` or external id; the lists of keys, subscriptions, events, audit events and usage also take all")
 }
 
 // serverURL is the value of --url. Some commands have a --url of their own, of another type, which is a field of the API.

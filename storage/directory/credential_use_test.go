@@ -43,7 +43,7 @@ func TestLastUse(t *testing.T) {
 					t.Fatalf("used at %d before it was", at)
 				}
 				first := time.Now().UnixMilli()
-				x.Directory.Used(p)
+				x.Directory.Used(p, access.KeyUse{Allowed: 1})
 				time.Sleep(15 * time.Second)
 				if at := lastUse(t, x, p); at != first {
 					t.Fatalf("used at %d, want %d", at, first)
@@ -53,7 +53,7 @@ func TestLastUse(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				first = time.Now().UnixMilli()
-				x.Directory.Used(p)
+				x.Directory.Used(p, access.KeyUse{Allowed: 1})
 				time.Sleep(15 * time.Second)
 				if at := lastUse(t, x, p); at != first {
 					t.Fatalf("used at %d, want %d, after a clock that was ahead", at, first)
@@ -61,7 +61,7 @@ func TestLastUse(t *testing.T) {
 				written := map[int64]bool{}
 				for range 300 {
 					time.Sleep(time.Second)
-					x.Directory.Used(p)
+					x.Directory.Used(p, access.KeyUse{Allowed: 1})
 					written[lastUse(t, x, p)] = true
 				}
 				if n := len(written); n < 5 || n > 6 {
@@ -89,7 +89,7 @@ func TestLastUse(t *testing.T) {
 						t.Error(err)
 					}
 					used[i] = p
-					x.Directory.Used(p)
+					x.Directory.Used(p, access.KeyUse{Allowed: 1})
 				})
 			}
 			wg.Wait()
@@ -103,6 +103,6 @@ func TestLastUse(t *testing.T) {
 	})
 	t.Run("of one without a credential is nothing", func(t *testing.T) {
 		t.Parallel()
-		storagetest.Open(t).Directory.Used(access.Principal{})
+		storagetest.Open(t).Directory.Used(access.Principal{}, access.KeyUse{Allowed: 1})
 	})
 }

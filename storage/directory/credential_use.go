@@ -1,0 +1,158 @@
+package directory
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const (
+	// noteEvery is the shortest time, in milliseconds, between two writes of the use of one credential.
+	noteEvery = int64(time.Minute / time.Millisecond)
+
+	// notesPerWrite bounds the notes of one transaction, so that other writes wait less.
+	notesPerWrite = 500
+
+	useShards = 16 // a power of two
+
+	dayLength = 86_400_000 // milliseconds
+)
+
+// credentialUses remembers in memory how credentials were used, so that no request waits for a write. The zero value is empty.
+type credentialUses [useShards]struct {
+	mu      sync.Mutex
+	noted   map[credentialDay]credentialUse
+	written map[credentialRow]int64 // when a use was last written, less than noteEvery ago
+}
+
+// credentialRow is the row of an API key or of an access token.
+type credentialRow struct {
+	row   int64
+	token bool
+}
+
+// credentialDay is a credential in a UTC day, in days since the epoch by the wall clock.
+type credentialDay struct {
+	credentialRow
+	day int64
+}
+
+// credentialUse is how a credential was used in a day.
+type credentialUse struct {
+	at int64 // the last use, in milliseconds
+	access.KeyUse
+}
+
+// useNote is a use of one credential that is to be written.
+type useNote struct {
+	credentialDay
+	credentialUse
+}
+
+// Used notes a request with p's credential, and what its checks decided. It does not block: KeepUses writes the time and the counts, at
+// most once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see
+// EnsureBootstrapToken.
+func (d *Directory) Used(p access.Principal, use access.KeyUse) {
+	d.firstRequest.note()
+	at := time.Now().UnixMilli()
+	switch {
+	case p.Key != nil:
+		d.uses.note(useNote{credentialDay{credentialRow{row: p.Key.RowID}, at / dayLength}, credentialUse{at, use}})
+	case p.Token != nil:
+		d.uses.note(useNote{credentialDay{credentialRow{row: p.Token.RowID, token: true}, at / dayLength}, credentialUse{at: at}})
+	}
+}
+
+func (u *credentialUses) note(n useNote) {
+	shard := &u[n.row%useShards]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if shard.noted == nil {
+		shard.noted, shard.written = map[credentialDay]credentialUse{}, map[credentialRow]int64{}
+	}
+	sum := shard.noted[n.credentialDay]
+	sum.at = max(sum.at, n.at)
+	sum.Add(n.KeyUse)
+	shard.noted[n.credentialDay] = sum
+}
+
+// take removes and returns the notes of credentials that were not written within the last minute; all returns those of all credentials.
+func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
+	for i := range u {
+		shard := &u[i]
+		shard.mu.Lock()
+		for c, at := range shard.written {
+			if all || now-at >= noteEvery || now < at {
+				delete(shard.written, c)
+			}
+		}
+		for c, use := range shard.noted {
+			if _, lately := shard.written[c.credentialRow]; !lately {
+				notes = append(notes, useNote{c, use})
+				delete(shard.noted, c)
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return notes
+}
+
+// wrote remembers when the notes were written.
+func (u *credentialUses) wrote(notes []useNote, now int64) {
+	for _, n := range notes {
+		shard := &u[n.row%useShards]
+		shard.mu.Lock()
+		shard.written[n.credentialRow] = now
+		shard.mu.Unlock()
+	}
+}
+
+// KeepUses writes how credentials were used. The owner of the file calls it from time to time, and with all at its end. What cannot be
+// written is noted again. The end of ctx does not stop the write: it might succeed unseen, and the next one would count the same
+// requests again.
+func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
+	now := time.Now().UnixMilli()
+	for notes := range slices.Chunk(d.uses.take(now, all), notesPerWrite) {
+		if err == nil {
+			err = d.change(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })
+		}
+		if err == nil {
+			d.uses.wrote(notes, now)
+			continue
+		}
+		for _, n := range notes {
+			d.uses.note(n)
+		}
+	}
+	return err
+}
+
+// writeUses writes uses that are later than those in the file, and adds the counts. It also replaces times from the future: the clock was
+// ahead then.
+func writeUses(t *sqlite.Tx, notes []useNote) error {
+	for _, n := range notes {
+		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
+		if n.token {
+			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
+		}
+		if _, err := t.Exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
+			return err
+		}
+		if n.KeyUse == (access.KeyUse{}) {
+			continue
+		}
+		if _, err := t.Exec(`
+			INSERT INTO key_days (key_id, day, allowed, rate_limited, forbidden) SELECT id, ?2, ?3, ?4, ?5 FROM api_keys WHERE id = ?1
+			ON CONFLICT (key_id, day) DO UPDATE SET allowed = allowed + excluded.allowed,
+				rate_limited = rate_limited + excluded.rate_limited, forbidden = forbidden + excluded.forbidden`,
+			n.row, n.day, n.Allowed, n.RateLimited, n.Forbidden); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package directory_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+const aDay = 24 * time.Hour
+
+// usage returns the usage of all keys, newest key first and newest day first, without names and ids.
+func usage(t *testing.T, store *storage.Store) []access.Usage {
+	t.Helper()
+	page := must[access.UsagePage](t)(store.KeyUsage(t.Context(), access.AllOrganizations, access.UsageFilter{Until: math.MaxInt32, Limit: 10_000}))
+	for i, u := range page.Rows {
+		page.Rows[i] = access.Usage{Row: u.Row, Day: u.Day, KeyUse: u.KeyUse}
+	}
+	return page.Rows
+}
+
+// allowedRequests adds up the allowed requests of all keys.
+func allowedRequests(t *testing.T, store *storage.Store) (sum int64) {
+	t.Helper()
+	for _, u := range usage(t, store) {
+		sum += u.Allowed
+	}
+	return sum
+}
+
+func today() int64 { return time.Now().Unix() / (24 * 60 * 60) }
+
+func TestKeyUsage(t *testing.T) {
+	t.Parallel()
+	one := access.KeyUse{Allowed: 1}
+
+	t.Run("counts each request in its UTC day, of the key that made it", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		synctest.Test(t, func(t *testing.T) {
+			store, stop := storagetest.OpenWith(t, o)
+			x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("", "")}
+			old := x.byKey(t, x.operator, access.EventsRead)
+			made, raw := x.rotated(t, x.operator, old.Key.ID, 2*aDay)
+			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), raw.Digest()))
+			x.Directory.Used(x.operator, one) // a token has no counts
+			day := today()
+			stop() // an open store does upkeep each second
+			time.Sleep(time.Until(time.Unix((day+1)*24*60*60, 0)) - time.Second)
+			x.Store, _ = storagetest.OpenWith(t, o)
+			x.Directory.Used(old, one)
+			x.Directory.Used(old, access.KeyUse{Forbidden: 1})
+			x.Directory.Used(heir, access.KeyUse{}) // it was used, and is in no count
+			time.Sleep(time.Second)
+			x.Directory.Used(old, one)
+			x.Directory.Used(heir, access.KeyUse{RateLimited: 1})
+			x.Directory.Used(heir, one)
+			time.Sleep(15 * time.Second)
+			x.Directory.Used(heir, one)
+			time.Sleep(75 * time.Second)
+			want := []access.Usage{
+				{Row: made.RowID, Day: day + 1, KeyUse: access.KeyUse{Allowed: 2, RateLimited: 1}},
+				{Row: old.Key.RowID, Day: day + 1, KeyUse: one},
+				{Row: old.Key.RowID, Day: day, KeyUse: access.KeyUse{Allowed: 1, Forbidden: 1}},
+			}
+			if d := cmp.Diff(want, usage(t, x.Store)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	})
+
+	t.Run("loses and repeats nothing when a write fails, and writes all at a stop", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+			x := platform{store, storagetest.Operator(t, store), access.Actor{}}
+			first, second := x.byKey(t, x.operator, access.EventsRead), x.byKey(t, x.operator, access.EventsRead)
+			allow := storagetest.Refuse(t, store, "INSERT ON key_days", "true")
+			var sum int64
+			for i := range 180 {
+				if i == 90 {
+					allow()
+				}
+				x.Directory.Used(first, one)
+				x.Directory.Used(second, one)
+				sum += 2
+				time.Sleep(time.Second)
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			x.Directory.Used(first, one)
+			sum++
+			if err := x.Directory.KeepUses(ended, true); err != nil { // nobody would know whether the write happened
+				t.Error(err)
+			}
+			if written := allowedRequests(t, store); written > sum || written < sum-2*71 {
+				t.Errorf("%d of %d requests are counted", written, sum)
+			}
+			stop()
+			store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+			if got := allowedRequests(t, store); got != sum {
+				t.Errorf("%d requests are counted after a stop, want %d", got, sum)
+			}
+		})
+	})
+
+	t.Run("of a crash misses about the last minute, and nothing before it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := newPlatform(t)
+			p := x.byKey(t, x.operator, access.EventsRead)
+			for second := range int64(300) {
+				x.Directory.Used(p, one)
+				time.Sleep(time.Second)
+				if second%47 > 0 {
+					continue
+				}
+				synctest.Wait()
+				if got, used := allowedRequests(t, copyOf(t, x.Path())), second+1; got > used || got < used-71 {
+					t.Errorf("%d of %d requests, one each second, are counted", got, used)
+				}
+			}
+		})
+	})
+}
+
+// copyOf opens a copy of a database, as a crash would leave it.
+func copyOf(t *testing.T, path string) *storage.Store {
+	t.Helper()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	for _, suffix := range []string{"", "-wal", ".key"} {
+		text, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(o.Path+suffix, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store, stop := storagetest.OpenWith(t, o)
+	t.Cleanup(stop)
+	return store
+}
+
+// TestUsageIsKeptFor400Days also has a clock that was ahead, and one that jumps.
+func TestUsageIsKeptFor400Days(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, path)
+		store, stop := storagetest.OpenWith(t, o)
+		x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("", "")}
+		p := x.byKey(t, x.operator, access.EventsRead)
+		begin := today()
+		// use makes a request and closes the store for a while, because an open one does upkeep each second.
+		use := func(d time.Duration) {
+			x.Directory.Used(p, access.KeyUse{Allowed: 1})
+			stop()
+			time.Sleep(d)
+			x.Store, stop = storagetest.OpenWith(t, o)
+		}
+		use(aDay)
+		use(399 * aDay)
+		storagetest.Exec(t, x.Store, "INSERT INTO key_days VALUES (?, ?, 7, 0, 0)", p.Key.RowID, begin+9000) // the clock was ahead
+		days := func() (days []int64) {
+			time.Sleep(2 * time.Minute)
+			for _, u := range usage(t, x.Store) {
+				days = append(days, u.Day-begin)
+			}
+			return days
+		}
+		use(0)
+		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" {
+			t.Errorf("400 days later (-want +got):\n%s", d)
+		}
+		use(aDay)
+		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" {
+			t.Errorf("while the clock is doubted (-want +got):\n%s", d)
+		}
+		if err := x.AcceptClock(t.Context(), x.by); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]int64{9000, 400, 1}, days()); d != "" {
+			t.Errorf("401 days later (-want +got):\n%s", d)
+		}
+		stop()
+	})
+}
