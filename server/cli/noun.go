@@ -96,7 +96,7 @@ type field struct {
 	usage    string
 	value    valueType
 	required bool
-	fallback string // the parameter of the query without the flag; empty sends nothing
+	fallback string // the value without the flag; empty sends nothing
 	beside   string // with this flag, there is no fallback
 }
 
@@ -259,6 +259,8 @@ const (
 	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
 	pathEvents        = "/api/v1/events/"
 	pathAudit         = "/api/v1/audit-events/"
+	pathRecover       = "/api/v1/webhooks/recover/"
+	pathRedeliver     = "/api/v1/webhooks/redeliver/"
 	pathOrganizations = "/api/v1/organizations/"
 	pathUsers         = "/api/v1/users/"
 	pathRoles         = "/api/v1/roles/"

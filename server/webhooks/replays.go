@@ -72,24 +72,7 @@ type reasonsBody struct {
 // readReplay reads a period, and which of its events to send again. kept is how long Keyhook keeps events.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
-	now := time.Now()
-	since, until := f.Time("since"), f.Time("until")
-	switch {
-	case since == nil:
-	case since.After(now):
-		f.Refuse("since", "in_the_future", "This must be in the past.")
-	case kept > 0 && since.Before(now.Add(-kept)):
-		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
-			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
-	default:
-		r.Since = since.UnixMilli()
-	}
-	if until != nil {
-		r.Until = max(1, until.UnixMilli()) // 0 means now
-		if since != nil && !until.After(*since) {
-			f.Refuse("until", "out_of_range", "This must be later than since.")
-		}
-	}
+	r.Since, r.Until = readKeptPeriod(f, kept)
 	if types := f.EventTypes("event_types"); types != nil {
 		r.EventTypes = *types
 	}
@@ -101,6 +84,29 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 		}
 	}
 	return r
+}
+
+// readKeptPeriod reads a period that begins in the past. kept is how long Keyhook keeps its events; 0 means for ever.
+func readKeptPeriod(f *form.Form, kept time.Duration) (from, to int64) {
+	now := time.Now()
+	since, until := f.Time("since"), f.Time("until")
+	switch {
+	case since == nil:
+	case since.After(now):
+		f.Refuse("since", "in_the_future", "This must be in the past.")
+	case kept > 0 && since.Before(now.Add(-kept)):
+		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+	default:
+		from = milliseconds(since)
+	}
+	if until != nil {
+		to = milliseconds(until) // 0 means now
+		if since != nil && !until.After(*since) {
+			f.Refuse("until", "out_of_range", "This must be later than since.")
+		}
+	}
+	return from, to
 }
 
 // CodeBeyondRetention is the code of a time whose events may have been deleted.

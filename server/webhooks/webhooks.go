@@ -22,6 +22,7 @@ type Store interface {
 	previewStore
 	feedStore
 	recoveryStore
+	bulkStore
 	eventStore
 	explanationStore
 	statsStore
@@ -51,6 +52,7 @@ type Handlers struct {
 	Previews      Previews
 	Feeds         Feeds
 	Recoveries    Recoveries
+	Bulk          Bulk
 	Stats         Stats
 	Backlog       Backlog
 	Events        Events
@@ -66,6 +68,7 @@ func New(o Options) Handlers {
 		Previews:      Previews{o.Store},
 		Feeds:         Feeds{o.Store, sender.New(sender.Options{HeaderPrefix: o.HeaderPrefix}), o.Stopping},
 		Recoveries:    Recoveries{o.Store},
+		Bulk:          Bulk{o.Store},
 		Stats:         Stats{o.Store},
 		Backlog:       Backlog{o.Store},
 		Events:        Events{o.Store},
