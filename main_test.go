@@ -207,7 +207,7 @@ var budget = map[string]int{
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
-	"server/cli":                   3350,
+	"server/cli":                   3390,
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
 	"server/cli/child":             150,
@@ -230,8 +230,8 @@ var budget = map[string]int{
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/webhooks":              1630,
-	"storage":                      5010,
+	"server/webhooks":              1700,
+	"storage":                      5170,
 	"storage/access":               1360,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"storage/fanout":               280,
 	"storage/filter":               430,
 	"storage/fault":                170,
-	"storage/history":              1270,
+	"storage/history":              1290,
 	"storage/pending":              430,
 	"storage/principal":            780,
 	"storage/publicid":             70,
@@ -254,11 +254,11 @@ var budget = map[string]int{
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3700,
-	"storage/webhook":              1590,
+	"storage/webhook":              1610,
 }
 
 const (
-	budgetOfAll    = 55350 // the aim is 50,000
+	budgetOfAll    = 55650 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

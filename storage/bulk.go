@@ -30,9 +30,7 @@ var endOf = map[webhook.EventState]webhook.DeliveryState{
 //
 // A recovery also skips what has arrived, and what the subscription does not want any more. Then it makes the subscriptions for which
 // something waits healthy, as Recover does, except those that a person has paused. Expired deliveries are pending, so their recovery
-// only does that.
-//
-// Like a replay, it writes in small transactions. What it has done before an error stays.
+// only does that. As with a replay, what was made before an error stays.
 //
 // Faults: NotFound, and Conflict without a URL, for the subscription of the filter; Forbidden if the plan has no webhooks; Invalid if
 // there are more than maxBulk events or deliveries; Unavailable if the context ends first.
@@ -52,42 +50,29 @@ func (q *Queue) SendListed(ctx context.Context, by access.Actor, organization in
 	if err != nil {
 		return sent, err
 	}
-	if len(events) > maxBulk {
-		return sent, errTooManyListed
-	}
 	listed, err := q.listedDeliveries(ctx, organization, r.Events, events)
 	if err != nil {
 		return sent, err
 	}
 	sent.Events, sent.Subscriptions = int64(len(events)), int64(len(listed))
-	ids := slices.Sorted(maps.Keys(listed))
-	_, err = scan.Batches(ctx, 0, func() (more bool, err error) {
-		if len(ids) == 0 {
-			return false, nil
+	for _, id := range slices.Sorted(maps.Keys(listed)) {
+		err := q.sendListedTo(ctx, by, organization, r, id, listed[id], &sent)
+		switch {
+		case fault.KindOf(err) == fault.NotFound: // it was deleted meanwhile
+		case err != nil && sent.Deliveries > 0 && !r.DryRun:
+			return sent, unfinishedReplay(ctx, sent.Deliveries, err)
+		case err != nil:
+			return sent, err
 		}
-		id := ids[0]
-		ids = ids[1:]
-		if err = q.sendListedTo(ctx, by, organization, r, id, listed[id], &sent); fault.KindOf(err) == fault.NotFound {
-			err = nil // it was deleted meanwhile
-		}
-		return len(ids) > 0, err
-	})
-	if err != nil && sent.Deliveries > 0 && !r.DryRun {
-		err = unfinishedReplay(ctx, sent.Deliveries, err)
 	}
-	return sent, err
+	return sent, nil
 }
-
-// errTooManyListed refuses a list that is too long, also in a dry run: nobody pays for counting all of it.
-var errTooManyListed = fault.New(fault.Invalid, "too_many_deliveries",
-	"These are more than %d events or deliveries, and one request sends at most as many. Narrow the period, or name one subscription.", maxBulk)
 
 // listedDeliveries finds the deliveries of events in the state of a list: the rows of the events, by the subscription.
 func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webhook.EventFilter, events []int64) (map[string][]int64, error) {
 	listed, left := map[string][]int64{}, maxBulk
 	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
 		batch := events[:min(len(events), eventsPerLookup)]
-		events = events[len(batch):]
 		var found []struct {
 			Subscription string `db:"public_id"`
 			Event        int64  `db:"event_id"`
@@ -97,21 +82,21 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 			return false, err
 		}
 		defer end()
-		if err := q.replays.Pool.List(ctx, &found, `
+		err = q.replays.Pool.List(ctx, &found, `
 			SELECT DISTINCT s.public_id, d.event_id
 			FROM json_each(?) listed CROSS JOIN deliveries d INDEXED BY deliveries_by_event ON d.event_id = listed.value
 			CROSS JOIN subscriptions s ON s.id = d.subscription_id
 			WHERE d.state = ? AND ? IN ('', s.public_id) AND s.deleted_at IS NULL AND s.url <> '' LIMIT ?`,
-			sqlite.RowList(slices.Values(batch)), endOf[f.State], f.Subscription, left+1); err != nil {
-			return false, err
-		}
+			sqlite.RowList(slices.Values(batch)), endOf[f.State], f.Subscription, left+1)
 		for _, d := range found {
 			listed[d.Subscription] = append(listed[d.Subscription], d.Event)
 		}
-		if left -= len(found); left < 0 {
-			return false, errTooManyListed
+		if left -= len(found); left < 0 || len(events) > maxBulk { // also in a dry run: nobody pays for counting all of it
+			return false, fault.New(fault.Invalid, "too_many_deliveries",
+				"These are more than %d events or deliveries, and one request sends at most as many. Narrow the period, or name one subscription.", maxBulk)
 		}
-		return len(events) > 0, nil
+		events = events[len(batch):]
+		return len(events) > 0, err
 	})
 	return listed, err
 }
@@ -133,13 +118,22 @@ func (q *Queue) sendListedTo(
 	_, err = scan.Batches(ctx, 0, func() (more bool, err error) {
 		batch := events[:min(len(events), replayEvents)]
 		events = events[len(batch):]
-		made, err := q.sendListedChunk(ctx, p, batch, r.DryRun)
-		found.Deliveries += made
+		end, err := q.beginReplayRead(ctx, organization)
+		if err != nil {
+			return false, err
+		}
+		var c chunk
+		err = q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
+		end()
+		if err == nil && !r.DryRun && c.Total() > 0 {
+			c.Replayed, err = q.replayChunk(ctx, p, c)
+		}
+		found.Deliveries += c.Total()
 		return len(events) > 0, err
 	})
 	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+found.Deliveries, sent.Pending+found.Pending, found.BlockedBy
-	switch nothing := found.Deliveries == 0 && (err != nil || !r.Recover || found.Pending == 0); {
-	case r.DryRun || nothing || err != nil && r.Recover:
+	switch {
+	case r.DryRun, found.Deliveries == 0 && (!r.Recover || found.Pending == 0), r.Recover && err != nil:
 		return err
 	case r.Recover:
 		return q.finishRecovery(ctx, by, organization, found, p, func(t *tx, sub *webhook.Subscription) error {
@@ -154,25 +148,4 @@ func (q *Queue) sendListedTo(
 		what.EventTypes = webhook.Types{r.Events.Type}
 	}
 	return errors.Join(err, q.auditReplay(ctx, by, p, what, found.Deliveries, err == nil))
-}
-
-// sendListedChunk makes the deliveries of some events, unless it is a dry run, and counts them.
-func (q *Queue) sendListedChunk(ctx context.Context, p replayQuery, events []int64, dry bool) (int64, error) {
-	c, err := q.readListed(ctx, p, events)
-	if err != nil || dry || c.Total() == 0 {
-		return c.Total(), err
-	}
-	made, err := q.replayChunk(ctx, p, c)
-	return made.Total(), err
-}
-
-// readListed reads which of some events are replayable.
-func (q *Queue) readListed(ctx context.Context, p replayQuery, events []int64) (c chunk, err error) {
-	end, err := q.beginReplayRead(ctx, p.organization)
-	if err != nil {
-		return c, err
-	}
-	defer end()
-	err = q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(events))))...)
-	return c, err
 }

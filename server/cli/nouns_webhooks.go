@@ -3,7 +3,6 @@ package cli
 import (
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/explain"
@@ -287,12 +286,6 @@ func listedFields(states ...string) []field {
 	}
 }
 
-// sendsListed is the end of the question before what a list shows is sent again.
-const sendsListed = "New deliveries: {deliveries}, of {events} events to {subscriptions} subscriptions."
-
-// noteListed says that nothing is sent while the queue is held.
-func noteListed(_ *call, found object) string { return strings.TrimPrefix(noteHold(found), "\n") }
-
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
 		verb: "list", short: "List the events of an organization, newest first",
@@ -331,8 +324,8 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 			"paused. The operation is idempotent. At a terminal, the command shows the numbers first and asks.",
 		example: "--state exhausted --since 24h --dry-run\n--state dropped --since 7d --subscription sub_01h455vb4pex5vsknk084sn02q --type 'order.*'",
 		request: post(pathRecover), body: listedFields("exhausted", "dropped", "expired"), dryRun: post(pathRecover),
-		question: question{text: "Recover these subscriptions? Pending deliveries that are sent: {pending}. " + sendsListed, atTerminal: true},
-		note:     noteListed, show: thing{quiet: "deliveries"},
+		question: question{text: "Recover these subscriptions? Pending deliveries that are sent: {pending}. New ones: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
+		show:     thing{quiet: "deliveries"},
 	},
 	{
 		verb: "redeliver", short: "Send all events again that a list shows, even if they have arrived",
@@ -340,8 +333,8 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 			"waits already. It activates no subscription. At a terminal, the command shows the numbers first and asks.",
 		example: "--state delivered --since 2h --until 1h --subscription sub_01h455vb4pex5vsknk084sn02q --dry-run",
 		request: post(pathRedeliver), body: listedFields("delivered", "exhausted", "dropped"), dryRun: post(pathRedeliver),
-		question: question{text: "Send these events again? " + sendsListed, atTerminal: true},
-		note:     noteListed, show: thing{quiet: "deliveries"},
+		question: question{text: "Send these events again? New deliveries: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
+		show:     thing{quiet: "deliveries"},
 	},
 	{
 		verb: "publish", short: "Publish an event and wait until it is on disk",

@@ -22,7 +22,6 @@ type Store interface {
 	previewStore
 	feedStore
 	recoveryStore
-	bulkStore
 	eventStore
 	explanationStore
 	statsStore
@@ -52,7 +51,6 @@ type Handlers struct {
 	Previews      Previews
 	Feeds         Feeds
 	Recoveries    Recoveries
-	Bulk          Bulk
 	Stats         Stats
 	Backlog       Backlog
 	Events        Events
@@ -68,7 +66,6 @@ func New(o Options) Handlers {
 		Previews:      Previews{o.Store},
 		Feeds:         Feeds{o.Store, sender.New(sender.Options{HeaderPrefix: o.HeaderPrefix}), o.Stopping},
 		Recoveries:    Recoveries{o.Store},
-		Bulk:          Bulk{o.Store},
 		Stats:         Stats{o.Store},
 		Backlog:       Backlog{o.Store},
 		Events:        Events{o.Store},
