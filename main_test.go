@@ -207,7 +207,7 @@ var budget = map[string]int{
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
-	"server/cli":                   3400,
+	"server/cli":                   3440,
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
 	"server/cli/child":             150,
@@ -230,8 +230,8 @@ var budget = map[string]int{
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/webhooks":              1660,
-	"storage":                      5080,
+	"server/webhooks":              1720,
+	"storage":                      5250,
 	"storage/access":               1420,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"storage/fanout":               280,
 	"storage/filter":               430,
 	"storage/fault":                170,
-	"storage/history":              1340,
+	"storage/history":              1360,
 	"storage/pending":              430,
 	"storage/principal":            780,
 	"storage/publicid":             70,
@@ -254,11 +254,11 @@ var budget = map[string]int{
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3700,
-	"storage/webhook":              1640,
+	"storage/webhook":              1660,
 }
 
 const (
-	budgetOfAll    = 56260 // the aim is 50,000
+	budgetOfAll    = 56570 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

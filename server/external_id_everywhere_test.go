@@ -60,6 +60,8 @@ var bodiesOf = map[string]string{
 	"POST /api/v1/users/{id}/access-tokens/":                  `{"organization_id":"ORGANIZATION"}`,
 	"PATCH /api/v1/webhooks/subscriptions/{id}/":              `{"description":"x"}`,
 	"POST /api/v1/webhooks/subscriptions/{id}/recover/":       `{"dry_run":true}`,
+	"POST /api/v1/webhooks/recover/":                          `{"state":"exhausted","since":"2020-01-01T00:00:00Z","subscription_id":"SUBSCRIPTION"}`,
+	"POST /api/v1/webhooks/redeliver/":                        `{"state":"exhausted","since":"2020-01-01T00:00:00Z","subscription_id":"SUBSCRIPTION"}`,
 	"POST /api/v1/webhooks/subscriptions/{id}/replay/":        `{"since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `","dry_run":true}`,
 	"PUT /api/v1/organizations/{id}/":                         `{"name":"x"}`,
 	"PATCH /api/v1/organizations/{id}/":                       `{"name":"x"}`,
@@ -88,7 +90,7 @@ func (c customer) request(r server.Route, n named) (line, body string) {
 		}
 	}
 	template := bodiesOf[r.Method+" "+r.Pattern]
-	body = strings.NewReplacer("USER", n.user, "KEY", n.key, "ORGANIZATION", n.organization).Replace(template)
+	body = strings.NewReplacer("USER", n.user, "KEY", n.key, "ORGANIZATION", n.organization, "SUBSCRIPTION", n.subscription).Replace(template)
 	if path == strings.NewReplacer("events/{id}", "events/"+c.event).Replace(r.Pattern) && len(query) == 0 && body == template {
 		return "", ""
 	}

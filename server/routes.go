@@ -74,6 +74,8 @@ func (h *handlers) table() []route {
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.webhooks.Deliveries.Read).need(access.WebhooksRead).of(exists(h.webhooks.Deliveries.Find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.webhooks.Deliveries.Redeliver).need(access.WebhooksWrite).of(subscription),
 		get("/api/v1/webhooks/subscriptions/{id}/feed/", h.webhooks.Feeds.Read).need(access.EventsRead).query("after", "since", "limit", "wait").of(subscription),
+		post("/api/v1/webhooks/recover/", h.webhooks.Recoveries.RecoverListed).need(access.WebhooksWrite).body(maxSmallBody),
+		post("/api/v1/webhooks/redeliver/", h.webhooks.Recoveries.RedeliverListed).need(access.WebhooksWrite).body(maxSmallBody),
 		post("/api/v1/webhooks/filters/preview/", h.webhooks.Previews.Create).need(access.WebhooksRead, access.EventsRead).body(maxSmallBody),
 		get("/api/v1/webhooks/stats/", h.webhooks.Stats.Read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
 		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.Stats.ReadSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),

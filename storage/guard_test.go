@@ -34,6 +34,15 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		_, err := x.Queue.Recover(t.Context(), x.actor(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
 		return err
 	},
+	"count a recovery of a list": func(t *testing.T, x fixture, organization int64, _ string) error {
+		return x.sendsNamed(t, organization, webhook.BulkRequest{Recover: true, DryRun: true})
+	},
+	"recover a list": func(t *testing.T, x fixture, organization int64, _ string) error {
+		return x.sendsNamed(t, organization, webhook.BulkRequest{Recover: true})
+	},
+	"redeliver a list": func(t *testing.T, x fixture, organization int64, _ string) error {
+		return x.sendsNamed(t, organization, webhook.BulkRequest{})
+	},
 	"redeliver": func(t *testing.T, x fixture, organization int64, attempt string) error {
 		return x.Queue.Redeliver(t.Context(), x.actor(), organization, x.sub.ID, attempt)
 	},
@@ -45,6 +54,14 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		_, err := x.Queue.Discard(t.Context(), x.actor(), organization, x.sub.ID, 0)
 		return err
 	},
+}
+
+// sendsNamed sends again what is exhausted for the subscription.
+func (x fixture) sendsNamed(t *testing.T, organization int64, r webhook.BulkRequest) error {
+	t.Helper()
+	r.Events = webhook.EventFilter{State: webhook.AnyExhausted, Since: 1, Subscription: x.sub.ID}
+	_, err := x.Queue.SendListed(t.Context(), x.actor(), organization, r)
+	return err
 }
 
 // guard is one reason to refuse. prepare returns the organization that asks. codes are the faults by path; the other paths work.
@@ -66,25 +83,25 @@ func refusedBy(code string, paths ...string) map[string]string {
 var guards = map[string]guard{
 	"another organization, which is older": {func(t *testing.T, x fixture) int64 {
 		return storagetest.Operator(t, x.Store).Organization.RowID
-	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard")},
+	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"another organization, which is newer": {func(t *testing.T, x fixture) int64 {
 		newer, _ := storagetest.Organization(t, x.Store, "newer", "growth", access.RoleOwner)
 		return newer.Organization.RowID
-	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard")},
+	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a deleted subscription": {func(t *testing.T, x fixture) int64 {
 		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		return x.org()
-	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard")},
+	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a plan without webhooks": {func(t *testing.T, x fixture) int64 {
 		x.setWebhooks(t, false)
 		return x.org()
-	}, refusedBy("plan_capability_required", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test")},
+	}, refusedBy("plan_capability_required", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a used-up quota": {func(t *testing.T, x fixture) int64 {
 		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
 		return x.org()
-	}, refusedBy("storage_quota_exceeded", "publish", "replay", "recover", "redeliver", "test")},
+	}, refusedBy("storage_quota_exceeded", "publish", "replay", "recover", "redeliver", "test", "recover a list", "redeliver a list")},
 	"a held queue": {func(t *testing.T, x fixture) int64 {
 		holdQueue(t, x)
 		return x.org()

@@ -76,6 +76,10 @@ func TestChangesDuringALongOperation(t *testing.T) {
 				r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
 				return r.Deliveries, err
 			},
+			"by a redelivery of a list": func(t *testing.T, x fixture) (int64, error) {
+				r, err := x.Queue.SendListed(t.Context(), x.actor(), x.org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
+				return r.Deliveries, err
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -142,6 +146,13 @@ func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
 			},
 			"a recovery": func(ctx context.Context, x fixture) error {
 				_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+				return err
+			},
+			"a recovery of a list": func(ctx context.Context, x fixture) error {
+				_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, true))
+				if err == nil && name == "subscription" {
+					err = fault.Missing("subscription") // the others of the list are recovered
+				}
 				return err
 			},
 		} {

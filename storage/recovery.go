@@ -34,11 +34,19 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 		return r, err
 	}
 	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
-		if err := requireActivation(*sub, request); err != nil || sub.Status == webhook.Healthy {
+		if err := requireActivation(*sub, request); err != nil {
 			return err
 		}
-		return t.applyChange(by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
+		return t.makeHealthy(by, organization, sub)
 	})
+}
+
+// makeHealthy activates a subscription unless it is healthy.
+func (t *tx) makeHealthy(by access.Actor, organization int64, sub *webhook.Subscription) error {
+	if sub.Status == webhook.Healthy {
+		return nil
+	}
+	return t.applyChange(by, organization, sub, checkedChange{SubscriptionChange: webhook.SubscriptionChange{IsActive: new(true)}})
 }
 
 // sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
@@ -94,6 +102,7 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 	}
 	p.id, p.subscription, p.organization = id, sub.RowID, organization
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
+	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
 	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
 	p = p.filtered(sub)
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}

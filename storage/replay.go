@@ -87,8 +87,10 @@ type replayQuery struct {
 	ranges          []scan.Range // row ids of the events
 	exact, prefix   string       // JSON arrays of whole types and of prefixes
 	only            webhook.Only
-	excludedTypes   string // JSON array of types that the subscription never receives
-	filter          string // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
+	ended           webhook.DeliveryState // the state of deliveries that are sent again
+	unless          webhook.DeliveryState // not if the event has a delivery in this state, or a pending one
+	excludedTypes   string                // JSON array of types that the subscription never receives
+	filter          string                // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
 	filterChangedAt int64
 }
 
@@ -114,7 +116,7 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 		return replayQuery{}, err
 	}
 	p := replayQuery{
-		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
+		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only, ended: webhook.Exhausted, unless: webhook.Delivered,
 		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
 	}.filtered(o.sub)
 	if p.until == 0 {
@@ -177,8 +179,8 @@ var replayable = `
 	AND ` + notATest + `
 	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
-	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = ` + delivery.Exhausted + `)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Delivered + `, ` + delivery.Sending + `)))
+	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = :ended)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Sending + `, :unless)))
 	AND (:filter = '' OR passes(:filter, e.body))`
 
 // replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
@@ -202,6 +204,7 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg)
 	args := []any{
 		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
 		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
+		sql.Named("ended", p.ended), sql.Named("unless", p.unless),
 		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
 	}
 	for _, arg := range more {
@@ -300,6 +303,13 @@ func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhoo
 	return made, nil
 }
 
+// replayableRows selects those of some events that are replayable.
+var replayableRows = `
+	SELECT json_group_array(id) AS rows, ` + replayCounts + `
+	FROM (
+		SELECT e.id, ` + replayReason + ` AS reason FROM json_each(:rows) wanted CROSS JOIN events e ON e.id = wanted.value
+		WHERE e.organization_id = :organization AND ` + replayable + `)`
+
 // insertReplay is replayChunk in a transaction.
 func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
 	sub, err := q.receiver(t, p.organization, p.id)
@@ -315,11 +325,7 @@ func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, err
 	}
 	var checked chunk
-	if err := t.Get(&checked, `
-		SELECT json_group_array(id) AS rows, `+replayCounts+`
-		FROM (
-			SELECT e.id, `+replayReason+` AS reason FROM json_each(:rows) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = :organization AND `+replayable+`)`, p.args(q.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
+	if err := t.Get(&checked, replayableRows, p.args(q.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
 		return made, err
 	}
 	n := checked.Total()

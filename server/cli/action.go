@@ -124,6 +124,9 @@ func (c *call) build() (path string, body []byte, err error) {
 	for _, f := range c.body {
 		v := valueOf(c.cmd, f)
 		if !v.isSet {
+			if f.fallback != "" && !c.cmd.Flags().Changed(f.beside) {
+				members[f.member], _ = f.value.parse(f.fallback)
+			}
 			continue
 		}
 		if members[f.member] = v.value; v.inFile {
@@ -158,7 +161,7 @@ func fill(path, argument string) string {
 	return strings.Replace(path, "{}", url.PathEscape(argument), 1)
 }
 
-// ask makes another request about the thing of the first argument.
+// ask makes another request, about the thing of the first argument if there is one.
 func (c *call) ask(e endpoint, members map[string]any) (object, error) {
 	var body []byte
 	if members != nil {
@@ -167,7 +170,11 @@ func (c *call) ask(e endpoint, members map[string]any) (object, error) {
 			return nil, err
 		}
 	}
-	response, err := c.client.Do(c.cmd.Context(), e.method, fill(e.path, c.args[0]), body)
+	path := e.path
+	if len(c.args) > 0 {
+		path = fill(path, c.args[0])
+	}
+	response, err := c.client.Do(c.cmd.Context(), e.method, path, body)
 	if err != nil {
 		return nil, err
 	}

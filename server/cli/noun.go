@@ -96,7 +96,7 @@ type field struct {
 	usage    string
 	value    valueType
 	required bool
-	fallback string // the parameter of the query without the flag; empty sends nothing
+	fallback string // the value without the flag; empty sends nothing
 	beside   string // with this flag, there is no fallback
 }
 
@@ -260,6 +260,8 @@ const (
 	pathEvents        = "/api/v1/events/"
 	pathAudit         = "/api/v1/audit-events/"
 	pathUsage         = "/api/v1/usage/"
+	pathRecover       = "/api/v1/webhooks/recover/"
+	pathRedeliver     = "/api/v1/webhooks/redeliver/"
 	pathOrganizations = "/api/v1/organizations/"
 	pathUsers         = "/api/v1/users/"
 	pathRoles         = "/api/v1/roles/"

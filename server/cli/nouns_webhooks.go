@@ -273,6 +273,19 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 	},
 }}
 
+// listedFields select what "events list" shows with the same flags, to send it again.
+func listedFields(states ...string) []field {
+	return []field{
+		{member: "state", usage: "only events with a delivery in this state", value: oneOf(states...), required: true},
+		{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
+		{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
+		{member: "event_type", flag: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+		{member: "subscription_id", flag: "subscription", usage: "only deliveries to this subscription", value: idOrExternalID(subscriptionID)},
+		{member: "audit_events", flag: "audit", usage: "audit events, too", value: boolean, fallback: "false", beside: "type"},
+		{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
+	}
+}
+
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
 		verb: "list", short: "List the events of an organization, newest first",
@@ -304,6 +317,25 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 			argument{name: "SUBSCRIPTION", member: "subscription_id", value: idOrExternalID(subscriptionID), optional: true}),
 		show: list{quiet: "verdict", columns: []string{"subscription_id", "url_host", "verdict", "attempts", "next_attempt_at"},
 			detail: "detail", command: "advice", fold: string(explain.NotWanted)},
+	},
+	{
+		verb: "recover", short: "Send all events again that a list shows and that have not arrived",
+		long: "The command acts on what \"events list\" shows with the same flags, up to 10,000 events and deliveries. It sends nothing that\n" +
+			"has arrived since, or that waits. It activates the subscriptions that failures have disabled, but none that a person has\n" +
+			"paused. The operation is idempotent. At a terminal, the command shows the numbers first and asks.",
+		example: "--state exhausted --since 24h --dry-run\n--state dropped --since 7d --subscription sub_01h455vb4pex5vsknk084sn02q --type 'order.*'",
+		request: post(pathRecover), body: listedFields("exhausted", "dropped", "expired"), dryRun: post(pathRecover),
+		question: question{text: "Recover these subscriptions? Pending deliveries that are sent: {pending}. New ones: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
+		show:     thing{quiet: "deliveries"},
+	},
+	{
+		verb: "redeliver", short: "Send all events again that a list shows, even if they have arrived",
+		long: "The command acts on what \"events list\" shows with the same flags, up to 10,000 events and deliveries. It sends nothing that\n" +
+			"waits already. It activates no subscription. At a terminal, the command shows the numbers first and asks.",
+		example: "--state delivered --since 2h --until 1h --subscription sub_01h455vb4pex5vsknk084sn02q --dry-run",
+		request: post(pathRedeliver), body: listedFields("delivered", "exhausted", "dropped"), dryRun: post(pathRedeliver),
+		question: question{text: "Send these events again? New deliveries: {deliveries}, of {events} events to {subscriptions} subscriptions.", atTerminal: true},
+		show:     thing{quiet: "deliveries"},
 	},
 	{
 		verb: "publish", short: "Publish an event and wait until it is on disk",

@@ -33,7 +33,7 @@ func (f *Form) Plan() access.PlanChange {
 
 // PermissionKey returns the key of a permission, which need not exist.
 func (f *Form) PermissionKey(name string) *string {
-	return f.matching(name, f.Text(name, access.MaxPermissionKey),
+	return f.Matching(name, f.Text(name, access.MaxPermissionKey),
 		"be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons", access.ValidPermissionKey)
 }
 

@@ -63,8 +63,8 @@ func (f *Form) Label(name string) *string {
 	return nil
 }
 
-// matching returns the text of a field that must be valid.
-func (f *Form) matching(name string, text *string, must string, valid func(string) bool) *string {
+// Matching returns the text of a field that must be valid. must completes "This must ….".
+func (f *Form) Matching(name string, text *string, must string, valid func(string) bool) *string {
 	if text != nil && !valid(*text) {
 		f.Refuse(name, "invalid", "This must %s.", must)
 		return nil
@@ -74,13 +74,13 @@ func (f *Form) matching(name string, text *string, must string, valid func(strin
 
 // Slug returns a name that is used in paths, as of a plan or a role.
 func (f *Form) Slug(name string) *string {
-	return f.matching(name, f.Text(name, MaxName),
+	return f.Matching(name, f.Text(name, MaxName),
 		"start with a lower-case letter, followed by at most 62 lower-case letters, digits, _ and -", access.ValidName)
 }
 
 // Email returns an e-mail address without a display name.
 func (f *Form) Email(name string) *string {
-	return f.matching(name, f.Line(name, maxEmail), "be an e-mail address, such as ada@example.com", func(text string) bool {
+	return f.Matching(name, f.Line(name, maxEmail), "be an e-mail address, such as ada@example.com", func(text string) bool {
 		parsed, err := mail.ParseAddress(text)
 		return err == nil && parsed.Address == text
 	})
@@ -131,7 +131,7 @@ const maxWebURL = 2048
 // WebURL returns the absolute URL of a web page, which a browser may open.
 func (f *Form) WebURL(name string) *string {
 	const must = "be an absolute URL with http or https, such as https://shop.example/settings"
-	return f.matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
+	return f.Matching(name, f.Line(name, maxWebURL), must, func(text string) bool {
 		u, err := url.Parse(text)
 		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.User == nil
 	})

@@ -1,8 +1,11 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -72,24 +75,7 @@ type reasonsBody struct {
 // readReplay reads a period, and which of its events to send again. kept is how long Keyhook keeps events.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
-	now := time.Now()
-	since, until := f.Time("since"), f.Time("until")
-	switch {
-	case since == nil:
-	case since.After(now):
-		f.Refuse("since", "in_the_future", "This must be in the past.")
-	case kept > 0 && since.Before(now.Add(-kept)):
-		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
-			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
-	default:
-		r.Since = since.UnixMilli()
-	}
-	if until != nil {
-		r.Until = max(1, until.UnixMilli()) // 0 means now
-		if since != nil && !until.After(*since) {
-			f.Refuse("until", "out_of_range", "This must be later than since.")
-		}
-	}
+	r.Since, r.Until = readKeptPeriod(f, kept)
 	if types := f.EventTypes("event_types"); types != nil {
 		r.EventTypes = *types
 	}
@@ -101,6 +87,25 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 		}
 	}
 	return r
+}
+
+// readKeptPeriod reads a period that begins in the past, in milliseconds; 0 is none. kept is how long Keyhook keeps its events; 0 means
+// for ever.
+func readKeptPeriod(f *form.Form, kept time.Duration) (from, to int64) {
+	now := time.Now()
+	since, until := f.Time("since"), f.Time("until")
+	switch {
+	case since == nil:
+	case since.After(now):
+		f.Refuse("since", "in_the_future", "This must be in the past.")
+	case kept > 0 && since.Before(now.Add(-kept)):
+		f.Refuse("since", CodeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+	}
+	if since != nil && until != nil && !until.After(*since) {
+		f.Refuse("until", "out_of_range", "This must be later than since.")
+	}
+	return milliseconds(since), milliseconds(until)
 }
 
 // CodeBeyondRetention is the code of a time whose events may have been deleted.
@@ -125,9 +130,11 @@ type recoveryStore interface {
 	CountRecovery(ctx context.Context, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
 	// Discard drops pending deliveries of events from before a time; 0 drops all.
 	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
+	// SendListed sends again what a list of events shows, or only counts it.
+	SendListed(ctx context.Context, actor access.Actor, organization int64, r webhook.BulkRequest) (webhook.BulkResult, error)
 }
 
-// Recoveries are the endpoints for a subscription after an outage of its receiver.
+// Recoveries are the endpoints after an outage of a receiver.
 type Recoveries struct{ store recoveryStore }
 
 type recoveryBody struct {
@@ -185,6 +192,68 @@ func (h Recoveries) Discard(x *exchange.Exchange) error {
 		return err
 	}
 	return x.Respond(http.StatusAccepted, deliveriesBody{n})
+}
+
+type bulkBody struct {
+	Events        int64   `json:"events"`
+	Deliveries    int64   `json:"deliveries"`
+	Subscriptions int64   `json:"subscriptions"`
+	Pending       int64   `json:"pending"`
+	BlockedBy     *string `json:"blocked_by"`
+}
+
+// Recover sends again what has not arrived, and activates the subscriptions that failures have disabled.
+func (h Recoveries) RecoverListed(x *exchange.Exchange) error {
+	return h.sendListed(x, true, "exhausted", "dropped", "expired")
+}
+
+// Redeliver sends again what the list shows, whether it has arrived since or not.
+func (h Recoveries) RedeliverListed(x *exchange.Exchange) error {
+	return h.sendListed(x, false, "delivered", "exhausted", "dropped")
+}
+
+func (h Recoveries) sendListed(x *exchange.Exchange, recovers bool, states ...string) error {
+	f := x.Form()
+	r := webhook.BulkRequest{Events: readListed(f, states), Recover: recovers, DryRun: form.Or(f.Bool("dry_run"), false)}
+	r.Events.WithoutAudit = r.Events.WithoutAudit || !x.Principal.Can(access.AuditRead)
+	err := f.Err()
+	if err != nil {
+		return err
+	}
+	if r.Events.Subscription, err = resolveSubscription(x, h.store, r.Events.Subscription); err != nil {
+		return err
+	}
+	ctx, cancel := x.LongContext(replayLimit)
+	defer cancel()
+	sent, err := h.store.SendListed(ctx, x.Actor(), x.Organization(), r)
+	if err != nil {
+		return err
+	}
+	return x.Respond(http.StatusAccepted, bulkBody{sent.Events, sent.Deliveries, sent.Subscriptions, sent.Pending, exchange.NullIfEmpty(string(sent.BlockedBy))})
+}
+
+// notSent says what to do about the events of a state that an endpoint does not send again.
+var notSent = map[string]string{
+	"delivered": "These events have arrived. To send them again, redeliver them.",
+	"expired":   "These deliveries still wait. To send them, recover them, which activates their subscriptions.",
+	"pending":   "These deliveries wait, and Keyhook sends them without a request. If failures have disabled a subscription, recover it.",
+	"nobody":    "These events have no delivery. To make one, replay the subscription that has missed them.",
+}
+
+// readListed reads the filters of the list. states are those of which something is sent again.
+func readListed(f *form.Form, states []string) (events webhook.EventFilter) {
+	f.Require("state", "since")
+	if text := f.Text("state", form.MaxName); text != nil {
+		if events.State = webhook.EventState(*text); !slices.Contains(states, *text) {
+			f.Refuse("state", "invalid", "%s", cmp.Or(notSent[*text], "This must be one of "+strings.Join(states, ", ")+"."))
+		}
+	}
+	events.Since, events.Until = readKeptPeriod(f, 0) // as the list, it takes any time
+	eventType, subscription := f.Text("event_type", webhook.MaxEventType), f.Text("subscription_id", access.MaxExternalID)
+	events.Type = form.Or(f.Matching("event_type", eventType, "be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern), "")
+	events.Subscription = form.Or(f.Matching("subscription_id", subscription, "be the id or the external id of a subscription", access.SubscriptionID.MayName), "")
+	events.WithoutAudit = !form.Or(f.Bool("audit_events"), true)
+	return events
 }
 
 // milliseconds returns a time of a body; 0 for none.

@@ -36,6 +36,24 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 	return page, err
 }
 
+// EventRows lists the row ids of the events that EventPage lists for a filter without an idempotency key, up to f.Limit of them.
+// Faults: as EventPage.
+func (h *History) EventRows(ctx context.Context, organization int64, f webhook.EventFilter) (rows []int64, err error) {
+	query, err := h.eventQuery(ctx, organization, f)
+	if err != nil {
+		return nil, err
+	}
+	list := scan.List[int64]{Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: "e.id", Where: listedEvents + inState(f)}
+	for {
+		found, next, err := list.Page(ctx, query)
+		rows = append(rows, found...)
+		if err != nil || next == 0 || len(rows) >= f.Limit {
+			return rows, err
+		}
+		query.Before, query.Limit = next, f.Limit-len(rows)
+	}
+}
+
 // listedEvents is the condition for the events that a filter selects. Its parameters are Query.Args.
 const listedEvents = `
 	e.type >= ?5 AND e.type < ?6 AND e.created_at >= ?7 AND e.created_at < ?8 AND e.type NOT IN (SELECT value FROM json_each(?9))`

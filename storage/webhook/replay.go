@@ -54,6 +54,22 @@ type Recovery struct {
 	BlockedBy  Block // BlockedByHold if all of this waits for the release of the queue
 }
 
+// BulkRequest asks to send again what a list of events shows.
+type BulkRequest struct {
+	Events  EventFilter // with a State, which is neither AnyPending nor ForNobody
+	Recover bool        // send only what has not arrived, and activate the subscriptions that failures have disabled
+	DryRun  bool        // only count
+}
+
+// BulkResult says what a BulkRequest sends.
+type BulkResult struct {
+	Events        int64 // in the list
+	Deliveries    int64 // new ones
+	Subscriptions int64 // with a delivery in the state of the list
+	Pending       int64 // deliveries to these subscriptions that waited before
+	BlockedBy     Block // as in Recovery
+}
+
 // Common lists patterns for the types that both want. No pattern covers another; nil if there are none.
 func (t Types) Common(other Types) []string {
 	var common []string

@@ -88,6 +88,42 @@ func TestTheListOfEvents(t *testing.T) {
 	p.expectElement("heading", "order.live")
 }
 
+func TestSendingAListOfEventsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.acme
+	p := open(t, w.base)
+	p.signIn(a.token)
+	p.visit("/console/events/?state=pending")
+	p.expect("customer.updated")
+	p.goneElement("button", "these…")
+	p.choose("State", "Gave up")
+	p.in("row", "invoice.created").expect("1 gave up")
+	p.click("button", "Recover these…")
+	dialog := p.in("dialog", "Recover these events")
+	dialog.expect("1 delivery of 1 event, to 1 subscription")
+	p.look("events-recover")
+	w.receiver.answer("failing", http.StatusNoContent, "")
+	before := len(w.receiver.arrived("failing"))
+	dialog.click("button", "Recover 1 delivery")
+	p.goneElement("dialog", "Recover these events")
+	w.receiver.await(t, "failing", before+1)
+	p.visit("/console/events/?state=exhausted")
+	p.click("button", "Recover these…")
+	dialog = p.in("dialog", "Recover these events")
+	dialog.expect("0 deliveries of 1 event")
+	dialog.click("button", "Cancel")
+
+	p.visit("/console/events/?state=delivered&type=invoice.*")
+	p.click("button", "Redeliver these…")
+	p.in("dialog", "Redeliver these events").click("button", "Redeliver 1 delivery")
+	p.goneElement("dialog", "Redeliver these events")
+	w.receiver.await(t, "failing", before+2)
+	p.visit("/console/events/?state=exhausted&key=order-1")
+	p.expect("No event matches the filters")
+	p.goneElement("button", "these…")
+}
+
 func TestAnEventThatHasNotArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,10 +1,10 @@
 // The list of events: what was published, and whether it has arrived.
-import { html, useMemo } from '../ui/html.js';
+import { html, useMemo, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge, Tag } from '../ui/badge.js';
 import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
-import { LinkButton } from '../ui/button.js';
+import { Button, LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
@@ -14,11 +14,13 @@ import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator } from '../session.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
+import { SendAgain, acts } from './events/send_again.js';
 
 const filters = ['type', 'state', 'subscription', 'key', 'range', 'since', 'until', 'audit', 'in'];
 
 export function Events() {
   const [query] = useQuery();
+  const [asking, setAsking] = useState(false);
   const types = useEventTypes();
   const everywhere = query.in === 'all' && isOperator();
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
@@ -37,8 +39,15 @@ export function Events() {
 
   const isFiltered = filters.some((name) => query[name]);
   const isFirst = list.rows?.length === 0 && !list.more?.hasMore && !isFiltered;
-  return html`<${Page} title="Events"
-    actions=${!isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`}>
+  const publish = !isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`;
+  const again = !everywhere && !query.key && list.rows?.length > 0 && can('webhooks:write') && acts[query.state];
+  const sent = {
+    state: query.state, since: period.since ?? '1970-01-01T00:00:00Z', ...(period.until && { until: period.until }), ...(query.type && { event_type: query.type }),
+    ...(query.subscription && { subscription_id: query.subscription }), audit_events: query.audit === 'with',
+  };
+  return html`<${Page} title="Events" actions=${(again || publish) && html`
+    ${again && html`<${Button} icon="send" onClick=${() => setAsking(true)}>${again === 'recover' ? 'Recover these…' : 'Redeliver these…'}<//>`}${publish}`}>
+    ${asking && again && html`<${SendAgain} filter=${sent} onDone=${list.reload} onClose=${() => setAsking(false)} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
       <${Choice} name="state" label="State" options=${stateOptions} />
