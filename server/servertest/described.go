@@ -110,6 +110,7 @@ func forbidOthers(root map[string]any, node any) {
 			properties, required := map[string]any{}, []any{}
 			for _, part := range parts {
 				_, whole := Follow(root, "", part.(map[string]any))
+				forbidOthers(root, whole) // it may have an allOf too
 				maps.Copy(properties, whole["properties"].(map[string]any))
 				required = append(required, whole["required"].([]any)...)
 			}
