@@ -15,7 +15,7 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 440 << 10 // all files
+	maxBytes      = 464 << 10 // all files
 	maxFrameBytes = 152 << 10 // what every page needs
 	maxPageBytes  = 256 << 10 // any one page, with the frame
 )

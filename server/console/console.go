@@ -190,7 +190,7 @@ func (s *Site) render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	root := o.Base + Path
-	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "ui.css", "theme.css"}, Modules: s.modules("app.js")}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Styles: []string{"style.css", "shell.css", "ui.css", "theme.css", "forced.css"}, Modules: s.modules("app.js")}
 	var out bytes.Buffer
 	err = layout.Execute(&out, view)
 	return out.Bytes(), err

@@ -149,6 +149,50 @@ func TestOverview(t *testing.T) {
 	})
 }
 
+// TestColours switches between light and dark, and looks at a page in forced colours.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(w.acme.token)
+	p.visit("/console/")
+	background := func() string { return evaluate[string](p, `getComputedStyle(document.body).backgroundColor`) }
+	bright := background()
+	menu := func(item string) {
+		p.click("button", "Signed in as")
+		p.click("menuitem", item)
+	}
+	menu("Dark colours")
+	if background() == bright {
+		t.Error("the page stays light")
+	}
+	p.axe(dark)
+	p.reload()
+	if background() == bright {
+		t.Error("the choice is lost when the page is loaded again")
+	}
+	menu("Light colours")
+	p.show(dark, desktop)
+	if background() != bright {
+		t.Error("the page follows the system after a choice")
+	}
+	menu("Colours of the system")
+	if background() == bright {
+		t.Error("the page does not follow the system")
+	}
+
+	p.show(forced, desktop)
+	style := func(selector, property string) string {
+		return evaluate[string](p, `getComputedStyle(document.querySelector("`+selector+`")).`+property)
+	}
+	if style("[aria-current=page].side-link", "outlineStyle") == "none" || style(".spark-succeeded", "fill") == style(".spark-failed", "fill") {
+		t.Error("in forced colours, the page of the side bar or the failed attempts look like the others")
+	}
+	p.save("overview-forced")
+	p.visit(console(w.acme.failing) + "?attempt=" + w.attempt(w.acme, w.acme.failing))
+	p.save("attempt-forced")
+}
+
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,6 +14,7 @@ import { settings } from '../settings.js';
 import { session, useSession, can, isOperator, canSwitch, signOut, useLink } from '../session.js';
 import { pages } from '../pages.js';
 import { Search } from './search.js';
+import { useColours } from './colours.js';
 import { Switcher } from './switcher.js';
 import { useKeyboard, Keys } from './keyboard.js';
 
@@ -103,9 +104,11 @@ function useAttention(organization) {
 function UserMenu({ showKeys }) {
   const { home, portal } = useSession();
   const name = portal ? home.organization.name : home.user.name;
+  const colours = useColours();
   return html`<${Menu} label=${`Signed in as ${name}`}
     trigger=${html`<${Icon} name="user" /><span class="cut wide"><bdi>${name}</bdi></span><${Icon} name="down" />`}
     items=${[
+      ...colours,
       { text: 'Keyboard', icon: 'info', onClick: showKeys },
       { text: 'Documents', icon: 'audit', href: settings.base + '/docs/', attributes: { target: '_blank', rel: 'noreferrer' } },
       { text: 'Sign out', icon: 'leave', onClick: signOut },
