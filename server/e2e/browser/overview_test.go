@@ -62,6 +62,7 @@ func TestOverview(t *testing.T) {
 		w.acme.await(t, w.acme.failing, "status", "healthy")
 
 		w.must(t, "POST", "/api/v1/queue/hold/", object{"reason": "a receiver leaks"}, nil)
+		w.acme.publish(t, "order.paid", object{}) // a delivery waits, so the counts change
 		p.expect("The queue is held: nothing is sent")
 		p.expect("a receiver leaks")
 		w.must(t, "POST", "/api/v1/queue/release/", nil, nil)
@@ -147,6 +148,24 @@ func TestOverview(t *testing.T) {
 			t.Errorf("the chart moves from %.0f to %.0f under the finger", before, after)
 		}
 	})
+}
+
+// TestAnIdleOverviewAsksForLittle counts the requests of 30 s.
+func TestAnIdleOverviewAsksForLittle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(operatorToken)
+	p.visit("/console/")
+	for range 3 {
+		evaluate[any](p, `new Promise(done => setTimeout(done, 10000))`)
+	}
+	asked := evaluate[[]string](p, `performance.getEntriesByType("resource").filter(e => e.startTime > performance.now() - 30000 && e.name.includes("/api/")).map(e => e.name)`)
+	if len(asked) > 4 {
+		t.Errorf("the page has asked %d times in 30 s: %q", len(asked), asked)
+	}
+	w.acme.publish(t, "invoice.paid", object{})
+	p.in("row", "/disabled").expect("5") // a change shows
 }
 
 // TestColours switches between light and dark, and looks at a page in forced colours.
