@@ -17,15 +17,18 @@ export function useLooking() {
   const organization = useSession().me?.organization.id ?? '';
   const { acts } = useStore(told);
   const everywhere = isOperator(), mayRead = organization !== '' && can('webhooks:read');
-  const read = async (scope, signal) => mayRead && { organization, counts: await api.get('/webhooks/backlog/', { signal, query: { organization: scope } }) };
+  const read = async (scope, signal) => mayRead
+    && { organization, counts: await api.get('/webhooks/backlog/', { signal, query: { organization: scope } }) };
   const changed = useRef({ text: '', at: 0 });
-  const first = usePoll((signal) => read(everywhere ? 'all' : '', signal), [organization, mayRead, everywhere, acts], Date.now() - changed.current.at < minute ? busy : idle);
+  const first = usePoll((signal) => read(everywhere ? 'all' : '', signal), [organization, mayRead, everywhere, acts],
+    Date.now() - changed.current.at < minute ? busy : idle);
   const text = JSON.stringify(first.data);
   if (text && text !== changed.current.text) changed.current = { text, at: changed.current.text ? Date.now() : 0 };
   // What changes in an organization changes in all of them, too.
   const own = useLoad(async (signal) => (everywhere ? first.data && read('', signal) : first.data), [text]);
   useEffect(() => look.set({
-    changed: changed.current.at, organization: own.data?.organization ?? '', own: own.data?.counts, all: everywhere ? first.data?.counts : null, error: first.error ?? own.error, reload: first.reload,
+    changed: changed.current.at, organization: own.data?.organization ?? '', own: own.data?.counts,
+    all: everywhere ? first.data?.counts : null, error: first.error ?? own.error, reload: first.reload,
   }), [own.data, first.data, first.error, own.error]);
 }
 

@@ -17,7 +17,9 @@ export function useOverview(all, [range, step]) {
   const problems = useLoad((signal) => statuses && readProblems(statuses, query, signal), deps);
   const known = useSteps(query);
   const instance = usePoll(readInstance, deps, isOperator() ? 30_000 : 0);
-  const stats = usePoll((signal) => backlog && api.get('/webhooks/stats/', { signal, query: { ...query, since: rangeStart(range), step } }), [...deps, range], look.isBusy ? 5000 : 30_000);
+  const stats = usePoll((signal) => backlog && api.get('/webhooks/stats/', {
+    signal, query: { ...query, since: rangeStart(range), step },
+  }), [...deps, range], look.isBusy ? 5000 : 30_000);
 
   const parts = [look, problems, known, instance];
   const error = parts.find((part) => part.error)?.error;
@@ -32,7 +34,9 @@ export function useOverview(all, [range, step]) {
 
 // useSteps tells whether there are keys and events. It asks until there are.
 function useSteps(query) {
-  const known = useLoad((signal) => Promise.all([has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal)]), [query.organization]);
+  const known = useLoad((signal) => Promise.all([
+    has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
+  ]), [query.organization]);
   useRepeat(known.reload, known.data?.includes(false) ? 5000 : 0, [query.organization]);
   return known;
 }
