@@ -15,9 +15,9 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 440 << 10 // all files
-	maxFrameBytes = 152 << 10 // what every page needs
-	maxPageBytes  = 256 << 10 // any one page, with the frame
+	maxBytes      = 464 << 10 // all files
+	maxFrameBytes = 160 << 10 // what every page needs
+	maxPageBytes  = 264 << 10 // any one page, with the frame
 )
 
 // maxLines of a file of our own, so that a page reads from top to bottom.

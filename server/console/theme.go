@@ -35,7 +35,7 @@ var schemes = []scheme{
 	{"dark", color{0x0f, 0x11, 0x14}, color{0x1d, 0x21, 0x26}, white},
 }
 
-// Theme returns a style sheet with the colours made of an accent, "#rrggbb", for the light and the dark scheme:
+// Theme returns a style sheet with the colours made of an accent, "#rrggbb", each for the light and the dark scheme:
 //
 //	--accent        fills buttons; --on-accent is the text on it
 //	--accent-hover  fills buttons under the pointer
@@ -46,23 +46,23 @@ func Theme(accent string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	out.WriteString("/* Generated from console.accent. */\n")
-	for _, s := range schemes {
+	var colors [2][]any // of each scheme
+	for i, s := range schemes {
 		soft := mix(s.page, chosen, 0.12)
 		fill := s.contrasting(chosen, minControl, s.page)
 		text := s.contrasting(chosen, minContrast, s.surface, soft)
-		on := white
+		on, away := white, black // the hover colour moves away from the text on it
 		if contrast(on, fill) < minContrast {
-			on = black // one of both has a contrast of at least 4.58
+			on, away = black, white // one of both has a contrast of at least 4.58
 		}
-		away := black // the hover colour moves away from the text on it
-		if on == black {
-			away = white
-		}
-		fmt.Fprintf(&out, "@media (prefers-color-scheme: %s) {\n  :root { --accent: %s; --on-accent: %s; --accent-hover: %s; --accent-text: %s; --accent-soft: %s; }\n}\n",
-			s.name, fill, on, mix(fill, away, 0.12), text, soft)
+		colors[i] = []any{fill, on, mix(fill, away, 0.12), text, soft}
 	}
+	var out bytes.Buffer
+	out.WriteString("/* Generated from console.accent. */\n:root {\n")
+	for i, name := range []string{"accent", "on-accent", "accent-hover", "accent-text", "accent-soft"} {
+		fmt.Fprintf(&out, "  --%s: light-dark(%s, %s);\n", name, colors[0][i], colors[1][i])
+	}
+	out.WriteString("}\n")
 	return out.Bytes(), nil
 }
 

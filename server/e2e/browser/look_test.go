@@ -23,8 +23,9 @@ import (
 
 // The colours and the sizes in which each page is looked at.
 const (
-	light = "light"
-	dark  = "dark"
+	light  = "light"
+	dark   = "dark"
+	forced = "forced" // the system has few colours of its own, which the page must use
 )
 
 type size struct{ width, height int64 }
@@ -64,9 +65,11 @@ func (p *page) save(name string) {
 // show sets the colours and the size of the page, and waits until the page follows. Nothing moves.
 func (p *page) show(colours string, s size) {
 	p.tb.Helper()
-	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: "reduce"}}
+	if colours == forced {
+		features[0] = &emulation.MediaFeature{Name: "forced-colors", Value: "active"}
+	}
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 	if err == nil {
 		_, err = chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 			Width: s.width, Height: s.height, DeviceScaleFactor: 1,

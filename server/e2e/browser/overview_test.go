@@ -62,6 +62,7 @@ func TestOverview(t *testing.T) {
 		w.acme.await(t, w.acme.failing, "status", "healthy")
 
 		w.must(t, "POST", "/api/v1/queue/hold/", object{"reason": "a receiver leaks"}, nil)
+		w.acme.publish(t, "order.paid", object{}) // a delivery waits, so the counts change
 		p.expect("The queue is held: nothing is sent")
 		p.expect("a receiver leaks")
 		w.must(t, "POST", "/api/v1/queue/release/", nil, nil)
@@ -114,8 +115,8 @@ func TestOverview(t *testing.T) {
 	})
 }
 
-// TestOverviewOfEightProblems has the worst first and those of one customer together. The chart stays on the first screen.
-func TestOverviewOfEightProblems(t *testing.T) {
+// TestEightProblems: the worst is first, those of one customer are together, and the chart stays on the first screen.
+func TestEightProblems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.receiver.answer("down", http.StatusInternalServerError, "down")
@@ -151,6 +152,68 @@ func TestOverviewOfEightProblems(t *testing.T) {
 		t.Errorf("the chart ends at %.0f px, below the first screen", bottom)
 	}
 	p.look("overview-eight")
+}
+
+// TestAnIdleOverviewAsksForLittle counts the requests of 30 s.
+func TestAnIdleOverviewAsksForLittle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(operatorToken)
+	p.visit("/console/")
+	for range 3 {
+		evaluate[any](p, `new Promise(done => setTimeout(done, 10000))`)
+	}
+	asked := evaluate[[]string](p, `performance.getEntriesByType("resource").filter(e => e.startTime > performance.now() - 30000 && e.name.includes("/api/")).map(e => e.name)`)
+	if len(asked) > 4 {
+		t.Errorf("the page has asked %d times in 30 s: %q", len(asked), asked)
+	}
+	w.acme.publish(t, "invoice.paid", object{})
+	p.in("row", "/disabled").expect("5") // a change shows
+}
+
+// TestColours switches between light and dark, and looks at a page in forced colours.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := open(t, w.base)
+	p.signIn(w.acme.token)
+	p.visit("/console/")
+	background := func() string { return evaluate[string](p, `getComputedStyle(document.body).backgroundColor`) }
+	bright := background()
+	menu := func(item string) {
+		p.click("button", "Signed in as")
+		p.click("menuitem", item)
+	}
+	menu("Dark colours")
+	if background() == bright {
+		t.Error("the page stays light")
+	}
+	p.axe(dark)
+	p.reload()
+	if background() == bright {
+		t.Error("the choice is lost when the page is loaded again")
+	}
+	menu("Light colours")
+	p.show(dark, desktop)
+	if background() != bright {
+		t.Error("the page follows the system after a choice")
+	}
+	menu("Colours of the system")
+	if background() == bright {
+		t.Error("the page does not follow the system")
+	}
+
+	p.show(forced, desktop)
+	style := func(selector, property string) string {
+		return evaluate[string](p, `getComputedStyle(document.querySelector("`+selector+`")).`+property)
+	}
+	if style("[aria-current=page].side-link", "outlineStyle") == "none" || style(".spark-succeeded", "fill") == style(".spark-failed", "fill") {
+		t.Error("in forced colours, the page of the side bar or the failed attempts look like the others")
+	}
+	p.save("overview-forced")
+	p.visit(console(w.acme.failing) + "?attempt=" + w.attempt(w.acme, w.acme.failing))
+	p.save("attempt-forced")
 }
 
 func TestSearch(t *testing.T) {

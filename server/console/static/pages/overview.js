@@ -4,11 +4,9 @@ import { Page, Section, Facts } from '../ui/page.js';
 import { Chart } from '../ui/chart.js';
 import { Table } from '../ui/table.js';
 import { Badge } from '../ui/badge.js';
-import { Segments, rangeStart } from '../ui/filters.js';
+import { Segments } from '../ui/filters.js';
 import { ErrorBar, Skeleton } from '../ui/state.js';
 import { Time, number, duration } from '../ui/time.js';
-import { usePoll } from '../ui/hooks.js';
-import { api } from '../api.js';
 import { href, place, useQuery } from '../router.js';
 import { session, useSession, isOperator } from '../session.js';
 import { paths } from '../paths.js';
@@ -16,20 +14,17 @@ import { useOverview } from './overview/state.js';
 import { Attention } from './overview/attention.js';
 import { Start } from './overview/start.js';
 
-// With the step in seconds, and how often the chart is read: a long period changes slowly.
-const periods = [['1h', '1 h', 60, 5000], ['24h', '24 h', 900, 10_000], ['7d', '7 d', 7200, 60_000], ['30d', '30 d', 21_600, 60_000]];
+// With the step in seconds.
+const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], ['30d', '30 d', 21_600]];
 
 export function Overview() {
   const { me } = useSession();
   const [query] = useQuery();
   const all = isOperator() && (query.in ?? (place.get().org ? 'one' : 'all')) === 'all';
-  const { data: state, error, reload } = useOverview(all);
+  const [period, , step] = periods.find(([value]) => value === query.range) ?? periods[1];
+  const { data: state, error, reload, stats } = useOverview(all, [period, step]);
   const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
-  const [period, , step, poll] = periods.find(([value]) => value === query.range) ?? periods[1];
-  const stats = usePoll((signal) => api.get('/webhooks/stats/', {
-    signal, query: { organization: all ? 'all' : '', since: rangeStart(period), step },
-  }), [all, period], poll);
   const choice = html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
   return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}

@@ -73,7 +73,8 @@ const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${numb
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
   if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
-  if (last_error) return html`<span class="two-lines"><span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
+  if (last_error) return html`<span class="two-lines">
+    <span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;

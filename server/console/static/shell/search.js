@@ -61,5 +61,6 @@ export const Search = () => html`<${Combobox} id="search" label="Search" placeho
   find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
-    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span><span class="cut small quiet"><${WithTimes} text=${detailOf(r)} form="log" /></span></span>
+    <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span>
+      <span class="cut small quiet"><${WithTimes} text=${detailOf(r)} form="log" /></span></span>
     ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

@@ -1,19 +1,20 @@
 // The frame of all pages: side bar, head, banner, and the keyboard.
 import { html, cx, useState, useEffect } from '../ui/html.js';
 import { useStore } from '../ui/store.js';
-import { usePoll } from '../ui/hooks.js';
 import { Icon, Mark } from '../ui/icon.js';
 import { Menu } from '../ui/menu.js';
 import { Count } from '../ui/badge.js';
 import { Bar } from '../ui/state.js';
-import { Told, told } from '../ui/told.js';
+import { Told } from '../ui/told.js';
 import { Confirm } from '../ui/dialog.js';
-import { api, connection } from '../api.js';
+import { connection } from '../api.js';
 import { place, href } from '../router.js';
 import { settings } from '../settings.js';
-import { session, useSession, can, isOperator, isShown, canSwitch, signOut, useLink } from '../session.js';
+import { session, useSession, isOperator, isShown, canSwitch, signOut, useLink } from '../session.js';
+import { attention, useLook, useLooking } from '../look.js';
 import { pages } from '../pages.js';
 import { Search } from './search.js';
+import { useColours } from './colours.js';
 import { Switcher } from './switcher.js';
 import { useKeyboard, Keys } from './keyboard.js';
 
@@ -73,7 +74,9 @@ function RefusedLink() {
 function SideBar({ open, path }) {
   const { home, portal } = useSession();
   const { org } = useStore(place);
-  const counts = { '/subscriptions/': useAttention(''), '/': useAttention(isOperator() && !org && 'all') };
+  useLooking();
+  const own = attention(useLook().counts), all = attention(useLook(true).counts);
+  const counts = { '/subscriptions/': own, '/': isOperator() && !org ? all : 0 };
   const shown = pages.filter((row) => row.nav && isShown(row) && (row.nav[0] !== 'Operator' || isOperator()));
   const groups = [...new Set(shown.map((row) => row.nav[0]))];
   const current = shown.filter((row) => path === row.path || (row.path !== '/' && path.startsWith(row.path))).sort((a, b) => b.path.length - a.path.length)[0];
@@ -90,22 +93,14 @@ function SideBar({ open, path }) {
   </nav>`;
 }
 
-// useAttention is the number of subscriptions that are failing or disabled, in the organization of the page or in all; false: none
-// is asked for. A person paused some of them, so they are left out. After each act it counts again.
-function useAttention(organization) {
-  const { me } = useSession();
-  const { acts } = useStore(told);
-  const readable = organization !== false && Boolean(me) && can('webhooks:read');
-  const { data } = usePoll(async (signal) => readable && api.get('/webhooks/backlog/', { signal, query: { organization } }), [me?.organization.id, readable, acts], 30_000);
-  return data ? data.statuses.failing + data.statuses.disabled - data.statuses.paused : 0;
-}
-
 function UserMenu({ showKeys }) {
   const { home, portal } = useSession();
   const name = portal ? home.organization.name : home.user.name;
+  const colours = useColours();
   return html`<${Menu} label=${`Signed in as ${name}`}
     trigger=${html`<${Icon} name="user" /><span class="cut wide"><bdi>${name}</bdi></span><${Icon} name="down" />`}
     items=${[
+      ...colours,
       { text: 'Keyboard', icon: 'info', onClick: showKeys },
       { text: 'Documents', icon: 'audit', href: settings.base + '/docs/', attributes: { target: '_blank', rel: 'noreferrer' } },
       { text: 'Sign out', icon: 'leave', onClick: signOut },

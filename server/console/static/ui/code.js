@@ -4,14 +4,15 @@ import { Copy } from './copy.js';
 import { readJSON } from './json.js';
 import { Tree, blocksOf } from './tree.js';
 
-// Code shows a body or a command; short: only some lines of it, which scroll. JSON gets line breaks and colours, and folds, if pretty is set; copying gives the text as it was.
+// Code shows a body or a command; short: only some lines of it, which scroll. With pretty, JSON gets line
+// breaks and colours, and folds; copying gives the text as it was.
 export function Code({ text, label, pretty = false, short = false, copy = true, empty = 'Empty' }) {
   if (!text) return html`<p class="quiet small">${empty}</p>`;
   const shown = visible(pretty ? indented(text) : text), block = pretty && blocksOf(shown);
+  const region = { tabindex: 0, role: 'region', 'aria-label': label ?? 'Text', dir: 'ltr' };
   return html`<div class=${short ? 'code short' : 'code'}>
     ${copy && html`<${Copy} text=${text} label=${label ? `Copy: ${label}` : 'Copy'} />`}
-    ${block ? html`<div class="text mono" tabindex="0" role="region" aria-label=${label ?? 'Text'} dir="ltr"><${Tree} block=${block} /></div>`
-      : html`<pre class="text" tabindex="0" role="region" aria-label=${label ?? 'Text'} dir="ltr"><code>${shown}</code></pre>`}
+    ${block ? html`<div class="text mono" ...${region}><${Tree} block=${block} /></div>` : html`<pre class="text" ...${region}><code>${shown}</code></pre>`}
   </div>`;
 }
 

@@ -107,6 +107,8 @@ export function Tabs({ name = 'tab', label, items }) {
 // Segments is a short choice as links, such as the period of a chart: items are [[value, text]]. none is not in the URL.
 export function Segments({ name, label, items, value, none = items[0][0] }) {
   const [query] = useQuery();
+  const others = (each) => (each === 'custom' ? query : { ...query, since: null, until: null }); // these belong to custom alone
   return html`<nav class="periods" aria-label=${label}>${items.map(([each, text]) => html`<a key=${each} class="period"
-    aria-current=${each === value ? 'page' : undefined} href=${href(place.get().path, { ...query, [name]: each === none ? null : each, ...(each !== 'custom' && { since: null, until: null }) })}><bdi>${text}</bdi></a>`)}</nav>`;
+    aria-current=${each === value ? 'page' : undefined}
+    href=${href(place.get().path, { ...others(each), [name]: each === none ? null : each })}><bdi>${text}</bdi></a>`)}</nav>`;
 }

@@ -34,7 +34,8 @@ export function useForm(initial, send) {
     setValues(all);
   };
   const isChanged = () => JSON.stringify(values) !== JSON.stringify(kept.current);
-  return { values, set, setValues: replace, isChanged, names: names.current, errorOf, submit: action.run, busy: action.busy, error: action.error };
+  const { run: submit, busy, error } = action;
+  return { values, set, setValues: replace, isChanged, names: names.current, errorOf, submit, busy, error };
 }
 
 // Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled. kind is that of the button.
@@ -61,7 +62,8 @@ export function Form({ form, submit, kind = 'primary', cancel, disabled, free = 
   };
   const fields = Object.keys(form.error?.fields ?? {});
   const allShown = fields.length > 0 && fields.every((f) => form.names.has(f.split('.')[0]));
-  return html`${goOn && html`<${Confirm} title="Leave without saving?" action="Leave" danger onConfirm=${goOn} onClose=${() => setGoOn(null)}>
+  const stay = () => setGoOn(null);
+  return html`${goOn && html`<${Confirm} title="Leave without saving?" action="Leave" danger onConfirm=${goOn} onClose=${stay}>
       <p>What you typed is lost.</p><//>`}
   <form ref=${element} class="form" onSubmit=${send} novalidate>
     ${children}

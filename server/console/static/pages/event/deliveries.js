@@ -49,9 +49,11 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   const isWell = r.verdict === 'delivered';
   const attempts = html`<${Attempts} reason=${r} event=${event} isLive=${isLive} />`;
   const isBare = isOnly && r.attempts === 1; // the attempt shows without a click
-  const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle" aria-expanded=${isOpen}
-    onClick=${() => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace)}><${Icon} name=${isOpen ? 'down' : 'right'} />${count(r.attempts, 'attempt')}</button>`;
-  const again = html`<${SendAgain} reason=${r} event=${event} onDone=${onChanged} />`, mend = html`<${Mend} reason=${r} event=${event} onDone=${onChanged} />`;
+  const turn = () => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace);
+  const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle"
+    aria-expanded=${isOpen} onClick=${turn}><${Icon} name=${isOpen ? 'down' : 'right'} />${count(r.attempts, 'attempt')}</button>`;
+  const again = html`<${SendAgain} reason=${r} event=${event} onDone=${onChanged} />`;
+  const mend = html`<${Mend} reason=${r} event=${event} onDone=${onChanged} />`;
   return html`<li class="delivery">
     <div class="delivery-head">
       <${Verdict} verdict=${r.verdict} />
@@ -59,7 +61,8 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!isWell && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && !isBare && mendOf(r)}</p><div class="row">${mend}${again}${toggle}</div>`}
+    ${!isWell && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && !isBare && mendOf(r)}</p>
+      <div class="row">${mend}${again}${toggle}</div>`}
     ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;
 }

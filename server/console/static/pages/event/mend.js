@@ -75,7 +75,8 @@ function Release(props) {
     action=${(q) => `Release ${count(q.pending_deliveries, 'delivery', 'deliveries')}`}
     view=${(q) => html`<p>The queue is held${q.held_since && html` since <${Time} value=${q.held_since} />`}${q.reason && html`: <bdi>${q.reason}</bdi>`}.</p>
       <p>Keyhook sends all waiting deliveries of ${count(q.pending_subscriptions, 'subscription')}, in all organizations.</p>`}
-    send=${() => api.post('/queue/release/')} said=${(q) => `Released the queue. Keyhook sends ${count(q.pending_deliveries, 'delivery', 'deliveries')}.`} />`;
+    send=${() => api.post('/queue/release/')}
+    said=${(q) => `Released the queue. Keyhook sends ${count(q.pending_deliveries, 'delivery', 'deliveries')}.`} />`;
 }
 
 // Redeliver makes a new delivery of the latest attempt's event. The log keeps attempts for a shorter time than events.
@@ -135,7 +136,8 @@ function AddType({ reason, event, ...rest }) {
 function ReceiveAudit({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Receive audit events?" load=${async () => ({})} action=${() => 'Receive audit events and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and later audit events of the types that it wants.</p>`}
-    send=${() => change(reason, event, { audit_events: true })} said=${() => 'The subscription receives audit events. Keyhook sends 1 event.'} />`;
+    send=${() => change(reason, event, { audit_events: true })}
+    said=${() => 'The subscription receives audit events. Keyhook sends 1 event.'} />`;
 }
 
 async function change(reason, event, changes) {

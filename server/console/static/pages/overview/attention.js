@@ -25,7 +25,8 @@ export function Attention({ state, all, reload }) {
   }
   return html`<${Section} title=${`Needs attention (${number(bars.length + state.count)})`}>
     ${bars}
-    ${problems.length > 0 && html`<${Table} label="Problems" list=${{ rows: problems.slice(0, shown) }} columns=${columnsOf(all, setRecovering)}
+    ${problems.length > 0 && html`<${Table} label="Problems" list=${{ rows: problems.slice(0, shown) }}
+      columns=${columnsOf(all, setRecovering)}
       href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s) } : {}) : undefined)} />`}
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
@@ -51,12 +52,15 @@ const columnsOf = (all, recover) => [
   { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
   all && { head: 'Customer', size: 'm', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
   { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
-    <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
-    <span class="cut" title=${s.url}><${Address} url=${s.url} /></span><span class="narrow-only small"><${LastError} subscription=${s} /></span></span>` },
+    <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
+    ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
+    <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+    <span class="narrow-only small"><${LastError} subscription=${s} /></span></span>` },
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
-  { head: 'What to do', label: true, size: 'm', cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
+  { head: 'What to do', label: true, size: 'm',
+    cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
 ].filter(Boolean);
 
 // warnings are bars about the instance for operators, and about the plan for its organization.

@@ -1,31 +1,44 @@
-// What the overview shows. Each part is read as often as it changes.
+// What the overview shows. It loads again when the counts of the look have changed, so an idle page asks for little.
 import { api } from '../../api.js';
-import { usePoll } from '../../ui/hooks.js';
+import { useLoad, usePoll, useRepeat } from '../../ui/hooks.js';
+import { attention, useLook } from '../../look.js';
 import { can, isOperator, session } from '../../session.js';
 import { needsAttention } from '../../paths.js';
+import { rangeStart } from '../../ui/filters.js';
 
 const most = 50; // problems in the list
 
-// useOverview reads the backlog, the subscriptions with a problem, the first steps, and for operators the state of the instance.
-// data is undefined until all of them are there.
-export function useOverview(all) {
+// useOverview reads the counts, the subscriptions with a problem, the attempts of a period ([range, step in seconds]), the first steps,
+// and for operators the state of the instance. data is undefined until all of them but the attempts are there.
+export function useOverview(all, [range, step]) {
   const query = { organization: all ? 'all' : '' };
-  const backlog = usePoll((signal) => api.get('/webhooks/backlog/', { signal, query }), [all], 5000);
-  const statuses = backlog.data?.statuses;
-  const problems = usePoll((signal) => statuses && readProblems(statuses, query, signal), [all, JSON.stringify(statuses)], 30_000);
-  const known = usePoll((signal) => Promise.all([has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal)]), [all], 5000);
-  const instance = usePoll(readInstance, [isOperator()], isOperator() ? 10_000 : 0);
+  const look = useLook(all), backlog = look.counts, statuses = backlog?.statuses;
+  const deps = [all, JSON.stringify(backlog)];
+  const problems = useLoad((signal) => statuses && readProblems(statuses, query, signal), deps);
+  const known = useSteps(query);
+  const instance = usePoll(readInstance, deps, isOperator() ? 30_000 : 0);
+  const stats = usePoll((signal) => backlog && api.get('/webhooks/stats/', {
+    signal, query: { ...query, since: rangeStart(range), step },
+  }), [...deps, range], look.isBusy ? 5000 : 30_000);
 
-  const parts = [backlog, problems, known, instance];
+  const parts = [look, problems, known, instance];
   const error = parts.find((part) => part.error)?.error;
-  const reload = () => Promise.all(parts.map((part) => part.reload()));
-  if (parts.some((part) => part.data === undefined)) return { error, reload };
-  const { healthy, failing, disabled, paused } = statuses;
+  const reload = () => Promise.all([...parts, stats].map((part) => part.reload()));
+  if (!backlog || [problems, known, instance].some((part) => part.data === undefined)) return { error, reload, stats };
+  const { healthy, failing, disabled } = statuses;
   const data = {
-    ...instance.data, backlog: backlog.data, problems: problems.data, count: failing + disabled - paused,
-    steps: [healthy + failing + disabled > 0, ...known.data],
+    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data],
   };
-  return { data, error, reload };
+  return { data, error, reload, stats };
+}
+
+// useSteps tells whether there are keys and events. It asks until there are.
+function useSteps(query) {
+  const known = useLoad((signal) => Promise.all([
+    has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
+  ]), [query.organization]);
+  useRepeat(known.reload, known.data?.includes(false) ? 5000 : 0, [query.organization]);
+  return known;
 }
 
 // readInstance reads the list of waiting deliveries only while something is wrong with them.

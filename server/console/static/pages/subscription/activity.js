@@ -15,19 +15,23 @@ import { Attempt } from './attempt.js';
 import { useEventTypes } from './fields.js';
 import { classOf } from './mend.js';
 
-const periods = [['1h', '1 h', 60], ['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]]; // with the step in seconds
+// With the step in seconds.
+const periods = [['1h', '1 h', 60], ['24h', '24 h', 1800], ['7d', '7 d', 10_800], ['30d', '30 d', 43_200], ['1y', '1 y', 86_400]];
 const usual = '7d';
+const outcomes = [['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']];
 const filters = ['outcome', 'type', 'event', 'range'];
 
 // periodOf is the one period of the chart and the list.
-const periodOf = ({ range, since, until }) => (range === 'custom' ? { since: since ?? rangeStart(usual), until } : { since: rangeStart(range, usual) });
+const periodOf = ({ range, since, until }) => (range === 'custom' ? { since: since ?? rangeStart(usual), until }
+  : { since: rangeStart(range, usual) });
 
 export function Activity({ subscription, sent, actions, changed }) {
   const [query] = useQuery();
   const types = useEventTypes();
   const { outcome, type, event, attempt } = query;
   const period = useMemo(() => periodOf(query), [query.range, query.since, query.until]);
-  const list = useList(`/webhooks/subscriptions/${subscription.id}/deliveries/`, { outcome, event_type: type, event_id: event, ...period }, { poll: 5000 });
+  const list = useList(`/webhooks/subscriptions/${subscription.id}/deliveries/`,
+    { outcome, event_type: type, event_id: event, ...period }, { poll: 5000 });
   const before = useRef(sent);
   useEffect(() => {
     if (before.current !== sent) list.reload();
@@ -38,7 +42,7 @@ export function Activity({ subscription, sent, actions, changed }) {
     <h2 class=${subscription.isDeleted ? 'list-only' : 'hidden-label'}>Attempts</h2>
     <div class="list-only"><${History} subscription=${subscription} /></div>
     <div class="list-only"><${Filters}>
-      <${Choice} name="outcome" label="Outcome" options=${[['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']]} />
+      <${Choice} name="outcome" label="Outcome" options=${outcomes} />
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
       <${TextFilter} name="event" label="Event" placeholder="evt_…" />
       <${Between} />
@@ -53,12 +57,16 @@ export function Activity({ subscription, sent, actions, changed }) {
 // History is the chart. A click on a bar makes its time the period of the page; the back button undoes it.
 function History({ subscription: { id } }) {
   const [query] = useQuery();
-  const [range, , step] = periods.find(([value]) => value === query.range) ?? (query.range === 'custom' ? ['custom'] : periods.find(([value]) => value === usual));
-  const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', { signal, query: { subscription_id: id, step, ...periodOf(query) } }),
-    [id, range, query.since, query.until], 15_000);
-  const choice = html`<${Segments} name="range" label="Period" items=${[...periods, ['custom', 'From … to']]} none=${usual} value=${range} />`;
+  const range = query.range === 'custom' || periods.some(([value]) => value === query.range) ? query.range : usual;
+  const [, , step] = periods.find(([value]) => value === range) ?? [];
+  const { data, error, reload } = usePoll((signal) => api.get('/webhooks/stats/', {
+    signal, query: { subscription_id: id, step, ...periodOf(query) },
+  }), [id, range, query.since, query.until], 15_000);
+  const choice = html`<${Segments} name="range" label="Period" none=${usual} value=${range}
+    items=${[...periods, ['custom', 'From … to']]} />`;
   const hrefOf = (since, until) => href(place.get().path, { ...query, range: 'custom', since, until });
-  return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />` : html`<${Chart} stats=${data} aside=${choice} hrefOf=${hrefOf} />`;
+  return error && !data ? html`<${ErrorBar} error=${error} retry=${reload} />`
+    : html`<${Chart} stats=${data} aside=${choice} hrefOf=${hrefOf} />`;
 }
 
 const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.outcome === 'failed' || a.outcome === 'succeeded'
@@ -81,7 +89,8 @@ const all = [
 ];
 
 const waitFor = {
-  paused: 'The subscription is paused: events wait until it is resumed.', disabled: 'The subscription is disabled: events wait until it is recovered.',
+  paused: 'The subscription is paused: events wait until it is resumed.',
+  disabled: 'The subscription is disabled: events wait until it is recovered.',
   plan: 'The plan has no webhooks.', queue_held: 'An operator holds the queue: events wait for the release.',
 };
 
@@ -91,9 +100,11 @@ function None({ subscription: s, actions }) {
   const isKept = 'Attempts are kept for a limited time. An event may still wait for its first attempt.';
   if (filters.some((name) => query[name])) return html`<${NoneLike} title="No attempt matches the filters" text=${isKept} />`;
   if (s.isDeleted || s.last_success_at || s.last_failure_at) {
-    return html`<${Empty} title="No attempt in the last 7 days" text=${isKept}><a class="button" href=${href(place.get().path, { ...query, range: '1y' })}>Show the last year</a><//>`;
+    return html`<${Empty} title="No attempt in the last 7 days" text=${isKept}>
+      <a class="button" href=${href(place.get().path, { ...query, range: '1y' })}>Show the last year</a><//>`;
   }
   if (!s.url) return html`<${Empty} title="Nothing is sent to a feed" text="A program reads the events of this subscription." />`;
-  return html`<${Empty} title="Nothing has been sent yet" text=${`Each request to the address appears here, with the answer. ${waitFor[s.blocked_by] ?? 'Waiting for the first event…'}`}>
+  const why = waitFor[s.blocked_by] ?? 'Waiting for the first event…';
+  return html`<${Empty} title="Nothing has been sent yet" text=${`Each request to the address appears here, with the answer. ${why}`}>
     ${can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
 }

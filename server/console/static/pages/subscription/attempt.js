@@ -98,7 +98,8 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
   const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
   const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
-  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}><p><${WithTimes} text=${detailOf(verdict)} /></p><//>`;
+  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}>
+    <p><${WithTimes} text=${detailOf(verdict)} /></p><//>`;
 }
 
 // published is the time of the event, which is in the body of the request.

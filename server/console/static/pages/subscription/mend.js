@@ -27,7 +27,9 @@ export function wordsOf(error) {
 }
 
 // classes are the classes of errors, as short as a column has room.
-const classes = { dns_error: 'DNS', connect_error: 'Connect', tls_error: 'TLS', timeout: 'Timeout', blocked_address: 'Blocked', protocol_error: 'Protocol' };
+const classes = {
+  dns_error: 'DNS', connect_error: 'Connect', tls_error: 'TLS', timeout: 'Timeout', blocked_address: 'Blocked', protocol_error: 'Protocol',
+};
 
 export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(':')[0];
 

@@ -24,7 +24,8 @@ export function Recover({ subscription, organization, onDone, onClose }) {
     const done = await api.post(path, { ...chosen, since: data.since }, { organization });
     await onDone?.();
     const all = done.deliveries + done.pending;
-    if (done.blocked_by === 'queue_held') return `Recovered. ${count(all, 'event waits', 'events wait')} until an operator releases the queue.`;
+    const isHeld = done.blocked_by === 'queue_held';
+    if (isHeld) return `Recovered. ${count(all, 'event waits', 'events wait')} until an operator releases the queue.`;
     return all ? `Recovered. Keyhook sends ${count(all, 'event')} again.` : 'Recovered. No event was missing.';
   };
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
