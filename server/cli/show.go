@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -119,10 +120,11 @@ type list struct {
 	detail  string // the member of each item with a sentence that stands below the table; empty for none
 	command string // the member with a command below the sentence; null for none
 	ofAll   bool   // the list takes --organization all
+	whole   bool   // the response has the whole list, so there are no pages
 }
 
 func (l list) print(c *call, path string, _ []byte) error {
-	found, err := readPages(c.cmd, c.client, path)
+	found, err := l.read(c, path)
 	if err != nil {
 		return err
 	}
@@ -149,6 +151,18 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
+}
+
+// read reads as much of the list as the user asked for.
+func (l list) read(c *call, path string) (found client.Page, err error) {
+	if !l.whole {
+		return readPages(c.cmd, c.client, path)
+	}
+	body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
+	if err == nil {
+		err = json.Unmarshal(body, &found)
+	}
+	return found, err
 }
 
 // unknownChoice says that a parameter of the query may be misspelt; it is empty if all are known.
