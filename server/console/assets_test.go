@@ -17,7 +17,7 @@ import (
 const (
 	maxBytes      = 440 << 10 // all files
 	maxFrameBytes = 144 << 10 // what every page needs
-	maxPageBytes  = 240 << 10 // any one page, with the frame
+	maxPageBytes  = 246 << 10 // any one page, with the frame
 )
 
 // maxLines of a file of our own, so that a page reads from top to bottom.

@@ -36,7 +36,7 @@ export function Activity({ subscription, sent, actions, changed }) {
     <${Section} title="Attempts">
       <div class="list-only"><${Filters}>
         <${Choice} name="outcome" label="Outcome" options=${[['succeeded', 'Succeeded'], ['failed', 'Failed'], ['sending', 'Sending'], ['interrupted', 'Interrupted']]} />
-        <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
+        <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types.map((t) => t.type)} />
         <${TextFilter} name="event" label="Event" placeholder="evt_…" />
         <${Range} custom />
       <//></div>
@@ -81,4 +81,4 @@ const all = [
 ];
 
 const First = ({ subscription, actions }) => html`<${Empty} title="Nothing has been sent yet" text="Each request to the address appears here, with the answer. Waiting for the first event…">
-  ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+  ${!subscription.isDeleted && can('webhooks:write') && html`<${Button} icon="send" onClick=${() => actions.test()}>Send test<//>`}<//>`;
