@@ -241,8 +241,8 @@ CREATE INDEX audit_events_by_organization ON audit_events (organization_id);
 -- What `keyhook apply` has created. A row ends with its object, so a later object of the same name is never taken for it.
 CREATE TABLE applied (
     id   INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL, -- plan, permission, role, organization, user, member or subscription
-    key  TEXT NOT NULL, -- name, key or public id; of a member: the ids of organization and user, with a slash between them
+    kind TEXT NOT NULL, -- plan, permission, role, event_type, organization, user, member or subscription
+    key  TEXT NOT NULL, -- name, key, type or public id; of a member: the ids of organization and user, with a slash between them
     UNIQUE (kind, key)
 ) STRICT;
 
@@ -325,6 +325,7 @@ CREATE TABLE events (
     about           INTEGER,          -- the subscription that the event is about; it never receives the event
     held            INTEGER,          -- of its first deliveries, those to disabled subscriptions; NULL: the plan had no webhooks
     filtered        INTEGER,          -- subscriptions that want its type, but whose filter it did not pass; NULL: none; -1: no delivery, but a feed has it
+    mark            INTEGER,          -- 1: a test of one subscription; 2: its type was not in the catalogue; NULL: neither
     body            BLOB    NOT NULL, -- the bytes that are sent; the columns that queries read come before it
     idempotency_key TEXT,
     request_digest  BLOB              -- with the key: tells a repeated request from another event
@@ -333,6 +334,17 @@ CREATE TABLE events (
 CREATE INDEX events_by_organization ON events (organization_id);
 CREATE UNIQUE INDEX events_by_idempotency_key ON events (idempotency_key, organization_id)
     WHERE idempotency_key IS NOT NULL;
+
+-- The catalogue of event types, for all organizations. No event is checked against it.
+CREATE TABLE event_types (
+    type        TEXT    PRIMARY KEY NOT NULL,
+    description TEXT    NOT NULL,
+    event_group TEXT    NOT NULL, -- empty: none
+    example     TEXT,             -- the data of an event, a JSON object; NULL: none
+    schema      TEXT,             -- a JSON object; NULL: none
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL
+) STRICT;
 
 -- The queue. While an attempt is in progress, its delivery is the only record of it: state 4 or 5 says so, due_at is the
 -- time at which the attempt began, and its number is attempts + 1. In state 5, nothing follows the attempt: it is a test, or

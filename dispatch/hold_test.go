@@ -51,7 +51,7 @@ func TestHeldQueue(t *testing.T) {
 			if n := len(x.attempts(t, up)) + len(x.attempts(t, down)); n != 2 {
 				t.Errorf("%d attempts on record", n)
 			}
-			if _, err := x.Test(t.Context(), x.org(), up.ID); fault.KindOf(err) != fault.Conflict {
+			if _, err := x.Test(t.Context(), x.org(), up.ID, ""); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("test: %v", err)
 			}
 			x.setReceiver("down.example", respond(200))

@@ -36,7 +36,7 @@ func TestOptionsOfRequests(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Timeout: 3 * time.Second})
 			sub := x.subscribe(t, "a.example", hang)
-			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			a, err := x.Test(t.Context(), x.org(), sub.ID, "")
 			if err != nil || a.Error != "timeout: no complete response within 3s" {
 				t.Errorf("%v, %+v", err, a)
 			}
@@ -52,7 +52,7 @@ func TestOptionsOfRequests(t *testing.T) {
 			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
 				t.Fatal(err)
 			}
-			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			a, err := x.Test(t.Context(), x.org(), sub.ID, "")
 			if err != nil || a.Error != want {
 				t.Errorf("allowed: %t: %v, %+v", allowed, err, a)
 			}

@@ -119,7 +119,7 @@ func (m *orderSimulation) stepInOrder() {
 	case n < 83:
 		limited, cancel := context.WithTimeout(ctx, time.Duration(m.random.IntN(4000))*time.Millisecond)
 		defer cancel()
-		_, _ = m.Test(limited, m.org(), r.ID)
+		_, _ = m.Test(limited, m.org(), r.ID, "")
 	case n < 88:
 		m.crash()
 	case n < 91:

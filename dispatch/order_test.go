@@ -283,7 +283,7 @@ func TestOrderBesideOtherWork(t *testing.T) {
 		sub := x.subscribeInOrder(t, "a.example", respondAfter(3*time.Second, respond(200)))
 		x.publish(t, 10)
 		time.Sleep(time.Second)
-		if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+		if a, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 			t.Errorf("%+v, error %v", a, err)
 		}
 		time.Sleep(time.Minute)

@@ -66,7 +66,7 @@ func TestOrganizations(t *testing.T) {
 			for _, sub := range other.subscribeMany(t, 300, "attacker.example", respondSlowly) {
 				testing.Go(func() {
 					for ctx.Err() == nil {
-						_, _ = other.Test(ctx, other.org(), sub.ID)
+						_, _ = other.Test(ctx, other.org(), sub.ID, "")
 					}
 				})
 			}

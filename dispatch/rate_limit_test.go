@@ -304,7 +304,7 @@ func TestRateLimitOfProbesAndTests(t *testing.T) {
 		x.setRateLimit(t, sub, 1)
 		begin := time.Now()
 		for range 3 {
-			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+			if a, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 				t.Fatalf("%v, %+v", err, a)
 			}
 			x.publish(t, 1)

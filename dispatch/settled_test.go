@@ -37,7 +37,7 @@ func TestOnSettled(t *testing.T) {
 			x.setReceiver("a.example", respond(200))
 			time.Sleep(time.Hour)
 			x.setReceiver("a.example", respond(404))
-			if _, err := x.Test(t.Context(), x.org(), sub.ID); err != nil {
+			if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil {
 				t.Fatal(err)
 			}
 			want := []end{

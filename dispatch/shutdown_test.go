@@ -236,7 +236,7 @@ func TestCrash(t *testing.T) {
 
 	runInVirtualTime(t, "a test that a crash interrupted is not sent again", func(t *testing.T) {
 		runTest(t, func(x *fixture, sub webhook.Subscription) {
-			if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), sub.ID); err != nil {
+			if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), sub.ID, ""); err != nil {
 				t.Fatal(err)
 			}
 		}, map[webhook.Outcome]int{webhook.Interrupted: 1})

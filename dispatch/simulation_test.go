@@ -117,7 +117,7 @@ func (m *simulation) step() {
 	case n < 94 && !sub.deleted:
 		limited, cancel := context.WithTimeout(ctx, time.Duration(m.random.IntN(4000))*time.Millisecond)
 		defer cancel()
-		_, _ = m.Test(limited, m.org(), sub.ID)
+		_, _ = m.Test(limited, m.org(), sub.ID, "")
 	case n < 97:
 		m.stop()
 		m.close()

@@ -53,11 +53,12 @@ func removeTest(from []*testSlot, test *testSlot) []*testSlot {
 
 var errStopping = errors.New("dispatch: no test is sent because the server is stopping")
 
-// Test makes a test event and sends it to one subscription at once. It ignores the subscription's health and does not
+// Test makes a test event and sends it to one subscription at once. The event is the example of eventType in the catalogue; if that is
+// empty, it is a webhook_test. It ignores the subscription's health and does not
 // change it. It returns the record of the attempt, whether it succeeded or failed. An error means that there is no
 // record. It waits for a slot like a delivery, so Run must be running. It does not wait for the rate limit, but takes a
 // token if there is one. Faults: those of the store's BeginTest.
-func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
+func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error) {
 	row, err := d.store.SubscriptionRow(ctx, organization, subscriptionID)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
@@ -72,7 +73,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	// because a begun attempt needs its result.
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.options.Timeout+d.options.Grace)
 	defer cancel()
-	t, job, attempt, err := d.store.BeginTest(finish, organization, subscriptionID)
+	t, job, attempt, err := d.store.BeginTest(finish, organization, subscriptionID, eventType)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}

@@ -19,13 +19,13 @@ func TestTestAttempts(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(204))
-			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			a, err := x.Test(t.Context(), x.org(), sub.ID, "")
 			if err != nil || a.Outcome != webhook.Succeeded || a.Number != 1 || a.Trigger != webhook.ByTest || a.EventType != webhook.TestType || *a.ResponseStatus != 204 {
 				t.Errorf("%v, %+v", err, a)
 			}
 			x.setReceiver("a.example", respond(500))
 			for range 20 {
-				if a, err = x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Failed || a.Error != "http_status: 500" {
+				if a, err = x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Failed || a.Error != "http_status: 500" {
 					t.Errorf("%v, %+v", err, a)
 				}
 			}
@@ -44,14 +44,14 @@ func TestTestAttempts(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
 			x.setActive(t, sub, false)
-			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+			if a, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 				t.Errorf("%v, %+v", err, a)
 			}
-			if _, err := x.Test(t.Context(), x.org()+1, sub.ID); err == nil {
+			if _, err := x.Test(t.Context(), x.org()+1, sub.ID, ""); err == nil {
 				t.Error("another organization tests it")
 			}
 			x.setPlan(t, "free")
-			if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil || len(x.requests("a.example")) != 1 {
+			if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err == nil || len(x.requests("a.example")) != 1 {
 				t.Errorf("tested without the plan: %v", err)
 			}
 		})
@@ -67,7 +67,7 @@ func TestTestAttempts(t *testing.T) {
 			begin := time.Now()
 			for range 4 {
 				done.Go(func() {
-					if _, err := x.Test(t.Context(), x.org(), sub.ID); err != nil {
+					if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil {
 						t.Error(err)
 					}
 				})
@@ -117,7 +117,7 @@ func TestTestsOfFailingSubscriptions(t *testing.T) {
 			x, sub := failing(t)
 			var done sync.WaitGroup
 			done.Go(func() {
-				if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+				if a, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 					t.Errorf("%v, %+v", err, a)
 				}
 			})
@@ -139,7 +139,7 @@ func TestTestsOfFailingSubscriptions(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			var done sync.WaitGroup
 			done.Go(func() {
-				if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+				if a, err := x.Test(t.Context(), x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 					t.Errorf("%v, %+v", err, a)
 				}
 			})
@@ -161,7 +161,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 			synctest.Wait()
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := x.Test(short, x.org(), sub.ID); err == nil {
+			if _, err := x.Test(short, x.org(), sub.ID, ""); err == nil {
 				t.Error("a test in time")
 			}
 			if n := x.outcomes(t, sub); n[webhook.Sending] != 1 || len(n) != 1 {
@@ -170,7 +170,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			short, cancel = context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if a, err := x.Test(short, x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+			if a, err := x.Test(short, x.org(), sub.ID, ""); err != nil || a.Outcome != webhook.Succeeded {
 				t.Errorf("%v, %+v", err, a)
 			}
 			time.Sleep(time.Minute)
@@ -188,7 +188,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 			synctest.Wait()
 			var done sync.WaitGroup
 			done.Go(func() {
-				if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil {
+				if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err == nil {
 					t.Error("a removed subscription was tested")
 				}
 			})
@@ -212,7 +212,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 			var waiting atomic.Bool
 			var done sync.WaitGroup
 			done.Go(func() {
-				_, err := x.Test(t.Context(), x.org(), sub.ID)
+				_, err := x.Test(t.Context(), x.org(), sub.ID, "")
 				waiting.Store(err != nil)
 			})
 			synctest.Wait()
@@ -221,7 +221,7 @@ func TestTestAttemptsThatAreCancelled(t *testing.T) {
 			if !waiting.Load() {
 				t.Error("a test was sent while stopping")
 			}
-			if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil {
+			if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err == nil {
 				t.Error("a test was sent after the stop")
 			}
 			if n := x.outcomes(t, sub); n[webhook.Succeeded] != 1 || len(n) != 1 {

@@ -27,16 +27,16 @@ func TestEveryBody(t *testing.T) {
 	real := strings.NewReplacer(
 		"api-keys/{id}", "api-keys/"+key.ID, "subscriptions/{id}", "subscriptions/"+sub.ID, "organizations/{id}", "organizations/"+owner.Organization.ID,
 		"users/{id}", "users/"+owner.User.ID, "{user_id}", owner.User.ID,
-		"plans/{name}", "plans/growth", "roles/{name}", "roles/clerk", "permissions/{key}", "permissions/orders:read",
+		"plans/{name}", "plans/growth", "roles/{name}", "roles/clerk", "permissions/{key}", "permissions/orders:read", "{type}", "order.paid",
 	)
 	optional := []string{
 		"POST /api/v1/organizations/{id}/portal-links/",
 		"POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", "POST /api/v1/api-keys/{id}/rotate/",
 		"POST /api/v1/webhooks/subscriptions/{id}/recover/", "POST /api/v1/webhooks/subscriptions/{id}/discard/",
-		"POST /api/v1/queue/hold/", "POST /api/v1/backups/",
+		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/queue/hold/", "POST /api/v1/backups/",
 	}
 	withoutBody := []string{
-		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
+		"POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
 		"POST /api/v1/queue/release/", "POST /api/v1/queue/discard/",
 		"POST /api/v1/clock/accept/",
 	}
@@ -129,6 +129,8 @@ func TestEveryField(t *testing.T) {
 		"POST " + subs + sub.ID + "/replay/":                                {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                                              {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
 		"POST /api/v1/events/batch/":                                        {"events": {"array"}},
+		"POST " + subs + sub.ID + "/test/":                                  {"event_type": {"string"}},
+		"PUT /api/v1/event-types/order.paid/":                               {"description": {"string"}, "group": {"string", "null"}, "example": {"object", "null"}, "schema": {"object", "null"}},
 		"POST /api/v1/queue/hold/":                                          {"reason": {"string"}},
 		"POST /api/v1/backups/":                                             {"file": {"string"}, "keep": {"number"}},
 		"POST /api/v1/plans/":                                               {"name": {"string"}, "api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},

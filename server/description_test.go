@@ -79,10 +79,10 @@ func TestDescription(t *testing.T) {
 				described, _ := op.Node["x-permission"].(string)
 				text, _ := op.Node["description"].(string)
 				text = strings.Join(strings.Fields(text), " ")
-				if described != strings.Join(r.Permissions, " ") {
-					t.Errorf("permissions %q, described is %q", r.Permissions, described)
+				if described != strings.Join(r.Permissions, " ")+strings.Join(r.AnyOf, "|") {
+					t.Errorf("permissions %q, one of %q, described is %q", r.Permissions, r.AnyOf, described)
 				}
-				for i, permission := range r.Permissions {
+				for i, permission := range append(r.Permissions, r.AnyOf...) {
 					if !strings.Contains(text, "`"+permission+"`") || i == 0 && !strings.Contains(text, "eeds `"+permission+"`") {
 						t.Errorf("the text does not say that %s is needed: %s", permission, text)
 					}

@@ -260,7 +260,7 @@ func TestExplainEventOfCallers(t *testing.T) {
 	foreign := []string{"X-Organization-Id", owner.Organization.ID}
 	f.Run(t, known, []servertest.Scenario{
 		servertest.OK("is explained for each subscription, newest first", "GET {event}", "", 200, `{"data":[{"subscription_id":"`+second.ID+`","url_host":"example.org:8443","verdict":"not_wanted"`,
-			`{"subscription_id":"`+first.ID+`","url_host":"hooks.example.com","verdict":"scheduled"`, `"has_more":false,"next_cursor":null}`),
+			`{"subscription_id":"`+first.ID+`","url_host":"hooks.example.com","verdict":"scheduled"`, `"has_more":false,"next_cursor":null,"notice":null}`),
 		servertest.OK("is explained for one subscription", "GET {event}?subscription_id={first}", "", 200, `{"data":[{"subscription_id":"`+first.ID),
 		servertest.OK("is explained in pages", "GET {event}?limit=1", "", 200, `"subscription_id":"`+second.ID, `"has_more":true,"next_cursor":"`),
 		{Name: "is explained to readers of events", Call: servertest.NewCall("GET {event}", "{reader}", ""), Status: 200, Want: []string{`"verdict":"scheduled"`}, Never: []string{"secret-path"}},

@@ -115,7 +115,7 @@ func (h keyExplanation) readNeeds(m *explained, requested *url.URL, asked access
 	}
 	var needed access.Scope
 	if m.route = found.route; m.Route.Found {
-		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil
+		needed, m.AnyOf, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.anyOf, m.route.access == open, m.route.match != nil
 	}
 	if m.Route.ForwardAuth {
 		_, words, _ := parseForwardAuth(requested.Path)
@@ -228,7 +228,7 @@ func (h keyExplanation) find(ctx context.Context, x *exchange.Exchange, m *expla
 
 func (m *explained) body() explainBody {
 	body := explainBody{
-		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Needed.String(), Checks: m.Checks(),
+		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Permissions().String(), Checks: m.Checks(),
 	}
 	if m.Route.Open {
 		body.Allowed, body.Code = true, codeValid

@@ -285,3 +285,24 @@ func TestExplain(t *testing.T) {
 		f.Do(t, "POST /api/v1/auth/explain/", as, `{"key":"key_01h455vb4pex5vsknk084sn02q","method":"GET","path":"/"}`).Want(t, 404, "not_found")
 	})
 }
+
+// TestExplanationsOfAlternatives asks about a route for which one of two permissions is enough.
+func TestExplanationsOfAlternatives(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	const line, both = "GET /api/v1/event-types/", "events:read webhooks:read"
+	for scope, want := range map[string]string{
+		access.WebhooksRead: access.WebhooksRead, access.EventsRead: access.EventsRead, both: both, access.EventsWrite: "",
+	} {
+		_, key := storagetest.Key(t, f.Store, owner, strings.Fields(scope)...)
+		e := f.explain(t, servertest.Operator, key.Reveal(), line)
+		status := f.Do(t, line, servertest.APIKey(key), "").StatusCode
+		if e.Allowed != (want != "") || e.Allowed != (status == 200) || e.Allowed && e.Permission != want || !e.Allowed && e.Permission != both {
+			t.Errorf("%s: %+v, and the request got %d", scope, e, status)
+		}
+		if !e.Allowed && !strings.Contains(e.detail("permission"), "does not include "+both) {
+			t.Error(e.detail("permission"))
+		}
+	}
+}

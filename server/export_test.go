@@ -14,7 +14,8 @@ func (s *Server) Reserved() (organizations, anonymous int64) { return s.memory.R
 // Route is a row of the table for tests.
 type Route struct {
 	Method      string   // "*" serves all methods
-	Pattern     string   // with {id}, {name} and {key} where paths vary
+	Pattern     string   // with {id}, {name}, {key} and {type} where paths vary
+	AnyOf       []string // one of them is needed, too; empty needs none
 	Permissions []string // all of them are needed; empty if any valid credential will do
 	Open        bool     // no credential is read
 	Local       bool     // no credential is read in a request from this machine
@@ -27,7 +28,7 @@ type Route struct {
 func (s *Server) Routes() []Route {
 	routes := make([]Route, len(s.router.routes))
 	for i, r := range s.router.routes {
-		routes[i] = Route{r.method, r.pattern, r.needs.Keys(), r.access == open, r.access == local, r.access == proxied, r.parameters, r.maxBody}
+		routes[i] = Route{r.method, r.pattern, r.anyOf.Keys(), r.needs.Keys(), r.access == open, r.access == local, r.access == proxied, r.parameters, r.maxBody}
 	}
 	return routes
 }

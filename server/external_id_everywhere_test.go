@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // named are the ids, or the external ids, of one customer.
@@ -106,12 +104,6 @@ func TestExternalIDsEverywhere(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) {
 		o.ConsoleURL = "https://keys.example.com/"
-		o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) {
-			return webhook.Attempt{
-				ID: "att_" + servertest.SomeID, SubscriptionID: "sub_" + servertest.SomeID, EventID: "evt_" + servertest.SomeID, EventType: "test", Number: 1,
-				Trigger: webhook.ByTest, Outcome: webhook.Succeeded,
-			}, nil
-		})
 	})
 	isUse := func(got servertest.Response) bool {
 		return got.StatusCode == http.StatusConflict && got.Field("code") == "in_use"

@@ -43,7 +43,7 @@ var withoutPermission = map[string]string{
 var somewhere = strings.NewReplacer(
 	"{id}", "key_01h455vb4pex5vsknk084sn02q", "{user_id}", "usr_01h455vb4pex5vsknk084sn02q",
 	"{token_id}", "tok_01h455vb4pex5vsknk084sn02q", "{attempt_id}", "att_01h455vb4pex5vsknk084sn02q",
-	"{name}", "nothing", "{key}", "nothing:read", "{dialect}", "forward",
+	"{name}", "nothing", "{key}", "nothing:read", "{dialect}", "forward", "{type}", "no.type",
 )
 
 func line(r server.Route) string { return r.Method + " " + r.Pattern }
@@ -74,7 +74,7 @@ func TestEveryRoute(t *testing.T) {
 		}
 		t.Run(line(r), func(t *testing.T) {
 			t.Run("declares its permissions or has a reason not to", func(t *testing.T) {
-				if _, excepted := withoutPermission[line(r)]; (len(r.Permissions) == 0) != excepted {
+				if _, excepted := withoutPermission[line(r)]; (len(r.Permissions)+len(r.AnyOf) == 0) != excepted {
 					t.Errorf("permissions %q, in the list of exceptions: %v", r.Permissions, excepted)
 				}
 				for _, permission := range r.Permissions {
@@ -122,6 +122,17 @@ func TestEveryRoute(t *testing.T) {
 						refused := f.Do(t, request, tokenWith(others), "", fromElsewhere...).Want(t, http.StatusForbidden, "permission_denied")
 						if !strings.Contains(refused.Field("detail"), permission) {
 							t.Errorf("it does not name the permission: %s", refused.Text)
+						}
+					})
+				}
+				for _, permission := range r.AnyOf {
+					t.Run("is enough with "+permission+": "+request, func(t *testing.T) {
+						if got := f.Do(t, request, tokenWith([]string{permission}), "", fromElsewhere...); got.StatusCode == http.StatusForbidden {
+							t.Errorf("%d %s", got.StatusCode, got.Text)
+						}
+						refused := f.Do(t, request, tokenWith([]string{access.AuditRead}), "", fromElsewhere...).Want(t, http.StatusForbidden, "permission_denied")
+						if !strings.Contains(refused.Field("detail"), "one of the permissions "+strings.Join(r.AnyOf, ", ")+".") {
+							t.Errorf("it does not name the permissions: %s", refused.Text)
 						}
 					})
 				}

@@ -26,7 +26,7 @@ func TestDescribedLimits(t *testing.T) {
 	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
 	f.Do(t, "POST /api/v1/plans/", servertest.Operator, `{"name":"gold","api_rate_limit_per_minute":1}`).Want(t, 201, "")
 
-	ids := map[string]string{"{key}": "orders:read", "{user_id}": owner.User.ID}
+	ids := map[string]string{"{type}": "order.paid", "{key}": "orders:read", "{user_id}": owner.User.ID}
 	for prefix, id := range map[string]string{
 		"api-keys/": key.ID, "subscriptions/": sub.ID, "organizations/": owner.Organization.ID, "users/": owner.User.ID,
 	} {

@@ -29,7 +29,7 @@ func startPortal(t *testing.T) (f *testServer, owner access.Principal) {
 // ownTester sends nothing. Like the dispatcher, it finds subscriptions of the given organization only.
 type ownTester struct{ store server.Store }
 
-func (o ownTester) Test(ctx context.Context, organization int64, subscription string) (webhook.Attempt, error) {
+func (o ownTester) Test(ctx context.Context, organization int64, subscription, _ string) (webhook.Attempt, error) {
 	_, err := o.store.Subscription(ctx, organization, subscription)
 	return webhook.Attempt{}, err
 }
@@ -164,7 +164,7 @@ func TestPortalReachesNothingElse(t *testing.T) {
 	event := storagetest.Publish(t, f.Store, neighbour, "order.paid")
 	foreign := []string{key.ID, sub.ID, event.ID, neighbour.Home.ID, neighbour.User.ID, neighbour.User.Email, "neighbour", "Default", "operator-"}
 	ofNeighbour := strings.NewReplacer("{user_id}", neighbour.User.ID, "{token_id}", neighbour.Token.ID, "{attempt_id}",
-		"att_01h455vb4pex5vsknk084sn02q", "{name}", "operator", "{key}", "platform:read", "{dialect}", "forward")
+		"att_01h455vb4pex5vsknk084sn02q", "{name}", "operator", "{key}", "platform:read", "{dialect}", "forward", "{type}", "no.type")
 	ids := func(pattern string) string {
 		id := neighbour.Home.ID
 		switch {

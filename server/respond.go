@@ -120,7 +120,7 @@ func (s *Server) run(c *call) error {
 		return c.handle()
 	}
 	s.auth.read(c)
-	c.run.Needed, c.run.Last = c.route.needs, access.CheckPermission
+	c.run.Needed, c.run.AnyOf, c.run.Last = c.route.needs, c.route.anyOf, access.CheckPermission
 	if err := s.auth.admit(c); err != nil {
 		return err
 	}

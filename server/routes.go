@@ -65,7 +65,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		del("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Remove).need(access.WebhooksWrite).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.webhooks.Subscriptions.RotateSecret).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/test/", h.webhooks.Deliveries.Test).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/test/", h.webhooks.Deliveries.Test).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/recover/", h.webhooks.Recoveries.Recover).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/discard/", h.webhooks.Recoveries.Discard).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.webhooks.Replays.Create).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
@@ -87,7 +87,10 @@ func (h *handlers) table() []route {
 		post("/api/v1/events/batch/", h.webhooks.Events.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.webhooks.Events.Read).need(access.EventsRead).of(event),
 		get("/api/v1/events/{id}/explain/", h.webhooks.Explanations.List).need(access.EventsRead).pages("subscription_id").of(event),
-		get("/api/v1/event-types/", h.webhooks.Events.Types).need(access.EventsRead),
+		get("/api/v1/event-types/", h.webhooks.EventTypes.List).needAny(access.EventsRead, access.WebhooksRead),
+		get("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Read).needAny(access.EventsRead, access.WebhooksRead).of(exists(h.webhooks.EventTypes.Find)),
+		put("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Put).need(access.PlatformWrite).body(maxEventBody),
+		del("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Remove).need(access.PlatformWrite).of(exists(h.webhooks.EventTypes.FindCatalogued)),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
 		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
@@ -179,6 +182,7 @@ type route struct {
 	pattern    string // ends in a slash; the same path without it is served too
 	access     reach
 	needs      access.Scope // all of these permissions
+	anyOf      access.Scope // one of these permissions, too; empty needs none
 	maxBody    int64        // bytes; 0 takes no body
 	parameters []string     // of the query; any other is refused
 	handle     func(*call) error
@@ -234,6 +238,12 @@ func (r route) to(who reach) route {
 // need lists the permissions that a credential must have, all of them.
 func (r route) need(permissions ...string) route {
 	r.needs = access.NewScope(permissions...)
+	return r
+}
+
+// needAny lists permissions of which a credential must have one.
+func (r route) needAny(permissions ...string) route {
+	r.anyOf = access.NewScope(permissions...)
 	return r
 }
 

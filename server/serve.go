@@ -41,8 +41,8 @@ type stoppingTester struct {
 	draining *atomic.Bool
 }
 
-func (t stoppingTester) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
-	attempt, err := t.Tester.Test(ctx, organization, subscriptionID)
+func (t stoppingTester) Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error) {
+	attempt, err := t.Tester.Test(ctx, organization, subscriptionID, eventType)
 	if err != nil && t.draining.Load() && fault.KindOf(err) == fault.Internal {
 		err = fmt.Errorf("test delivery: %w: %w", errStopped, err)
 	}

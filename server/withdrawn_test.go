@@ -99,7 +99,7 @@ func TestWithdrawnWhileAnyBodyArrives(t *testing.T) {
 	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
 	f.Do(t, "POST /api/v1/roles/", servertest.Operator, `{"name":"clerk","permissions":[]}`).Want(t, 201, "")
-	real := fill(key.ID, sub.ID, "", "", owner.Organization.ID, owner.User.ID, "", "", "growth", "orders:read")
+	real := fill(key.ID, sub.ID, "", "", owner.Organization.ID, owner.User.ID, "", "", "growth", "orders:read", "order.paid")
 	for _, r := range f.Server.Routes() {
 		if r.Open || r.Body == 0 {
 			continue // the only open one with a body is the sign-in, which checks the credential in its body

@@ -130,7 +130,7 @@ func TestWhatAListLeavesOut(t *testing.T) {
 		}
 		x.endAll(t, true)                                       // the event about that
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
-		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}

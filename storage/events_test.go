@@ -318,7 +318,7 @@ func TestQueryPlans(t *testing.T) {
 	_, err14 := x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
 	_, err17 := x.Survey.PendingSummary(t.Context(), x.org())
 	err20 := searchEverything(t, x, p.ID, a.ID, key)
-	_, err21 := x.History.EventTypes(t.Context(), x.org(), true)
+	_, err21 := x.History.EventTypes(t.Context(), x.org(), "", true)
 	_, err19 := x.History.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
 	_, err22 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -127,7 +128,7 @@ func (q *Queue) checkPosition(ctx context.Context, f feed) error {
 
 // wantedInFeed is the condition for events of a feed, with the parameters of feed.args.
 const wantedInFeed = `
-	e.held IS NOT NULL AND e.created_at >= :since AND ` + wantedType + ` AND e.about IS NOT :subscription AND ` + notATest + `
+	e.held IS NOT NULL AND e.created_at >= :since AND ` + wantedType + ` AND e.about IS NOT :subscription AND ` + delivery.NotTest + `
 	AND (:filter = '' OR passes(:filter, e.body))`
 
 // looked is an event that a read of a feed looks at.

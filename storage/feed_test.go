@@ -78,7 +78,7 @@ func TestAFeedHasNoDeliveries(t *testing.T) {
 		t.Errorf("%+v", sub)
 	}
 	ctx, by := t.Context(), x.actor()
-	_, _, _, err1 := x.Queue.BeginTest(ctx, x.org(), x.sub.ID)
+	_, _, _, err1 := x.Queue.BeginTest(ctx, x.org(), x.sub.ID, "")
 	_, err2 := x.Queue.Replay(ctx, by, x.org(), x.sub.ID, webhook.Replay{})
 	_, err3 := x.Queue.CountReplay(ctx, x.org(), x.sub.ID, webhook.Replay{})
 	_, err4 := x.Queue.Recover(ctx, by, x.org(), x.sub.ID, webhook.RecoveryRequest{})

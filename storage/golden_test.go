@@ -118,6 +118,9 @@ func fill(t *testing.T, store *storage.Store) {
 	must[access.SignInLink](t)(x.Directory.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
 		Credential: access.Mint(access.LinkPrefix), Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://shop.example/settings"),
 	}))
+	must[access.Put[webhook.EventType]](t)(store.Catalogue.PutEventType(ctx, x.by, "order.paid", webhook.EventTypeChange{
+		Description: new("An order was paid"), Group: new("Orders"), Example: new([]byte(`{"number":1001}`)),
+	}))
 	if err := x.Queue.HoldQueue(ctx, x.by, "to look first"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +138,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"organizations": must[[]access.Organization](t)(store.Directory.Organizations(ctx, 0, all)),
 		"users":         must[[]access.User](t)(store.Directory.Users(ctx, 0, all)),
 		"applied":       must[[]access.Applied](t)(store.Directory.Applied(ctx, 0, all)),
+		"event type":    must[webhook.EventType](t)(store.Catalogue.CataloguedType(ctx, "order.paid")),
 		"queue":         must[webhook.Queue](t)(store.Survey.QueueSummary(ctx)),
 		"backlog":       must[webhook.Backlog](t)(store.Survey.Backlog(ctx)),
 	}

@@ -47,7 +47,7 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		return x.Queue.Redeliver(t.Context(), x.actor(), organization, x.sub.ID, attempt)
 	},
 	"test": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, _, _, err := x.Queue.BeginTest(t.Context(), organization, x.sub.ID)
+		_, _, _, err := x.Queue.BeginTest(t.Context(), organization, x.sub.ID, "")
 		return err
 	},
 	"discard": func(t *testing.T, x fixture, organization int64, _ string) error {

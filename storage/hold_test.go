@@ -49,7 +49,7 @@ func TestHold(t *testing.T) {
 		if len(jobs) != 2 || x.begin(t, jobs[0]) != 0 || x.begin(t, jobs[1]) != 0 {
 			t.Errorf("%d pending, or one of them began", len(jobs))
 		}
-		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID); fault.KindOf(err) != fault.Conflict {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, ""); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("a test began: %v", err)
 		}
 		if n := must[int64](t)(x.Queue.ReleaseQueue(t.Context(), holder(t, x))); n != 2 {

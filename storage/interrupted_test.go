@@ -21,7 +21,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 		state webhook.DeliveryState
 	}{
 		{"of a test is not made up for", func(t *testing.T, x fixture) string {
-			_, job, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+			_, job, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 			if err != nil {
 				t.Fatal(err)
 			}

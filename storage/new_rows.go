@@ -24,12 +24,12 @@ type idempotencyKey struct {
 	key          string
 }
 
-const eventArgs, deliveryArgs = 10, 6 // of one row
+const eventArgs, deliveryArgs = 11, 6 // of one row
 
 var (
 	insertEvents = sqlite.Statements(func(n int) string {
-		const row = "(?, ?, ?, ?, nullif(?, 0), ?, nullif(?, 0), ?, ?, ?)"
-		return `INSERT INTO events (id, organization_id, type, created_at, about, held, filtered, body, idempotency_key, request_digest)
+		const row = "(?, ?, ?, ?, nullif(?, 0), ?, nullif(?, 0), nullif(?, 0), ?, ?, ?)"
+		return `INSERT INTO events (id, organization_id, type, created_at, about, held, filtered, mark, body, idempotency_key, request_digest)
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = sqlite.Statements(func(n int) string {
@@ -48,7 +48,7 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 		}
 		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
 	}
-	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, filtered, body, key, digest)
+	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, filtered, int64(e.Mark), body, key, digest)
 	t.Delay(1+len(body)/pageSize, t.writeNewRows)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
@@ -131,9 +132,12 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
 	people := directory.New(w.file, pools.reads, pools.logs, t.quotas, directoryHooks(t))
+	described := catalogue.New(w.file, pools.reads, t.catalogued, func(now *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
+		return t.with(now).audit(by, 0, action, auditTarget{Type: access.KindEventType, ID: eventType}, details)
+	})
 	s := &Store{
 		File: w.file, Directory: people, Survey: survey, History: past, Queue: queue, Subscriptions: &Subscriptions{queue},
-		writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
+		Catalogue: described, writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
 		cleaner: retention.New(o.retention(w, pools, people, observed)),
 	}
 	if err := people.EnsureCustomerRole(); err != nil {
@@ -155,7 +159,8 @@ func (o Options) load(w writer, observed *clock.Watch) error {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
 	steps := []func(*tx) error{
-		func(t *tx) error { return t.pending.Load(t.Tx) }, t.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
+		func(t *tx) error { return t.pending.Load(t.Tx) }, func(t *tx) error { return t.catalogued.Load(t.Tx) },
+		t.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
 	}
 	if !o.isCopy {
 		steps = append(steps, func(t *tx) error { return loadClock(t, observed) })

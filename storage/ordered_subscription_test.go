@@ -152,7 +152,7 @@ func TestOrder(t *testing.T) {
 		x := newOrderedFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/", "user.created")
 		x.publishMany(t, 2)
-		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID); err != nil {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		if x.begin(t, x.inOrder(t)[0]) == 0 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -33,7 +34,7 @@ func (q *Queue) PreviewFilter(ctx context.Context, organization int64, types web
 		SELECT e.id, e.created_at, :filter = '' OR passes(:filter, e.body) AS passes
 		FROM (SELECT id FROM events INDEXED BY events_by_organization WHERE organization_id = :organization ORDER BY id DESC LIMIT :most) newest
 		CROSS JOIN events e ON e.id = newest.id
-		WHERE `+wantedType+` ORDER BY e.id DESC`,
+		WHERE `+wantedType+` AND `+delivery.NotTest+` ORDER BY e.id DESC`,
 		sql.Named("organization", organization), sql.Named("filter", f.Text()), sql.Named("most", previewEvents),
 		sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("excluded", history.HiddenTypes(withoutAudit)))
 	for _, e := range events {

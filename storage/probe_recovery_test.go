@@ -77,7 +77,7 @@ func TestOnlyOneProbeAtATime(t *testing.T) {
 		}
 		x.end(t, jobs[0], probe, false)
 		time.Sleep(time.Minute)
-		_, _, test, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, _, test, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 		if err != nil || test == 0 || x.begin(t, jobs[1]) != 0 {
 			t.Errorf("a probe began beside the test %d, error %v", test, err)
 		}

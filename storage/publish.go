@@ -38,6 +38,7 @@ func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []
 			if published[i].Repeated {
 				continue
 			}
+			e.Mark = t.catalogued.Mark(e.Type)
 			if published[i], err = t.publish(organization, o, e, 0); err != nil {
 				return err
 			}
@@ -94,7 +95,8 @@ func (t *tx) publish(organization int64, organizationID string, e webhook.NewEve
 	t.quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
 	t.announceDeliveries(jobs)
 	return webhook.Published{
-		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), filtered, held.Valid),
+		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Mark: e.Mark,
+		Notice: webhook.NoticeOf(len(jobs), filtered, held.Valid, e.Mark),
 	}, nil
 }
 
@@ -126,7 +128,7 @@ func (t *tx) insertEvent(organization int64, organizationID string, e webhook.Ne
 	t.lastEvent++
 	row = t.lastEvent
 	id = t.ids.ID(access.EventID, row, t.Now())
-	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
+	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data, e.Mark)
 	t.delayEvent(organization, e, row, about, held, filtered, body)
 	t.quotas.Count(t.Tx, organization, quota.Size(e, 0))
 	return row, id, body

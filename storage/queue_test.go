@@ -442,7 +442,7 @@ func TestTestDelivery(t *testing.T) {
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -165,7 +165,7 @@ func testBeyondQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: &webhook.Types{"a", "b"}}))
-	if _, _, _, err := x.Queue.BeginTest(ctx, org, sub.ID); err != nil {
+	if _, _, _, err := x.Queue.BeginTest(ctx, org, sub.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	attempts := must[[]webhook.Attempt](t)(x.Attempts(ctx, org, sub.ID, webhook.AttemptFilter{Limit: 1}))
@@ -179,7 +179,7 @@ func testBeyondQuota(t *testing.T) {
 	overQuota(t, err)
 	_, _, err = x.Subscriptions.RotateSecret(ctx, by, org, sub.ID, webhook.Rotation{Overlap: time.Hour})
 	overQuota(t, err)
-	_, _, _, err = x.Queue.BeginTest(ctx, org, sub.ID)
+	_, _, _, err = x.Queue.BeginTest(ctx, org, sub.ID, "")
 	overQuota(t, err)
 	overQuota(t, x.Queue.Redeliver(ctx, by, org, sub.ID, attempts[0].ID))
 	if n, err := x.Queue.CountReplay(ctx, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.TypeAdded != 1 || err != nil {

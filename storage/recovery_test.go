@@ -137,7 +137,7 @@ func TestRecover(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.endAll(t, true)
-		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func (q *Queue) countRepeated(ctx context.Context, organization int64, published
 		if published[i].Repeated {
 			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
 			if published[i].Deliveries > 0 {
-				published[i].Notice = ""
+				published[i].Notice = webhook.NoticeOf(published[i].Deliveries, 0, true, published[i].Mark)
 			}
 		}
 	}
@@ -47,19 +47,20 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			continue
 		}
 		var first struct {
-			RowID    int64  `db:"id"`
-			Type     string `db:"type"`
-			At       int64  `db:"created_at"`
-			Digest   []byte `db:"request_digest"`
-			Held     *int   `db:"held"`
-			Filtered int    `db:"filtered"`
+			RowID    int64        `db:"id"`
+			Type     string       `db:"type"`
+			At       int64        `db:"created_at"`
+			Digest   []byte       `db:"request_digest"`
+			Held     *int         `db:"held"`
+			Filtered int          `db:"filtered"`
+			Mark     webhook.Mark `db:"mark"`
 		}
 		get := t.GetBeside
 		if t.hasKey(organization, e.IdempotencyKey) {
 			get = t.Get
 		}
 		err := get(&first, `
-			SELECT id, type, created_at, request_digest, held, coalesce(filtered, 0) AS filtered FROM events
+			SELECT id, type, created_at, request_digest, held, coalesce(filtered, 0) AS filtered, coalesce(mark, 0) AS mark FROM events
 			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -74,8 +75,8 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: t.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Repeated: true,
-			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil), // until countRepeated counts the deliveries
+			ID: t.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Mark: first.Mark, Repeated: true,
+			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil, first.Mark), // until countRepeated counts the deliveries
 		}
 		if first.Held != nil {
 			published[i].Held = *first.Held

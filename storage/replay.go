@@ -167,16 +167,13 @@ const wantedType = `(e.type IN (SELECT value FROM json_each(:exact))
 	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
 	AND e.type NOT IN (SELECT value FROM json_each(:excluded))`
 
-// notATest is the condition for events that are not the test of one subscription.
-const notATest = `NOT (e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `))`
-
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
 var replayable = `
 	e.created_at >= :since AND e.created_at < :until AND ` + wantedType + `
 	AND e.about IS NOT :subscription
-	AND ` + notATest + `
+	AND ` + delivery.NotTest + `
 	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
 	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = :ended)

@@ -279,7 +279,7 @@ func TestReplaySkipsEvents(t *testing.T) {
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
-			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), id)
+			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), id, "")
 			if err != nil {
 				t.Fatal(err)
 			}

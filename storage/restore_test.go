@@ -27,6 +27,7 @@ func copiedDatabase(t *testing.T) (path, of string, x fixture) {
 	x = fixtureOf(t, store)
 	storagetest.Publish(t, store, x.owner, "a")
 	of = filepath.Join(t.TempDir(), "copy.db")
+	catalogue(t.Context(), t, store, "a", "")
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: of}))
 	storagetest.Publish(t, store, x.owner, "b")
 	stop()
@@ -63,6 +64,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("mode %v", info.Mode())
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		must[webhook.EventType](t)(x.Catalogue.CataloguedType(t.Context(), "a"))
 		hold := x.Queue.Hold()
 		if hold == nil || hold.Reason != "restored from copy.db" {
 			t.Fatalf("held: %+v", hold)

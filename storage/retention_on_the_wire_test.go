@@ -14,7 +14,7 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, x fixture) (webhook.Job, int64){
 		"of a test": func(t *testing.T, x fixture) (webhook.Job, int64) {
-			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 // Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
 // inside one transaction. A Store has its parts as fields: Queue and Subscriptions for these writes, Directory (who may do what),
-// Survey (what waits) and History (what was sent). It also deletes what is old (retention). It does not know HTTP and never sends anything.
+// Survey (what waits), History (what was sent) and Catalogue (event types). It also deletes what is old (retention). It does not know HTTP and never sends anything.
 package storage
 
 import (
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
@@ -83,6 +84,7 @@ type Store struct {
 	*directory.Directory // who may do what
 	*pending.Survey      // what is pending
 	*history.History     // what was published, sent and changed
+	*catalogue.Catalogue // what the operator says about event types
 	*Queue               // publishes events, and writes their deliveries
 	*Subscriptions       // changes subscriptions
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -12,11 +13,12 @@ import (
 )
 
 // BeginTest creates a test event for one subscription, with a single attempt that is in progress. The delivery is
-// never pending, so an interrupted test is not repeated.
+// never pending, so an interrupted test is not repeated. The event has the example of the catalogue for eventType. If that is empty,
+// it is of webhook.TestType.
 //
-// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
-// bytes of the day do not suffice.
-func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
+// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Invalid if there is no example; Limited if
+// the plan's bytes of the day do not suffice.
+func (q *Queue) BeginTest(ctx context.Context, organization int64, id, eventType string) (webhook.Target, webhook.Job, int64, error) {
 	test, err := returning(ctx, q.writer, sqlite.Work{Payer: organization}, func(t *tx) (test testDelivery, err error) {
 		sub, err := q.receiver(t, organization, id)
 		if err != nil {
@@ -25,7 +27,14 @@ func (q *Queue) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err := requireTestAllowed(t, organization); err != nil {
 			return test, err
 		}
-		if test.job, err = t.insertTest(organization, sub.RowID, id); err != nil {
+		event := webhook.NewEvent{Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + id + `"}`), Mark: webhook.Test}
+		if eventType != "" {
+			event.Type = eventType
+			if event.Data, err = catalogue.Example(t.Tx, eventType); err != nil {
+				return test, err
+			}
+		}
+		if test.job, err = t.insertTest(organization, sub.RowID, event); err != nil {
 			return test, err
 		}
 		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
@@ -56,14 +65,12 @@ func requireTestAllowed(t *tx, organization int64) error {
 }
 
 // insertTest inserts a test event and its delivery.
-func (t *tx) insertTest(organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
+func (t *tx) insertTest(organization, subscription int64, e webhook.NewEvent) (job webhook.Job, err error) {
 	o, err := t.organizationID(organization)
 	if err != nil {
 		return job, err
 	}
-	row, event, body := t.insertEvent(organization, o, webhook.NewEvent{
-		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
-	}, 0, sql.NullInt64{Valid: true}, 0)
+	row, event, body := t.insertEvent(organization, o, e, 0, sql.NullInt64{Valid: true}, 0)
 	t.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
@@ -73,6 +80,6 @@ func (t *tx) insertTest(organization, subscription int64, subscriptionID string)
 	t.quotas.Count(t.Tx, organization, quota.PerDelivery)
 	return webhook.Job{
 		Delivery: t.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
-		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
+		EventType: e.Type, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
 	}, nil
 }

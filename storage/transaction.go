@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/publicid"
@@ -25,6 +26,7 @@ type tx struct {
 	ids               publicid.Maker
 	organizations     map[int64]string // public ids by row id; neither ever changes
 	fanout            *fanout.Cache
+	catalogued        catalogue.Types
 	queueHold         *webhook.Hold // as in the file, if holdIsRead
 	holdIsRead        bool
 	attemptCounts     map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
@@ -58,6 +60,7 @@ func newTx(o Options) *tx {
 		shared:            &shared{policy: o.Policy, observer: o.Observer, log: o.Logger, pending: pending.NewCount()},
 		organizations:     map[int64]string{},
 		fanout:            fanout.New(o.Policy.ProbeDisabled, o.Logger),
+		catalogued:        catalogue.Types{},
 		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
 		quotas:            quota.New(),
 		sending:           map[int64]sendingDelivery{},

@@ -68,7 +68,7 @@ func TestOrganizationUsage(t *testing.T) {
 		}
 		expect("a delivery counts as failed after its last attempt", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 1})
 
-		_, test, row, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID)
+		_, test, row, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,9 +3,11 @@ package apply
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // object is how an item becomes an object of the server.
@@ -127,6 +129,28 @@ func (r *run) makeRole(i *item) error {
 }
 
 func nameOfRole(r access.Role) string { return r.Name }
+
+func (r *run) makeEventType(i *item) error {
+	i.Require("type", "description")
+	name, c := i.EventType("type"), i.EventTypeChange()
+	i.name = valueOf(name)
+	put := func() (webhook.EventType, error) {
+		made, err := r.Store.PutEventType(r.ctx, r.by, i.name, c)
+		return made.Is, err
+	}
+	return settle(r, i, object[webhook.EventType]{
+		kind: access.KindEventType, find: r.Store.CataloguedType, key: func(t webhook.EventType) string { return t.Type },
+		compare: func(before webhook.EventType) error {
+			c.Description = compare(i, "description", c.Description, before.Description, "")
+			c.Group = compare(i, "group", c.Group, before.Group, "")
+			c.Example = (*[]byte)(compare(i, "example", (*json.RawMessage)(c.Example), before.Example, nil))
+			c.Schema = (*[]byte)(compare(i, "schema", (*json.RawMessage)(c.Schema), before.Schema, nil))
+			return nil
+		},
+		create: put,
+		update: func(webhook.EventType) (webhook.EventType, error) { return put() },
+	})
+}
 
 // builtIn refuses to change an object that is built in.
 func builtIn(i *item, kind string) error {

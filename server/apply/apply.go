@@ -1,5 +1,6 @@
-// Package apply owns the endpoint that makes plans, permissions, roles, organizations, users, members and subscriptions as one document
-// says, all or nothing. It reads their fields and calls the store as the endpoints for one object do, and has no rules of its own about them.
+// Package apply owns the endpoint that makes plans, permissions, roles, event types, organizations, users, members and subscriptions as
+// one document says, all or nothing. It reads their fields and calls the store as the endpoints for one object do, and has no rules of
+// its own about them.
 package apply
 
 import (

@@ -31,7 +31,7 @@ type fixture struct {
 
 type noTester struct{}
 
-func (noTester) Test(context.Context, int64, string) (webhook.Attempt, error) {
+func (noTester) Test(context.Context, int64, string, string) (webhook.Attempt, error) {
 	return webhook.Attempt{}, nil
 }
 
@@ -245,6 +245,31 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v changes, want 7 together", changes)
 		}
 	})
+}
+
+func TestEventTypes(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	const types = `"event_types":[
+		{"type":"order.paid","description":"An order was paid","group":"Orders","example": { "number": 1001, "lines": [ ] }},
+		{"type":"order.sent","description":"An order was sent"}]`
+	made := []string{
+		"create event_type order.paid description:<nil>>An order was paid group:<nil>>Orders example:<nil>>map[lines:[] number:1001]",
+		"create event_type order.sent description:<nil>>An order was sent",
+	}
+	f.apply(t, types, `"dry_run":true`).want(t, 200, made...)
+	f.apply(t, types).want(t, 200, made...)
+	if again := f.apply(t, types, `"prune":true`); again.Unchanged != 2 || len(again.Changes) > 0 {
+		t.Error(again.text)
+	}
+	f.do(t, "PUT", "event-types/by.hand/", `{"description":"x","group":"g"}`)
+	f.apply(t, `"event_types":[{"type":"order.paid","description":"Paid"},{"type":"by.hand","description":"x"}]`, `"prune":true`).want(t, 200,
+		"update event_type order.paid description:An order was paid>Paid group:Orders> example:map[lines:[] number:1001]><nil>",
+		"remove event_type order.sent")
+	f.apply(t, "", `"prune":true`).want(t, 200, "remove event_type order.paid")
+	f.apply(t, `"event_types":[{"type":"role_created","description":"x"},{"type":"a","description":"","schema":[]},{"type":"b","description":"x"},{"type":"b","description":"x"}]`).
+		want(t, 422, "document.event_types.0.type reserved_type", "document.event_types.1.schema wrong_type", "document.event_types.1.description blank",
+			"document.event_types.3 duplicate")
 }
 
 func TestProblems(t *testing.T) {

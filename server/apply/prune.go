@@ -152,6 +152,7 @@ func named(externalID *string, id string) string {
 func (r *run) removePlan(key string) error       { return r.Store.DeletePlan(r.ctx, r.by, key) }
 func (r *run) removePermission(key string) error { return r.Store.DeletePermission(r.ctx, r.by, key) }
 func (r *run) removeRole(key string) error       { return r.Store.DeleteRole(r.ctx, r.by, key) }
+func (r *run) removeEventType(key string) error  { return r.Store.DeleteEventType(r.ctx, r.by, key) }
 func (r *run) removeUser(key string) error       { return r.Store.DeleteUser(r.ctx, r.by, key) }
 
 func (r *run) removeMember(key string) error {

@@ -24,6 +24,7 @@ func kinds() []kind {
 		{access.KindPlan, "plans", (*run).makePlan, (*run).removePlan},
 		{access.KindPermission, "permissions", (*run).makePermission, (*run).removePermission},
 		{access.KindRole, "roles", (*run).makeRole, (*run).removeRole},
+		{access.KindEventType, "event_types", (*run).makeEventType, (*run).removeEventType},
 		{access.KindOrganization, "organizations", (*run).makeOrganization, (*run).removeOrganization},
 		{access.KindUser, "users", (*run).makeUser, (*run).removeUser},
 		{access.KindMember, "members", (*run).makeMember, (*run).removeMember},

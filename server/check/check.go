@@ -55,6 +55,7 @@ type Run struct {
 	credential.Presented
 	Identity access.Identity // of a credential.SignIn
 	Needed   access.Scope    // the permissions that are needed
+	AnyOf    access.Scope    // one of these is needed, too; empty needs none
 	Last     access.Check    // the last check to make
 	Address  netip.Addr      // of the client, for the limit on failures; the zero value has no limit
 	Client   netip.Addr      // of whoever presents the credential, for the networks of a key; the zero value is in none
@@ -363,8 +364,13 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 	return nil
 }
 
-// permission fails if the principal lacks one of the needed permissions.
-func (k *Checker) permission(_ context.Context, c *Run) error { return c.Principal.Permit(c.Needed) }
+// permission fails if the principal lacks a permission that is needed.
+func (k *Checker) permission(_ context.Context, c *Run) error {
+	if err := c.Principal.Permit(c.Needed); err != nil {
+		return err
+	}
+	return c.Principal.PermitAny(c.AnyOf)
+}
 
 // IsRefusal reports whether err refuses the credential itself. Any other error means that a check could not be made.
 func IsRefusal(err error) bool {

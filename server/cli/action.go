@@ -234,6 +234,7 @@ var inOrganization = []string{pathKeys, pathSubscriptions, pathEvents, pathAudit
 // ofServer are the lists that all organizations share, with the nouns that show them.
 var ofServer = map[string]string{
 	pathOrganizations: "organizations", pathUsers: "users", pathRoles: "roles", pathPermissions: "permissions", pathPlans: "plans",
+	pathEventTypes: "event-types",
 }
 
 // adviseIfMissing adds to the refusal of an id where to look for the right id.

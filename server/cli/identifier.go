@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // idType is what the commands know about the ids of one type.
@@ -74,6 +75,14 @@ func nameOf(thing, listPath string) valueType {
 		return text, nil
 	}}
 }
+
+// eventType is the type of an event.
+var eventType = valueType{name: "type", parse: func(text string) (any, error) {
+	if !webhook.ValidType(text) {
+		return nil, errors.New("must be an event type: words of lower-case letters, digits and _ with dots between them, such as order.paid")
+	}
+	return text, nil
+}}
 
 // permission is the key of a permission.
 var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {

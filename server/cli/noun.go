@@ -197,7 +197,7 @@ func (a action) command(parent string) *cobra.Command {
 			cmd.MarkFlagsMutuallyExclusive(names...)
 		}
 	}
-	if l, isList := a.show.(list); isList {
+	if l, isList := a.show.(list); isList && !l.whole {
 		listFlags(cmd, l.hasCSV)
 	}
 	if a.question.text != "" {
@@ -258,6 +258,7 @@ const (
 	pathKeys          = "/api/v1/api-keys/"
 	pathSubscriptions = "/api/v1/webhooks/subscriptions/"
 	pathEvents        = "/api/v1/events/"
+	pathEventTypes    = "/api/v1/event-types/"
 	pathAudit         = "/api/v1/audit-events/"
 	pathUsage         = "/api/v1/usage/"
 	pathRecover       = "/api/v1/webhooks/recover/"
@@ -273,7 +274,7 @@ const (
 
 // nouns are all nouns, in the order of the help.
 var nouns = []noun{
-	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, usageNoun, queueNoun, clockNoun,
+	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, eventTypeNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, usageNoun, queueNoun, clockNoun,
 }
 
 // maxOverlap is the longest overlap of two keys or secrets that the API accepts.

@@ -187,8 +187,9 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		verb: "test", short: "Send a test event now",
 		long:    "The exit code is 1 if the receiver does not accept the event.",
-		example: "sub_01h455vb4pex5vsknk084sn02q",
+		example: "sub_01h455vb4pex5vsknk084sn02q\nsub_01h455vb4pex5vsknk084sn02q --event-type order.paid",
 		request: post(pathSubscriptions+"{}/test/", subscriptionArgument),
+		body:    []field{{member: "event_type", usage: "send the example of this type in the catalogue (default: a webhook_test event)", value: eventType}},
 		show:    thing{condition: condition{"outcome", "succeeded", "the receiver did not accept the test event"}},
 	},
 	{
@@ -344,5 +345,35 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
 			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
+	},
+}}
+
+var eventTypeArgument = argument{name: "TYPE", value: eventType}
+
+var eventTypeNoun = noun{name: "event-types", id: "type", short: "Event types: the catalogue, and what was published", verbs: []action{
+	{
+		verb: "list", short: "List the types of the newest events, and the types of the catalogue",
+		request: get(pathEventTypes), show: list{columns: []string{"type", "group", "description", "last_seen_at"}, whole: true},
+	},
+	{
+		verb: "get", short: "Show an event type", example: "order.paid",
+		request: get(pathEventTypes+"{}/", eventTypeArgument),
+	},
+	{
+		verb: "set", short: "Add an event type to the catalogue, or change what the catalogue says about it",
+		long: "All organizations see the catalogue. No event is checked against it. A new type needs --description.",
+		example: "order.paid --description \"An order was paid\" --group Orders --example '{\"number\": 1001}'\n" +
+			"order.paid --group \"\"",
+		request: put(pathEventTypes+"{}/", eventTypeArgument), body: []field{
+			{member: "description", usage: "what events of the type tell", value: someText},
+			{member: "group", usage: `a name that related types share; "" removes it`, value: textOrNull},
+			{member: "example", usage: `the data of an event, a JSON object; "" removes it`, value: objectOrNull},
+			{member: "schema", usage: `a description of the data, a JSON object such as a JSON Schema; "" removes it`, value: objectOrNull},
+		},
+	},
+	{
+		verb: "delete", short: "Remove an event type from the catalogue", example: "order.paid",
+		long:    "Subscriptions to the type stay as they are.",
+		request: del(pathEventTypes+"{}/", eventTypeArgument), show: done("Deleted event type %s."),
 	},
 }}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -122,13 +123,14 @@ type list struct {
 	fold    string // items with this verdict are only counted
 	ofAll   bool   // the list takes --organization all
 	hasCSV  bool   // the list takes --csv
+	whole   bool   // the response has the whole list, so there are no pages
 }
 
 func (l list) print(c *call, path string, _ []byte) error {
 	if asCSV, _ := c.cmd.Flags().GetBool(flagCSV); asCSV { // an error says that the list has no such flag
 		return c.client.Lines(c.cmd.Context(), path, "text/csv", func(line string) error { return c.out.Write(output.Escape(line) + "\n") })
 	}
-	found, err := readPages(c.cmd, c.client, path)
+	found, err := l.read(c, path)
 	if err != nil {
 		return err
 	}
@@ -165,6 +167,18 @@ func (l list) print(c *call, path string, _ []byte) error {
 		c.out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
+}
+
+// read reads as much of the list as the user asked for.
+func (l list) read(c *call, path string) (found client.Page, err error) {
+	if !l.whole {
+		return readPages(c.cmd, c.client, path)
+	}
+	body, err := c.client.Do(c.cmd.Context(), c.request.method, path, nil)
+	if err == nil {
+		err = json.Unmarshal(body, &found)
+	}
+	return found, err
 }
 
 // unknownChoice says that a parameter of the query may be misspelt; it is empty if all are known.

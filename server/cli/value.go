@@ -244,6 +244,14 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 	return anyJSON.parse(text)
 }}
 
+// objectOrNull is a JSON object. Empty text is null for the API, which removes the present value.
+var objectOrNull = valueType{name: "json", parse: func(text string) (any, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return jsonObject.parse(text)
+}}
+
 // anyJSON is a JSON value.
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
 	if problem := form.JSONProblem([]byte(text)); problem != "" {

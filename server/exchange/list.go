@@ -46,17 +46,22 @@ func (x *Exchange) list() string {
 	return name.String()
 }
 
-// page is the body of a response with a page of a list.
-type page[B any] struct {
+// List is the body of a response with a page of a list.
+type List[B any] struct {
 	Data       []B     `json:"data"`
 	HasMore    bool    `json:"has_more"`
 	NextCursor *string `json:"next_cursor"`
 }
 
-// WritePage responds with a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
-// rows too, if the store ended its search early.
+// WritePage responds with a page of rows.
 func WritePage[R, B any](x *Exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
-	response := page[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	return x.OK(NewList(p, rows, body, at))
+}
+
+// NewList makes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more rows too, if
+// the store ended its search early.
+func NewList[R, B any](p form.Page, rows []R, body func(R) B, at func(R) form.Position) List[B] {
+	response := List[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
@@ -69,7 +74,7 @@ func WritePage[R, B any](x *Exchange, p form.Page, rows []R, body func(R) B, at 
 	for _, row := range rows {
 		response.Data = append(response.Data, body(row))
 	}
-	return x.OK(response)
+	return response
 }
 
 // ListRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below

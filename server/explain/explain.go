@@ -72,7 +72,7 @@ func (r *Request) describe(c access.Check) Check {
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
 	case c == r.At:
 		b.Verdict, b.Detail = verdictFailed, failed
-	case c == access.CheckParse && r.ByID, c == access.CheckAddress && (len(r.State.Key.AllowedNetworks) == 0 || !r.Client.IsValid()), c == access.CheckOrganization, c == access.CheckPermission && r.Needed.Empty():
+	case c == access.CheckParse && r.ByID, c == access.CheckAddress && (len(r.State.Key.AllowedNetworks) == 0 || !r.Client.IsValid()), c == access.CheckOrganization, c == access.CheckPermission && r.Permissions().Empty():
 		b.Verdict, b.Detail = verdictNotApplicable, passed
 	default:
 		b.Verdict, b.Detail = verdictPassed, passed
@@ -199,22 +199,31 @@ func (r *Request) rateLimitFacts() (value, passed, failed string) {
 
 // permissionFacts tells whether the creator's role or the key's scope lacks a permission.
 func (r *Request) permissionFacts() (value, passed, failed string) {
-	if r.Needed.Empty() {
+	needed := r.Permissions()
+	if needed.Empty() {
 		return "", r.noPermissionNeeded(), ""
 	}
 	s, text := r.State, []string{}
 	if !r.Unknown.Empty() {
-		return r.Needed.String(), "", "There is no permission " + form.Printable(r.Unknown.String(), maxShownPermissions) +
+		return needed.String(), "", "There is no permission " + form.Printable(r.Unknown.String(), maxShownPermissions) +
 			", so no key has it. Correct the path, or create the permission: POST /api/v1/permissions/."
 	}
-	if missing := r.Needed.Minus(s.Granted); !missing.Empty() {
+	if missing := needed.Minus(s.Granted); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s. Give the creator a role that does: PUT /api/v1/organizations/%s/members/%s/.",
 			s.Role, missing, s.Home.ID, s.User.ID))
 	}
-	if missing := r.Needed.Minus(s.Key.Scope); !missing.Empty() {
+	if missing := needed.Minus(s.Key.Scope); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The key's scope is fixed and does not include %s. Create another key with it in the scope: POST /api/v1/api-keys/.", missing))
 	}
-	return r.Needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
+	return needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
+}
+
+// Permissions returns the needed permissions. Where one of several is enough, they are those that the key has, or all.
+func (r *Request) Permissions() access.Scope {
+	if held := r.AnyOf.Intersect(r.Principal.Permissions); !held.Empty() {
+		return r.Needed.Union(held)
+	}
+	return r.Needed.Union(r.AnyOf)
 }
 
 func (r *Request) noPermissionNeeded() string {

@@ -112,19 +112,33 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 // event reads the fields of an event.
 func (f *Form) event() webhook.NewEvent {
 	e := webhook.NewEvent{Data: f.Object("data", webhook.MaxEvent)}
-	if eventType := f.Text("type", webhook.MaxEventType); eventType != nil {
-		e.Type = *eventType
-		switch {
-		case !webhook.ValidType(e.Type):
-			f.Refuse("type", "invalid", "This must be an event type such as user.created: %s.%s", typeRule, nearType(e.Type, ""))
-		case access.IsAuditType(e.Type), e.Type == webhook.TestType:
-			f.Refuse("type", CodeReservedType, "Only Keyhook publishes events of this type; choose another type, such as app.%s.", e.Type)
-		}
-	}
+	e.Type = Or(f.EventType("type"), "")
 	if key := f.Line("idempotency_key", maxIdempotencyKey); key != nil {
 		e.IdempotencyKey = *key
 	}
 	return e
+}
+
+// EventType returns the type of an event that is not Keyhook's own.
+func (f *Form) EventType(name string) *string {
+	text := f.Text(name, webhook.MaxEventType)
+	if text == nil || f.RefuseEventType(name, *text) {
+		return nil
+	}
+	return text
+}
+
+// RefuseEventType adds a problem if a text cannot be the type of an event that is not Keyhook's own.
+func (f *Form) RefuseEventType(name, text string) (isRefused bool) {
+	switch {
+	case !webhook.ValidType(text):
+		f.Refuse(name, "invalid", "This must be an event type such as user.created: %s.%s", typeRule, nearType(text, ""))
+	case access.IsAuditType(text), text == webhook.TestType:
+		f.Refuse(name, CodeReservedType, "Only Keyhook publishes events of this type; choose another type, such as app.%s.", text)
+	default:
+		return false
+	}
+	return true
 }
 
 // typeRule is the form of event types.
@@ -170,6 +184,7 @@ func (f *Form) Object(name string, max int) []byte {
 			f.Refuse(name, "invalid", "This is not a JSON object.")
 			return nil
 		}
+		f.find(name).value = value // Compact has changed its bytes, and the form may be read again
 	}
 	if len(value) > max {
 		f.Refuse(name, "too_long", "This may have at most %d bytes, without white space.", max)

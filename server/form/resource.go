@@ -37,6 +37,27 @@ func (f *Form) PermissionKey(name string) *string {
 		"be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons", access.ValidPermissionKey)
 }
 
+// EventTypeChange reads what the catalogue says about an event type, without the type.
+func (f *Form) EventTypeChange() webhook.EventTypeChange {
+	c := webhook.EventTypeChange{
+		Description: f.Multiline("description"), Group: nullable(f, "group", f.Label),
+		Example: nullable(f, "example", f.example), Schema: nullable(f, "schema", f.example),
+	}
+	if c.Description != nil {
+		if *c.Description = strings.TrimSpace(*c.Description); *c.Description == "" {
+			f.Refuse("description", "blank", "This may not be empty.")
+		}
+	}
+	return c
+}
+
+func (f *Form) example(name string) *[]byte {
+	if value := f.Object(name, webhook.MaxExample); value != nil {
+		return &value
+	}
+	return nil
+}
+
 // Subscription reads the fields of a subscription that a creation, a change and `apply` have. checkURL is that of egress.Policy, and
 // prefix is the prefix of Keyhook's headers.
 func (f *Form) Subscription(checkURL func(string) (string, error), prefix string) webhook.SubscriptionChange {

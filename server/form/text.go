@@ -88,10 +88,15 @@ func (f *Form) Email(name string) *string {
 
 // EmailOrNull is Email for an address that may be absent. Null removes it: the result is the empty string.
 func (f *Form) EmailOrNull(name string) *string {
+	return nullable(f, name, f.Email)
+}
+
+// nullable reads a field that may be absent. Null removes it: the result is the zero value.
+func nullable[T any](f *Form, name string, read func(string) *T) *T {
 	if f.Null(name) {
-		return new(string)
+		return new(T)
 	}
-	return f.Email(name)
+	return read(name)
 }
 
 // ExternalID returns an id of the host product. Null removes the id: the result is the empty string.

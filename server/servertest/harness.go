@@ -47,9 +47,14 @@ func Build(t testing.TB, change ...func(*server.Options)) *Fixture {
 	t.Helper()
 	f := &Fixture{Store: storagetest.Open(t), Log: &Lines{}}
 	o := server.Options{
-		Store:    f.Store,
-		Console:  new(console.Options),
-		Tester:   Tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
+		Store:   f.Store,
+		Console: new(console.Options),
+		Tester: Tester(func(context.Context) (webhook.Attempt, error) {
+			return webhook.Attempt{
+				ID: "att_" + SomeID, SubscriptionID: "sub_" + SomeID, EventID: "evt_" + SomeID, EventType: "test", Number: 1,
+				Trigger: webhook.ByTest, Outcome: webhook.Succeeded,
+			}, nil
+		}),
 		CheckURL: egress.Policy{}.CheckURL,
 		Logger:   slog.New(slog.NewJSONHandler(f.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -66,7 +71,9 @@ func Build(t testing.TB, change ...func(*server.Options)) *Fixture {
 // Tester replaces the dispatcher. The tests of package dispatch cover test deliveries.
 type Tester func(context.Context) (webhook.Attempt, error)
 
-func (f Tester) Test(ctx context.Context, _ int64, _ string) (webhook.Attempt, error) { return f(ctx) }
+func (f Tester) Test(ctx context.Context, _ int64, _, _ string) (webhook.Attempt, error) {
+	return f(ctx)
+}
 
 // Lines collects a log.
 type Lines struct {

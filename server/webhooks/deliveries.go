@@ -27,7 +27,8 @@ type deliveryStore interface {
 
 // Tester sends a test event to a subscription now. It returns the record of the attempt, whether it failed or not.
 type Tester interface {
-	Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error)
+	// The event is the example of eventType in the catalogue; if that is empty, it is a webhook_test.
+	Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error)
 }
 
 // testMargin is how much longer a test may take than its attempt, which waits for a free slot and a commit.
@@ -77,10 +78,15 @@ func (h Deliveries) Test(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
+	f := x.OptionalForm()
+	eventType := f.EventType("event_type")
+	if err := f.Err(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(x.Request.Context(), h.limit+testMargin)
 	defer cancel()
 	x.ExtendDeadlines(h.limit + 2*testMargin)
-	attempt, err := h.tester.Test(ctx, x.Organization(), id)
+	attempt, err := h.tester.Test(ctx, x.Organization(), id, form.Or(eventType, ""))
 	if err != nil {
 		return err
 	}

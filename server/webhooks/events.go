@@ -23,8 +23,6 @@ type eventStore interface {
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
-	// EventTypes lists the types of the newest events, the most frequent first.
-	EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error)
 	scheduleStore
 	subscriptionNames
 }
@@ -134,6 +132,7 @@ type eventBody struct {
 	OrganizationID         string        `json:"organization_id"`
 	OrganizationExternalID *string       `json:"organization_external_id"`
 	OrganizationName       string        `json:"organization_name"`
+	Test                   bool          `json:"test"` // it was made to test one subscription
 	Deliveries             int           `json:"deliveries"`
 	States                 states        `json:"states"`
 }
@@ -148,7 +147,7 @@ type states struct {
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationExternalID, e.OrganizationName, e.Deliveries, states(e.States)}
+	return eventBody{e.ID, e.Type, exchange.Time(e.At), e.OrganizationID, e.OrganizationExternalID, e.OrganizationName, e.Test, e.Deliveries, states(e.States)}
 }
 
 // eventWithDeliveries is one event with its data and the state of each delivery.
@@ -159,6 +158,7 @@ type eventWithDeliveries struct {
 	OrganizationID         string          `json:"organization_id"`
 	OrganizationExternalID *string         `json:"organization_external_id"`
 	IdempotencyKey         *string         `json:"idempotency_key"`
+	Test                   bool            `json:"test"`
 	Data                   json.RawMessage `json:"data"`
 	Deliveries             []deliveryBody  `json:"deliveries"`
 	Body                   string          `json:"body"` // the exact bytes that are sent and signed
@@ -255,7 +255,7 @@ func (h Events) Read(x *exchange.Exchange) error {
 	body := eventWithDeliveries{
 		ID: event.ID, Type: event.Type, Timestamp: exchange.Time(event.At),
 		OrganizationID: event.OrganizationID, OrganizationExternalID: event.OrganizationExternalID,
-		IdempotencyKey: event.IdempotencyKey, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
+		IdempotencyKey: event.IdempotencyKey, Test: event.Test, Data: data, Deliveries: []deliveryBody{}, Body: string(event.Body),
 	}
 	now := time.Now().UnixMilli()
 	for _, d := range sent {
@@ -264,27 +264,6 @@ func (h Events) Read(x *exchange.Exchange) error {
 			item.NextAttemptAt = (*exchange.Time)(schedule.NextAttempt(&d.DueAt, now))
 		}
 		body.Deliveries = append(body.Deliveries, item)
-	}
-	return x.OK(body)
-}
-
-type eventTypesBody struct {
-	Data []eventTypeBody `json:"data"`
-}
-
-type eventTypeBody struct {
-	Type string `json:"type"`
-}
-
-// Types responds with the types of the newest events, for somebody who chooses the types of a subscription.
-func (h Events) Types(x *exchange.Exchange) error {
-	found, err := h.store.EventTypes(x.Request.Context(), x.Organization(), !x.Principal.Can(access.AuditRead))
-	if err != nil {
-		return err
-	}
-	body := eventTypesBody{[]eventTypeBody{}}
-	for _, name := range found {
-		body.Data = append(body.Data, eventTypeBody{name})
 	}
 	return x.OK(body)
 }

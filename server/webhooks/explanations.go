@@ -39,12 +39,10 @@ type explainedDeliveryBody struct {
 	Attempts       int            `json:"attempts"`
 }
 
-// explainedToNobody is the list of an organization without subscriptions.
-type explainedToNobody struct {
-	Data       []explainedDeliveryBody `json:"data"`
-	HasMore    bool                    `json:"has_more"`
-	NextCursor *string                 `json:"next_cursor"`
-	Notice     webhook.Notice          `json:"notice"`
+// explanationBody says what happened to an event.
+type explanationBody struct {
+	exchange.List[explainedDeliveryBody]
+	Notice *webhook.Notice `json:"notice"` // null unless the organization has no subscription
 }
 
 // List responds with one explanation for each subscription, newest subscription first.
@@ -74,9 +72,6 @@ func (h Explanations) List(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if p.After == (form.Position{}) && subscription == "" && len(page.Receivers) == 0 && page.Next == 0 {
-		return x.OK(explainedToNobody{Data: []explainedDeliveryBody{}, Notice: webhook.NoSubscription})
-	}
 	p.Ended = form.Position{Row: page.Next}
 	now, actFor := time.Now().UnixMilli(), ""
 	if x.Principal.Organization.ID != x.Principal.Home.ID {
@@ -85,7 +80,12 @@ func (h Explanations) List(x *exchange.Exchange) error {
 	body := func(f webhook.ReceiverFacts) explainedDeliveryBody {
 		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
 	}
-	return exchange.WritePage(x, p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+	var notice *webhook.Notice
+	if p.After == (form.Position{}) && subscription == "" && len(page.Receivers) == 0 && page.Next == 0 {
+		notice = new(webhook.NoSubscription)
+	}
+	list := exchange.NewList(p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+	return x.OK(explanationBody{list, notice})
 }
 
 func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {

@@ -23,6 +23,7 @@ type Store interface {
 	feedStore
 	recoveryStore
 	eventStore
+	eventTypeStore
 	explanationStore
 	statsStore
 	backlogStore
@@ -54,6 +55,7 @@ type Handlers struct {
 	Stats         Stats
 	Backlog       Backlog
 	Events        Events
+	EventTypes    EventTypes
 	Explanations  Explanations
 }
 
@@ -69,6 +71,7 @@ func New(o Options) Handlers {
 		Stats:         Stats{o.Store},
 		Backlog:       Backlog{o.Store},
 		Events:        Events{o.Store},
+		EventTypes:    EventTypes{o.Store},
 		Explanations:  Explanations{o.Store},
 	}
 }

@@ -5,6 +5,7 @@ const (
 	KindPlan         = "plan"
 	KindPermission   = "permission"
 	KindRole         = "role"
+	KindEventType    = "event_type"
 	KindOrganization = "organization"
 	KindUser         = "user"
 	KindMember       = "member"
@@ -14,7 +15,7 @@ const (
 // IsAppliedKind reports whether `keyhook apply` creates objects of a kind.
 func IsAppliedKind(kind string) bool {
 	switch kind {
-	case KindPlan, KindPermission, KindRole, KindOrganization, KindUser, KindMember, KindSubscription:
+	case KindPlan, KindPermission, KindRole, KindEventType, KindOrganization, KindUser, KindMember, KindSubscription:
 		return true
 	}
 	return false
@@ -24,7 +25,7 @@ func IsAppliedKind(kind string) bool {
 type Applied struct {
 	RowID int64  `db:"id"`
 	Kind  string `db:"kind"`
-	Key   string `db:"key"` // name, key or public id; see MemberKey
+	Key   string `db:"key"` // name, key, type or public id; see MemberKey
 }
 
 // MemberKey returns the key of a member, from the ids of organization and user.

@@ -28,6 +28,9 @@ const (
 	RoleCreated           = "role_created"
 	RoleUpdated           = "role_updated"
 	RoleDeleted           = "role_deleted"
+	EventTypeCreated      = "event_type_created"
+	EventTypeUpdated      = "event_type_updated"
+	EventTypeDeleted      = "event_type_deleted"
 	OrganizationCreated   = "organization_created"
 	OrganizationUpdated   = "organization_updated"
 	OrganizationDeleted   = "organization_deleted"
@@ -59,7 +62,7 @@ var auditTypes = []string{
 	KeyCreated, KeyRevoked, KeyRotated, KeyExpiring, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
 	SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, SubscriptionDiscarded, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
-	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
+	RoleDeleted, EventTypeCreated, EventTypeUpdated, EventTypeDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, OrganizationClosed, UserCreated, UserUpdated, UserDeleted,
 	UserErased,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, AccessTokenExpiring, SessionStarted, SessionEnded, PortalLinkCreated, QueueHeld,
 	QueueReleased, QueueDiscarded, ClockAccepted, AppliedForgotten, BackupCreated, DatabaseRestored,

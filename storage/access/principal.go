@@ -30,12 +30,24 @@ func (p Principal) Permit(needed Scope) error {
 	if p.Permissions.HasAll(needed) {
 		return nil
 	}
-	const advice = " Ask an operator for a role that grants this; an API key needs it in its scope too."
 	keys := needed.Minus(p.Permissions).Keys()
 	if len(keys) == 1 {
-		return fault.New(fault.Forbidden, CodeDenied, "This needs the permission %s."+advice, keys[0])
+		return denied("the permission " + keys[0])
 	}
-	return fault.New(fault.Forbidden, CodeDenied, "This needs the permissions %s."+advice, strings.Join(keys, ", "))
+	return denied("the permissions " + strings.Join(keys, ", "))
+}
+
+// PermitAny returns a Forbidden fault if the principal has none of these permissions, unless there are none.
+func (p Principal) PermitAny(any Scope) error {
+	if any.Empty() || !any.Intersect(p.Permissions).Empty() {
+		return nil
+	}
+	return denied("one of the permissions " + strings.Join(any.Keys(), ", "))
+}
+
+func denied(missing string) error {
+	return fault.New(fault.Forbidden, CodeDenied,
+		"This needs %s. Ask an operator for a role that grants this; an API key needs it in its scope too.", missing)
 }
 
 // In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.

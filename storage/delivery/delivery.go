@@ -47,6 +47,12 @@ const (
 	AttemptCause = "CASE WHEN d.attempts > 0 THEN " + CauseRetry + " ELSE d.cause END"
 )
 
+// SQL expressions of an event e: whether it is a test of one subscription.
+const (
+	IsTest  = "e.mark IS 1" // webhook.Test
+	NotTest = "e.mark IS NOT 1"
+)
+
 // GateColumns are the columns of a webhook.Gate of a subscription s, its organization o and its plan p. The hold of the queue and the
 // interval of probes are in memory.
 const GateColumns = `s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, p.webhooks,

@@ -42,9 +42,11 @@ func (d *Directory) ForgetApplied(ctx context.Context, by access.Actor, kind, ke
 // organization of a member.
 func TrackApplied(t *sqlite.Tx, by access.Actor, organization, eventType string, about Target, details map[string]any) error {
 	switch eventType {
-	case access.PlanCreated, access.PermissionCreated, access.RoleCreated, access.OrganizationCreated, access.UserCreated, access.SubscriptionCreated:
+	case access.PlanCreated, access.PermissionCreated, access.RoleCreated, access.EventTypeCreated,
+		access.OrganizationCreated, access.UserCreated, access.SubscriptionCreated:
 		return rememberApplied(t, by, about.Type, about.ID)
-	case access.PlanDeleted, access.PermissionDeleted, access.RoleDeleted, access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
+	case access.PlanDeleted, access.PermissionDeleted, access.RoleDeleted, access.EventTypeDeleted,
+		access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
 		return forgetApplied(t, about.Type, about.ID)
 	case access.OrganizationClosed:
 		return forgetAppliedIn(t, about.ID)

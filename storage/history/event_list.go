@@ -87,28 +87,33 @@ func (h *History) expiredBefore() int64 {
 	return now - h.keepEvents.Milliseconds()
 }
 
-// inState is the condition for the events that have a delivery in the state of a filter. It has the parameters of listedEvents.
+// inState is the condition for the events that have a delivery in the state of a filter, without tests. It has the parameters of
+// listedEvents.
 func inState(f webhook.EventFilter) string {
+	and := " AND "
+	if f.State != "" {
+		and += delivery.NotTest + and
+	}
 	own := "EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_by_event WHERE d.event_id = e.id"
 	if f.Subscription != "" {
 		own += " AND d.subscription_id = (SELECT s.id FROM subscriptions s WHERE s.organization_id = ?1 AND s.public_id = ?10)"
 	}
 	switch f.State {
 	case webhook.AnyDelivered:
-		return " AND " + own + " AND d.state = " + delivery.Delivered + ")"
+		return and + own + " AND d.state = " + delivery.Delivered + ")"
 	case webhook.AnyExhausted:
-		return " AND " + own + " AND d.state = " + delivery.Exhausted + ")"
+		return and + own + " AND d.state = " + delivery.Exhausted + ")"
 	case webhook.AnyDropped:
-		return " AND " + own + " AND d.state = " + delivery.Dropped + ")"
+		return and + own + " AND d.state = " + delivery.Dropped + ")"
 	case webhook.AnyPending:
-		return " AND " + own + " AND d.state IN (" + delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast + "))"
+		return and + own + " AND d.state IN (" + delivery.Pending + ", " + delivery.Sending + ", " + delivery.SendingLast + "))"
 	case webhook.AnyExpired:
-		return " AND e.created_at < ?11 AND " + own + " AND d.state = " + delivery.Pending + ") AND NOT " + delivery.EventWaits
+		return and + "e.created_at < ?11 AND " + own + " AND d.state = " + delivery.Pending + ") AND NOT " + delivery.EventWaits
 	case webhook.ForNobody:
-		return " AND NOT " + own + ")"
+		return and + "NOT " + own + ")"
 	}
 	if f.Subscription != "" {
-		return " AND " + own + ")"
+		return and + own + ")"
 	}
 	return ""
 }

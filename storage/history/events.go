@@ -18,7 +18,7 @@ import (
 
 const (
 	eventColumns = `
-	e.id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name, e.type, e.created_at`
+	e.id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name, e.type, e.created_at, ` + delivery.IsTest + ` AS test`
 	eventJoins = "CROSS JOIN organizations o ON o.id = e.organization_id"
 )
 
@@ -156,22 +156,29 @@ func (h *History) Event(ctx context.Context, organization int64, id string) (web
 
 const (
 	countedEvents = 3000 // reading their types takes about 5 ms
-	maxEventTypes = 100
+	maxEventTypes = 100  // that are not in the catalogue
 )
 
-// EventTypes lists the types of the newest events of an organization, the most frequent first. Without audit events it leaves out
-// their types. Faults: Unavailable if too many reads of the organization's logs are running.
-func (h *History) EventTypes(ctx context.Context, organization int64, withoutAudit bool) ([]string, error) {
+// EventTypes lists the types of the newest events of an organization, the most frequent first, and then the other types of the
+// catalogue. If only is not empty, the list has no other type. Tests do not count, and without audit events their types are left out.
+// Faults: Unavailable if too many reads of the organization's logs are running.
+func (h *History) EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error) {
 	end, err := h.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	found := []string{}
+	found := []webhook.EventType{}
 	err = h.logs.List(ctx, &found, `
-		SELECT newest.type FROM (
-			SELECT e.type FROM events e INDEXED BY events_by_organization WHERE e.organization_id = ? ORDER BY e.id DESC LIMIT ?) newest
-		WHERE newest.type NOT IN (SELECT value FROM json_each(?))
-		GROUP BY newest.type ORDER BY count(*) DESC, newest.type LIMIT ?`, organization, countedEvents, HiddenTypes(withoutAudit), maxEventTypes)
+		SELECT coalesce(seen.type, c.type) AS type, coalesce(c.description, '') AS description, coalesce(c.event_group, '') AS event_group,
+		       c.example, c.schema, seen.last_seen_at
+		FROM (
+			SELECT newest.type, max(newest.created_at) AS last_seen_at, row_number() OVER (ORDER BY count(*) DESC, newest.type) AS place
+			FROM (SELECT e.type, e.created_at, `+delivery.IsTest+` AS is_test FROM events e INDEXED BY events_by_organization
+			      WHERE e.organization_id = ?1 ORDER BY e.id DESC LIMIT ?2) newest
+			WHERE NOT newest.is_test AND newest.type NOT IN (SELECT value FROM json_each(?3)) GROUP BY newest.type) seen
+		FULL JOIN event_types c ON c.type = seen.type
+		WHERE ?4 IN ('', seen.type, c.type) AND (seen.place <= ?5 OR c.type IS NOT NULL OR ?4 <> '')
+		ORDER BY seen.place IS NULL, seen.place, c.type`, organization, countedEvents, HiddenTypes(withoutAudit), only, maxEventTypes)
 	return found, err
 }

@@ -44,7 +44,7 @@ func (h *History) EventFacts(ctx context.Context, organization int64, id string)
 
 const selectEventFacts = `
 	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
-	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + delivery.CauseTest + `) AS is_test,
+	       ` + delivery.IsTest + ` AS is_test,
 	       e.held IS NULL AS plan_lacked,
 	       coalesce((SELECT w.name FROM plans w WHERE w.webhooks AND w.api_keys >= p.api_keys ORDER BY w.id LIMIT 1), '') AS webhook_plan
 	FROM events e

@@ -48,7 +48,7 @@ func TestSeries(t *testing.T) {
 		attempt(x.Sub, "a", false, 10_001)
 		time.Sleep(2 * time.Minute)
 		attempt(other, "b", true, 0)
-		_, job, row, err := store.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID)
+		_, job, row, err := store.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}

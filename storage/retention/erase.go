@@ -238,7 +238,7 @@ func (c *Cleaner) cleanBody(erased audit.ErasedUsers, e publishedAudit) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return webhook.AppendEnvelope(nil, c.o.IDs.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data), nil
+	return webhook.AppendEnvelope(nil, c.o.IDs.ID(access.EventID, e.RowID, e.At), e.Type, e.At, e.Organization, data, 0), nil
 }
 
 // deleteResponses deletes the responses of receivers to an event. The responses to attempts in progress are not stored: these attempts

@@ -393,6 +393,7 @@ func TestPersonalData(t *testing.T) {
 		"instance.name": fixed, "instance.value": fixed + ", except the reason of a hold",
 		"applied.kind": fixed, "applied.key": product + ", or an id",
 		"plans.name": product, "permissions.key": product, "permissions.description": product, "roles.name": product,
+		"event_types.type": product, "event_types.description": product, "event_types.event_group": product, "event_types.example": product, "event_types.schema": product,
 		"organizations.public_id": fixed, "organizations.name": closed, "organizations.external_id": closed,
 		"users.public_id": fixed, "users.email": erased, "users.name": erased, "users.external_id": erased,
 		"access_tokens.public_id": fixed, "access_tokens.name": both, "access_tokens.digest": fixed, "access_tokens.token_prefix": fixed,

@@ -8,7 +8,7 @@ import (
 // MaxEvent limits a published event, in bytes of the request body.
 const MaxEvent = 256 << 10
 
-// TestType is the event type of test deliveries.
+// TestType is the event type of tests that send no example of the catalogue.
 const TestType = "webhook_test"
 
 // Event is a published event, stored with the exact bytes that are sent.
@@ -21,6 +21,7 @@ type Event struct {
 	OrganizationName string `db:"organization_name"`
 	Type             string `db:"type"`
 	At               int64  `db:"created_at"`
+	Test             bool   `db:"test"` // it was made to test one subscription
 	Body             []byte `db:"body"` // the envelope, sent byte for byte in every attempt
 	Deliveries       int    `db:"deliveries"`
 	// States is set in lists only.
@@ -45,7 +46,17 @@ type NewEvent struct {
 	Data           []byte
 	IdempotencyKey string
 	Digest         [32]byte
+	Mark           Mark // the store sets it
 }
+
+// Mark is what sets an event apart, as it is stored. Zero: nothing.
+type Mark uint8
+
+// The marks of events.
+const (
+	Test         Mark = 1 // it tests one subscription
+	Uncatalogued Mark = 2 // there is a catalogue of event types, and its type was not in it
+)
 
 // Published is the response to a publisher. Repeated says that it repeats the response to an earlier request.
 type Published struct {
@@ -55,18 +66,20 @@ type Published struct {
 	Deliveries int
 	Held       int // of the deliveries, those to subscriptions that were disabled then; they wait
 	Notice     Notice
+	Mark       Mark // of the event
 	Repeated   bool
 }
 
-// Notice says why an event has no delivery.
+// Notice says why an event has no delivery, or that its type is not in the catalogue.
 type Notice string
 
-// The notices. The zero value says nothing, because there are deliveries.
+// The notices. The zero value says nothing.
 const (
 	NoSubscription Notice = "no_subscription"
 	PlanLacksHooks Notice = "plan_capability_required"
 	AllFiltered    Notice = "all_filtered" // subscriptions want the type, but it passes the filter of none
 	InFeed         Notice = "in_feed"      // only subscriptions without a URL have it
+	UnknownType    Notice = "unknown_type" // there is a catalogue of event types, and the type is not in it
 )
 
 // OnlyFeeds is the number of filtered subscriptions of an event without a delivery that a feed has.
@@ -74,22 +87,24 @@ const OnlyFeeds = -1
 
 // NoticeOf returns the notice of an event with that many deliveries. filtered counts the subscriptions whose filter it did not pass,
 // or is OnlyFeeds.
-func NoticeOf(deliveries, filtered int, planHasWebhooks bool) Notice {
+func NoticeOf(deliveries, filtered int, planHasWebhooks bool, m Mark) Notice {
 	switch {
+	case deliveries == 0 && filtered > 0:
+		return AllFiltered
+	case deliveries == 0 && !planHasWebhooks:
+		return PlanLacksHooks
+	case m == Uncatalogued:
+		return UnknownType
 	case deliveries > 0:
 		return ""
 	case filtered == OnlyFeeds:
 		return InFeed
-	case filtered > 0:
-		return AllFiltered
-	case planHasWebhooks:
-		return NoSubscription
 	}
-	return PlanLacksHooks
+	return NoSubscription
 }
 
 // AppendEnvelope appends the body of a delivery. The id, type and organization have no character that JSON escapes.
-func AppendEnvelope(dst []byte, id, eventType string, at int64, organization string, data []byte) []byte {
+func AppendEnvelope(dst []byte, id, eventType string, at int64, organization string, data []byte, m Mark) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = append(dst, id...)
 	dst = append(dst, `","type":"`...)
@@ -98,7 +113,11 @@ func AppendEnvelope(dst []byte, id, eventType string, at int64, organization str
 	dst = AppendTime(dst, at)
 	dst = append(dst, `","organization_id":"`...)
 	dst = append(dst, organization...)
-	dst = append(dst, `","data":`...)
+	dst = append(dst, '"')
+	if m == Test {
+		dst = append(dst, `,"test":true`...)
+	}
+	dst = append(dst, `,"data":`...)
 	dst = append(dst, data...)
 	return append(dst, '}')
 }

@@ -75,7 +75,7 @@ func serve(t *testing.T) *target {
 
 type noTester struct{}
 
-func (noTester) Test(context.Context, int64, string) (webhook.Attempt, error) {
+func (noTester) Test(context.Context, int64, string, string) (webhook.Attempt, error) {
 	return webhook.Attempt{}, nil
 }
 
@@ -155,6 +155,19 @@ func TestApply(t *testing.T) {
 		before := f.writes.Load()
 		if printed, err = f.apply(t, small, apply.Options{Prune: true}); err != nil || printed != "= 5 unchanged\n" || f.writes.Load() != before {
 			t.Errorf("error %v, %d writes, printed:\n%s", err, f.writes.Load()-before, printed)
+		}
+	})
+	t.Run("takes any object as the example of an event type", func(t *testing.T) {
+		t.Parallel()
+		f := serve(t)
+		const file = "event_types:\n  - type: order.paid\n    description: >\n      An order\n      was paid\n    example: {lines: [{sku: A, n: 1.5, x: null}], at: 2030-01-31, ok: true}\n"
+		printed, err := f.apply(t, file, apply.Options{})
+		if want := "+ event_type order.paid  description \"An order was paid\"  " +
+			`example {"at":"2030-01-31","lines":[{"n":1.5,"sku":"A","x":null}],"ok":true}` + "\n= 0 unchanged\n"; printed != want || err != nil {
+			t.Errorf("error %v, printed:\n%s\nwant:\n%s", err, printed, want)
+		}
+		if printed, err = f.apply(t, file, apply.Options{Prune: true}); err != nil || printed != "= 1 unchanged\n" {
+			t.Errorf("error %v, printed:\n%s", err, printed)
 		}
 	})
 	t.Run("changes the fields of the file only, if the object was there before", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -58,6 +59,9 @@ func show(field string, value any) string {
 		return "null"
 	case []any:
 		return output.Escape(output.Shorten(fmt.Sprint(value), maxValue))
+	case map[string]any:
+		text, _ := json.Marshal(value) // of a response
+		return output.Escape(output.Shorten(string(text), maxValue))
 	case float64:
 		return fmt.Sprintf("%.0f", value)
 	case string:

@@ -43,12 +43,12 @@ const (
 )
 
 // sectionOrder is the order of the sections: an object refers to objects of earlier sections only.
-var sectionOrder = []string{"plans", "permissions", "roles", "organizations", "users", "members", "subscriptions"}
+var sectionOrder = []string{"plans", "permissions", "roles", "event_types", "organizations", "users", "members", "subscriptions"}
 
 // title names an entry in a problem.
 func (e *entry) title() string {
 	var key []string
-	for _, field := range []string{"organization", "user", "name", "key", "external_id"} {
+	for _, field := range []string{"organization", "user", "name", "key", "type", "external_id"} {
 		text, isText := e.fields[field].(string)
 		if isText && (field != "name" || e.fields["external_id"] == nil) { // the name of an organization is not its key
 			key = append(key, output.Escape(text))
@@ -133,7 +133,7 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 		for i, item := range value.Content {
 			e.lines[name+"."+strconv.Itoa(i)] = item.Line
 		}
-		text, err := toJSON(value)
+		text, err := d.value(value)
 		switch {
 		case section == "subscriptions" && (name == "headers" || name == "secret"):
 			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
@@ -189,50 +189,42 @@ func resolved(node *yaml.Node) *yaml.Node {
 // isBlank reports whether a field has nothing after its colon.
 func isBlank(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
 
-// toCondition returns a condition of a filter. The server knows its members.
-func toCondition(node *yaml.Node) (any, error) {
-	members := map[string]any{}
-	for pair := range slices.Chunk(node.Content, 2) {
-		name, value := pair[0].Value, resolved(pair[1])
-		if value.Tag == "!!null" && !isBlank(value) { // a condition may ask for null
-			members[name] = nil
-			continue
-		}
-		var err error
-		if members[name], err = toJSON(value); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+// value returns the value of a field. An alias inside itself is refused, because it has no end.
+func (d *document) value(node *yaml.Node) (any, error) {
+	var whole any
+	if err := node.Decode(&whole); node.Kind != yaml.ScalarNode && err != nil {
+		_, what, mend := config.YAMLProblem(d.text, err)
+		return nil, errors.New(strings.TrimSpace(what[strings.LastIndexByte(what, '\n')+1:]) + "; " + mend)
 	}
-	return members, nil
+	return toJSON(node)
 }
 
 // octal finds numbers such as 0600, which are 384.
 var octal = regexp.MustCompile("^[-+]?0[0-9_]")
 
-// toJSON returns the value of a field as JSON has it: a scalar, or a list of scalars or of conditions of a filter. A blank value is refused: it would mean null,
-// which is "no limit" for a plan.
+// toJSON returns a value as JSON has it. A blank value is refused: it would mean null, which is "no limit" for a plan. The server knows
+// which values a field takes.
 func toJSON(node *yaml.Node) (any, error) {
 	switch {
 	case isBlank(node):
 		return nil, errors.New("there is no value; write one, or remove the line")
 	case node.Kind == yaml.MappingNode:
-		return nil, errors.New("this must be one value or a list")
-	case node.Kind == yaml.SequenceNode:
-		list := make([]any, 0, len(node.Content))
-		for _, item := range node.Content {
-			item = resolved(item)
-			toElement := toJSON
-			switch {
-			case item.Kind == yaml.MappingNode:
-				toElement = toCondition
-			case item.Kind != yaml.ScalarNode || item.Tag == "!!null":
-				return nil, errors.New("each element must be one value")
-			}
-			value, err := toElement(item)
+		members := map[string]any{}
+		for pair := range slices.Chunk(node.Content, 2) {
+			value, err := toJSON(resolved(pair[1]))
 			if err != nil {
+				return nil, fmt.Errorf("%s: %w", output.Escape(pair[0].Value), err)
+			}
+			members[pair[0].Value] = value
+		}
+		return members, nil
+	case node.Kind == yaml.SequenceNode:
+		list := make([]any, len(node.Content))
+		for i, item := range node.Content {
+			var err error
+			if list[i], err = toJSON(resolved(item)); err != nil {
 				return nil, err
 			}
-			list = append(list, value)
 		}
 		return list, nil
 	}

@@ -24,5 +24,7 @@ export const pages = [
   { path: '/roles/{name}/', title: 'Role', from: () => import('./pages/roles.js'), page: 'Role', needs: 'platform:read' },
   { path: '/permissions/', title: 'Permissions', from: () => import('./pages/permissions.js'), page: 'Permissions', needs: 'platform:read', nav: ['Operator', 'lock'] },
   { path: '/permissions/{permission}/', title: 'Permission', from: () => import('./pages/permissions.js'), page: 'Permission', needs: 'platform:read' },
+  { path: '/event-types/', title: 'Event types', from: () => import('./pages/event_types.js'), page: 'EventTypes', needs: 'platform:read', nav: ['Operator', 'menu'] },
+  { path: '/event-types/{type}/', title: 'Event type', from: () => import('./pages/event_types.js'), page: 'EventType', needs: 'platform:read' },
   { path: '/system/', title: 'System', from: () => import('./pages/system.js'), page: 'System', needs: 'platform:read', nav: ['Operator', 'system'] },
 ];

@@ -22,6 +22,8 @@ export const paths = {
   role: (name) => `/roles/${enc(name)}/`,
   permissions: '/permissions/',
   permission: (key) => `/permissions/${enc(key)}/`,
+  eventTypes: '/event-types/',
+  eventType: (type) => `/event-types/${enc(type)}/`,
   system: '/system/',
 };
 

@@ -271,7 +271,7 @@ func TestPublishingByHand(t *testing.T) {
 	p.expectFocus("textbox", "Data")
 	p.fill("Data", `[]`)
 	p.click("button", "Publish event")
-	p.expect("The data must be an object")
+	p.expect("This must be an object")
 	p.fill("Data", `{"total": 12.50, "id": 12345678901234567890, "text": "שלום"}`)
 	p.click("button", "Format")
 	const double = `[...document.querySelectorAll("button")].find(b => b.textContent === "Publish event").click(); document.querySelector("form.form").requestSubmit()`

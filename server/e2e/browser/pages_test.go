@@ -2,6 +2,7 @@ package browser
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -31,6 +32,9 @@ func pages(w *world) []pageRow {
 		{"role", "/console/roles/owner/", operatorToken, "webhooks:write"},
 		{"permissions", "/console/permissions/", operatorToken, "Publish events"},
 		{"permission", "/console/permissions/events%3Awrite/", operatorToken, "Roles that have it"},
+		{"event-types", "/console/event-types/", operatorToken, "An order left the warehouse."},
+		{"event-type", "/console/event-types/order.paid/", operatorToken, "For readers, such as a JSON Schema."},
+		{"event-type-hostile", "/console/event-types/long." + strings.Repeat("x", 120) + "/", operatorToken, "For readers"},
 		{"system", "/console/system/", operatorToken, "Largest queues"},
 		{"events", "/console/events/", w.acme.token, "1 gave up"},
 		{"events-empty", "/console/events/", w.empty.token, "Waiting for the first event…"},
@@ -73,6 +77,7 @@ type pageRow struct {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.describe(t)
 	for _, row := range pages(w) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,7 @@ function About({ event }) {
     ['Id', html`<${Id} value=${event.id} />`],
     ['Published', html`<${TimeAndAge} value=${event.timestamp} />`],
     entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
-    event.type === 'webhook_test' && ['Kind', 'A test of one subscription. Tests are not repeated.'],
+    event.test && ['Kind', 'A test of one subscription. Tests are not repeated.'],
     event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],
     isOperator() && ['Organization', html`<${Id} value=${event.organization_id} href=${href(paths.organization(event.organization_id), { org: '' })} />`],
   ]} />`;

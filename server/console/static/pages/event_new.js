@@ -1,13 +1,13 @@
 // Publish an event by hand.
 import { html, useEffect, useRef, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
-import { Form, Field, TextField, useForm } from '../ui/form.js';
+import { Form, TextField, useForm } from '../ui/form.js';
+import { ObjectField, checkObject } from '../ui/object_field.js';
 import { LinkButton } from '../ui/button.js';
 import { Bar } from '../ui/state.js';
 import { count } from '../ui/time.js';
-import { readJSON } from '../ui/json.js';
 import { Curl } from '../ui/curl.js';
-import { api, ApiError } from '../api.js';
+import { api } from '../api.js';
 import { href } from '../router.js';
 import { can, isOperator, session } from '../session.js';
 import { paths } from '../paths.js';
@@ -32,8 +32,8 @@ export function EventNew() {
       <${Form} form=${form} submit="Publish event" cancel=${href(paths.events)}>
         <${TextField} form=${form} name="type" label="Type" mono required placeholder="order.paid" list="event-types" maxlength="128"
           hint="Lower-case words with dots between them. Subscriptions choose events by type." />
-        <datalist id="event-types">${types.map((t) => html`<option key=${t} value=${t} />`)}</datalist>
-        <${DataField} form=${form} />
+        <datalist id="event-types">${types.map((t) => html`<option key=${t.type} value=${t.type} />`)}</datalist>
+        <${ObjectField} form=${form} name="data" label="Data" hint="A JSON object, at most 256 KiB. Receivers get it as it is." required />
         <${TextField} form=${form} name="idempotency_key" label="Idempotency key" optional mono maxlength="255"
           hint="The same key never publishes a second event. Without one, this page makes one: a double click publishes once." />
       <//>
@@ -48,9 +48,7 @@ export function EventNew() {
 
 // publish sends the data as it was typed, so numbers keep their digits. Repeating the same event gets the first answer again.
 async function publish({ type, data, idempotency_key: given }, made) {
-  const { error } = readJSON(data);
-  const wrong = error ? `Line ${error.line}, column ${error.column}: ${error.message}` : data.trim()[0] !== '{' ? 'The data must be an object: { … }.' : '';
-  if (wrong) throw new ApiError({ title: 'The data is no JSON object', detail: wrong, errors: [{ field: 'data', message: wrong }] });
+  checkObject('data', data);
   const event = JSON.stringify([type, data, session.get().me.organization.id]);
   if (made.current.event !== event) made.current = { event, key: 'console-' + randomKey() };
   const key = given.trim() || made.current.key;
@@ -61,34 +59,15 @@ async function publish({ type, data, idempotency_key: given }, made) {
 
 const randomKey = () => [...crypto.getRandomValues(new Uint8Array(12))].map((n) => n.toString(16).padStart(2, '0')).join('');
 
-// DataField is a field for JSON. It says where a mistake is while one types.
-function DataField({ form }) {
-  const { error } = readJSON(form.values.data);
-  const element = useRef(null);
-  const show = () => {
-    const area = element.current.querySelector('textarea');
-    area.focus();
-    area.setSelectionRange(error.at, Math.min(error.at + 1, form.values.data.length));
-  };
-  return html`<div ref=${element} class="stack tight">
-    <${Field} form=${form} name="data" label="Data" hint="A JSON object, at most 256 KiB. Receivers get it as it is.">
-      ${(attributes) => html`<textarea class="input mono" rows="12" spellcheck="false" dir="ltr" wrap="soft" required ...${attributes}
-        value=${form.values.data} onInput=${(e) => form.set('data', e.target.value)} />`}
-    <//>
-    <div class="row small">
-      ${error ? html`<span class="warning" role="status">Line ${error.line}, column ${error.column}: ${error.message}</span>
-        <button type="button" class="plain link accent" onClick=${show}>Go there</button>`
-        : html`<button type="button" class="plain link accent" onClick=${() => form.set('data', readJSON(form.values.data).pretty)}>Format</button>`}
-    </div>
-  </div>`;
-}
-
 // Answer says in words what the API has answered.
 function Answer({ published: { id, type, deliveries, held, notice } }) {
   const see = html`<div class="row"><${LinkButton} kind="primary" href=${href(paths.event(id))}>${deliveries ? 'See it arrive' : 'Show the event'}<//></div>`;
   if (notice === 'no_subscription') {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>No subscription wants the type <code>${type}</code>.</p>
       <div class="row">${can('webhooks:write') && html`<${LinkButton} href=${href(paths.subscriptionNew)}>New subscription<//>`}</div>${see}<//>`;
+  }
+  if (notice === 'unknown_type') {
+    return html`<${Bar} tone="warning" title=${`Published for ${count(deliveries, 'subscription')}`}><p>The catalogue of event types does not have <code>${type}</code>. Is it misspelt?</p>${see}<//>`;
   }
   if (notice === 'in_feed') {
     return html`<${Bar} tone="success" title="Published"><p>Nothing is sent: a program reads the event from a feed.</p>${see}<//>`;

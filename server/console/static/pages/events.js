@@ -29,7 +29,7 @@ export function Events() {
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span><span class="narrow-only"><${States} states=${e.states} /></span>
+    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span><span class="narrow-only"><${States} states=${e.states} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
     { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
@@ -49,7 +49,7 @@ export function Events() {
     ${again && html`<${Button} icon="send" onClick=${() => setAsking(true)}>${again === 'recover' ? 'Recover these…' : 'Redeliver these…'}<//>`}${publish}`}>
     ${asking && again && html`<${SendAgain} filter=${sent} onDone=${list.reload} onClose=${() => setAsking(false)} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
-      <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
+      <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types.map((t) => t.type)} />
       <${Choice} name="state" label="State" options=${stateOptions} />
       ${!everywhere && html`<${TextFilter} name="subscription" label="Subscription" placeholder="sub_…" />`}
       <${TextFilter} name="key" label="Idempotency key" />

@@ -22,8 +22,10 @@ import { Replay } from './subscription/replay.js';
 import { Resume, Discard, Delete } from './subscription/dialogs.js';
 import { Rotate } from './subscription/rotate.js';
 import { facts } from './subscription/traits.js';
+import { SendTest, bodyOf } from './subscription/test.js';
+import { useEventTypes } from './subscription/fields.js';
 
-const dialogs = { recover: Recover, replay: Replay, resume: Resume, discard: Discard, delete: Delete, rotate: Rotate };
+const dialogs = { test: SendTest, recover: Recover, replay: Replay, resume: Resume, discard: Discard, delete: Delete, rotate: Rotate };
 
 export function Subscription({ id }) {
   const [query] = useQuery();
@@ -31,6 +33,7 @@ export function Subscription({ id }) {
   const { data: subscription, error, reload } = usePoll((signal) => api.get(path, { signal }), [path], 5000);
   const [dialog, setDialog] = useState(null);
   const [refused, setRefused] = useState(null); // the error of an action in the head
+  const types = useEventTypes().filter((t) => t.example);
   const [sent, setSent] = useState(0); // grows when something was sent, so that the list of attempts loads again
 
   if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
@@ -41,8 +44,8 @@ export function Subscription({ id }) {
   const changed = () => { setSent((n) => n + 1); return reload(); };
   const actions = {
     open: setDialog,
-    test: async () => {
-      const attempt = await api.post(path + 'test/');
+    test: async (type) => {
+      const attempt = await api.post(path + 'test/', bodyOf(type));
       changed();
       navigate(place.get().path, { attempt: attempt.id });
     },
@@ -61,7 +64,7 @@ export function Subscription({ id }) {
   const Open = dialogs[dialog];
   const open = Boolean(query.attempt) && query.tab !== 'settings';
   return html`<${Page} title=${titleOf(subscription)} crumbs=${crumbs()} aside=${html`<${Badge} status=${subscriptionStatus(subscription)} />`}
-    actions=${can('webhooks:write') && html`<${Actions} ...${{ subscription, actions, setRefused }} />`}>
+    actions=${can('webhooks:write') && html`<${Actions} ...${{ subscription, actions, types, setRefused }} />`}>
     <${ErrorBar} error=${refused} />
     <div class=${open ? 'stack gap detail-open' : 'stack gap'}>
       <div class="stack list-only">
@@ -72,7 +75,7 @@ export function Subscription({ id }) {
       ${query.tab === 'settings' ? html`<${Settings} key=${subscription.id} subscription=${subscription} onSaved=${changed} />`
         : html`<${Activity} subscription=${subscription} sent=${sent} actions=${actions} changed=${changed} />`}
     </div>
-    ${Open && html`<${Open} subscription=${subscription} onDone=${changed} onClose=${() => setDialog(null)} />`}
+    ${Open && html`<${Open} ...${{ subscription, types }} send=${actions.test} onDone=${changed} onClose=${() => setDialog(null)} />`}
   <//>`;
 }
 
@@ -105,9 +108,9 @@ function titleOf({ url, external_id: name }) {
   return pathname !== '/' && pathname.length <= 40 ? host + pathname : host;
 }
 
-function Actions({ subscription: { url, is_active, pending_deliveries }, actions, setRefused }) {
+function Actions({ subscription: { url, is_active, pending_deliveries }, actions, types, setRefused }) {
   return html`
-    ${url && html`<${Button} icon="send" onClick=${actions.test} onError=${setRefused}>Send test<//>`}
+    ${url && html`<${Button} icon="send" onClick=${() => (types.length ? actions.open('test') : actions.test())} onError=${setRefused}>Send test${types.length > 0 && '…'}<//>`}
     ${is_active && html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`}
     <${Menu} items=${[
       { text: 'Edit settings', href: href(place.get().path, { tab: 'settings' }) },

@@ -17,6 +17,7 @@ import { paths } from '../paths.js';
 import { useSession } from '../session.js';
 import { NoWebhooks } from './subscription/health.js';
 import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
+import { SendTest, bodyOf as bodyOfTest } from './subscription/test.js';
 import { Response } from './subscription/attempt.js';
 
 export function SubscriptionNew() {
@@ -70,15 +71,18 @@ function Programs() {
 }
 
 function Test({ subscription }) {
+  const types = useEventTypes().filter((t) => t.example);
+  const [asking, setAsking] = useState(false);
   const [attempt, setAttempt] = useState(null);
   const [error, setError] = useState(null);
-  const send = async () => {
+  const send = async (type) => {
     setAttempt(null);
-    setAttempt(await api.post(`/webhooks/subscriptions/${subscription.id}/test/`));
+    setAttempt(await api.post(`/webhooks/subscriptions/${subscription.id}/test/`, bodyOfTest(type)));
   };
   return html`<div class="stack">
-    <p class="quiet">Keyhook sends the event <code>webhook_test</code> to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
-    <div class="row"><${Button} icon="send" onClick=${send} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}<//></div>
+    <p class="quiet">Keyhook sends an event to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
+    <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
+    ${asking && html`<${SendTest} ...${{ types, send }} onClose=${() => setAsking(false)} />`}
     <${ErrorBar} error=${error} />
     ${attempt && html`<div class="card stack" role="status">
       <${Facts} across items=${[

@@ -33,8 +33,6 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
     return () => { clearTimeout(timer); control.abort(); };
   }, [wanted, active]);
 
-  useEffect(() => { document.getElementById(`${list}-${at}`)?.scrollIntoView({ block: 'nearest' }); }, [at]);
-
   const close = () => {
     setOpen(false);
     entered.current = null;
@@ -65,14 +63,20 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
       aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
     <div class="combobox-list" hidden=${!showing} onMouseDown=${(e) => e.preventDefault()}>
-      <div role="listbox" id=${list} aria-label="Results">
-        ${groupsOf(state.results, group).map(([name, results]) => html`<div key=${name} role="group" aria-label=${name || "Results"}>
-          ${name && html`<div class="option-group" aria-hidden="true">${name}</div>`}
-          ${results.map(([result, i]) => html`<div key=${result.key} id=${`${list}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
-            onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}
-      </div>
+      <${Options} id=${list} label="Results" results=${state.results} ...${{ group, show, take, at, setAt }} />
       ${showing && state.results.length === 0 && html`<p class="option quiet" role="status">${state.error ? state.error.message : none(state.for)}</p>`}
     </div>
+  </div>`;
+}
+
+// Options are the results below a field, in groups. at is the one that Enter takes.
+export function Options({ id, label, results, group, show, take, at, setAt }) {
+  useEffect(() => { document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }); }, [at]);
+  return html`<div role="listbox" id=${id} aria-label=${label}>
+    ${groupsOf(results, group).map(([name, each]) => html`<div key=${name} role="group" aria-label=${name || label}>
+      ${name && html`<div class="option-group" aria-hidden="true">${name}</div>`}
+      ${each.map(([result, i]) => html`<div key=${result.key} id=${`${id}-${i}`} role="option" aria-selected=${i === at} class=${cx('option', i === at && 'at')}
+        onClick=${() => take(result)} onMouseMove=${() => setAt(i)}>${show(result)}</div>`)}</div>`)}
   </div>`;
 }
 

@@ -1,35 +1,65 @@
-// A field for a list of short texts, such as event types. Enter, a comma or a space ends one.
+// A field for a list of event types. Enter, a comma or a space ends one. types are those of the API, with what the catalogue says about them.
 import { html, useState, useId } from './html.js';
+import { Options } from '../shell/combobox.js';
 import { Icon } from './icon.js';
 import { Field } from './form.js';
 
-export function TokensField({ form, name, label, hint, placeholder, suggestions = [] }) {
+const most = 50; // types that are offered at once
+
+export function TokensField({ form, name, label, hint, placeholder, types = [] }) {
   const [text, setText] = useState('');
+  const [at, setAt] = useState(null); // the type that Enter takes; -1: what is typed; null: nothing is offered
   const id = useId();
   const list = form.values[name];
+  const offered = at === null ? [] : offer(types.filter((t) => !list.includes(t.type)), text.trim().toLowerCase());
   const add = (typed) => {
     setText('');
+    setAt(-1);
     form.set(name, [...new Set([...list, ...typed.split(/[\s,]+/).filter(Boolean)])]);
   };
-  const onInput = (event) => {
-    const typed = event.target.value;
-    const chosen = event.inputType === 'insertReplacementText' || !event.inputType; // from the suggestions
-    if (/[\s,]/.test(typed) || (chosen && suggestions.includes(typed))) add(typed);
-    else setText(typed);
+  const onInput = ({ target: { value } }) => {
+    if (/[\s,]/.test(value)) return add(value);
+    setText(value);
+    return setAt(-1);
   };
   const onKeyDown = (event) => {
-    if (event.key === 'Enter' && text) {
-      event.preventDefault();
-      add(text);
-    } else if (event.key === 'Backspace' && !text && list.length) form.set(name, list.slice(0, -1));
+    const { key } = event;
+    if (key === 'ArrowDown') setAt(at === null ? 0 : Math.min(at + 1, offered.length - 1));
+    else if (key === 'ArrowUp' && offered.length) setAt(Math.max(at - 1, -1));
+    else if (key === 'Enter' && (offered[at] || text)) add(offered[at]?.type ?? text);
+    else if (key === 'Escape' && offered.length) setAt(null);
+    else {
+      if (key === 'Backspace' && !text && list.length) form.set(name, list.slice(0, -1));
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const onBlur = () => {
+    if (text) add(text);
+    setAt(null);
   };
   return html`<${Field} ...${{ form, name, label, hint }}>
-    ${(attributes) => html`<div class="input tokens">
+    ${(attributes) => html`<div class="combobox"><div class="input tokens">
       ${list.map((token) => html`<span key=${token} class="tag"><bdi>${token}</bdi><button type="button" aria-label=${`Remove ${token}`}
         onClick=${() => form.set(name, list.filter((t) => t !== token))}><${Icon} name="cross" /></button></span>`)}
-      <input ...${attributes} class="mono" value=${text} placeholder=${list.length ? undefined : placeholder} list=${id} autocomplete="off" spellcheck="false"
-        onInput=${onInput} onKeyDown=${onKeyDown} onBlur=${() => text && add(text)} />
-      <datalist id=${id}>${suggestions.filter((s) => !list.includes(s)).map((s) => html`<option key=${s} value=${s} />`)}</datalist>
-    </div>`}
+      <input ...${attributes} class="mono" role="combobox" aria-autocomplete="list" aria-expanded=${offered.length > 0} aria-controls=${id}
+        aria-activedescendant=${offered[at] ? `${id}-${at}` : undefined} value=${text} placeholder=${list.length ? undefined : placeholder} autocomplete="off" spellcheck="false"
+        ...${{ onInput, onKeyDown, onBlur }} onFocus=${() => setAt(-1)} onClick=${() => setAt(at ?? -1)} />
+    </div>${offered.length > 0 && html`<div class="combobox-list of-types" onMouseDown=${(e) => e.preventDefault()}>
+      <${Options} id=${id} label="Event types" results=${offered} group=${groupOf} take=${(t) => add(t.type)} ...${{ at, setAt, show }} />
+      ${offered[at]?.example && html`<pre aria-label="Example">${JSON.stringify(offered[at].example, null, 2)}</pre>`}
+    </div>`}</div>`}
   <//>`;
 }
+
+const groupOf = ({ group, description }) => group ?? (description ? 'Other types' : 'Published, without a description');
+
+// offer finds a text in types and descriptions, and brings each group together.
+function offer(types, text) {
+  const found = types.filter((t) => `${t.type} ${t.description ?? ''}`.toLowerCase().includes(text)).map((t) => ({ ...t, key: t.type }));
+  const groups = [...new Set(found.map(groupOf))];
+  return found.sort((a, b) => groups.indexOf(groupOf(a)) - groups.indexOf(groupOf(b))).slice(0, most);
+}
+
+const show = ({ type, description }) => html`<span class="option-text"><bdi class="mono">${type}</bdi>${description && html`<bdi class="small quiet">${description}</bdi>`}</span>`;

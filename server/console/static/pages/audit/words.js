@@ -50,6 +50,9 @@ const groups = {
     role_created: 'Created the role',
     role_updated: 'Changed the role',
     role_deleted: 'Deleted the role',
+    event_type_created: 'Described the event type',
+    event_type_updated: 'Changed the event type',
+    event_type_deleted: 'Removed the event type from the catalogue:',
     permission_created: 'Created the permission',
     permission_updated: 'Changed the permission',
     permission_deleted: 'Deleted the permission',
@@ -84,6 +87,7 @@ export function hrefOf({ type, id }) {
     case 'event': return can('events:read') ? href(paths.event(id)) : undefined;
     case 'organization': case 'user': case 'plan': case 'role': case 'permission':
       return isOperator() && id ? href(paths[type](id)) : undefined;
+    case 'event_type': return isOperator() ? href(paths.eventType(id)) : undefined;
     case 'queue': case 'clock': case 'backup': return isOperator() ? href(paths.system) : undefined;
     default: return undefined;
   }

@@ -50,7 +50,7 @@ export function Mend({ reason, event, onDone }) {
 export function SendAgain({ reason: r, event, onDone }) {
   const [isOpen, setOpen] = useState(false);
   const isPending = event.deliveries.some((d) => d.subscription_id === r.subscription_id && d.state === 'pending');
-  if (r.attempts === 0 || isPending || event.type === 'webhook_test' || ['redeliver', 'replay_failed', 'test'].includes(r.action)) return null;
+  if (r.attempts === 0 || isPending || event.test || ['redeliver', 'replay_failed', 'test'].includes(r.action)) return null;
   return can('webhooks:read') && can('webhooks:write') && html`<button type="button" class="button" onClick=${() => setOpen(true)}>Send again…</button>
     ${isOpen && html`<${Redeliver} reason=${r} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
 }

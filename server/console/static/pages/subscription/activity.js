@@ -43,7 +43,7 @@ export function Activity({ subscription, sent, actions, changed }) {
     <div class="list-only"><${History} subscription=${subscription} /></div>
     <div class="list-only"><${Filters}>
       <${Choice} name="outcome" label="Outcome" options=${outcomes} />
-      <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types} />
+      <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types.map((t) => t.type)} />
       <${TextFilter} name="event" label="Event" placeholder="evt_…" />
       <${Between} />
     <//></div>
@@ -106,5 +106,5 @@ function None({ subscription: s, actions }) {
   if (!s.url) return html`<${Empty} title="Nothing is sent to a feed" text="A program reads the events of this subscription." />`;
   const why = waitFor[s.blocked_by] ?? 'Waiting for the first event…';
   return html`<${Empty} title="Nothing has been sent yet" text=${`Each request to the address appears here, with the answer. ${why}`}>
-    ${can('webhooks:write') && html`<${Button} icon="send" onClick=${actions.test}>Send test<//>`}<//>`;
+    ${can('webhooks:write') && html`<${Button} icon="send" onClick=${() => actions.test()}>Send test<//>`}<//>`;
 }

@@ -8,10 +8,10 @@ import { api } from '../../api.js';
 import { can } from '../../session.js';
 import { FilterField, filterOf, rowsOf } from './filter.js';
 
-// useEventTypes returns the types of recent events, most frequent first.
+// useEventTypes returns the types of recent events, the most frequent first, and then the others of the catalogue.
 export function useEventTypes() {
-  const { data } = useLoad(async (signal) => (can('events:read') ? api.get('/event-types/', { signal }) : null), []);
-  return (data?.data ?? []).map((t) => t.type);
+  const { data } = useLoad(async (signal) => (can('events:read') || can('webhooks:read') ? api.get('/event-types/', { signal }) : null), []);
+  return data?.data ?? [];
 }
 
 export const empty = {
@@ -42,7 +42,7 @@ export function Destination({ form, types, isNew }) {
     ${!form.values.is_feed && html`<${TextField} form=${form} name="url" label="Address" type="url" inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
       hint="Keyhook sends each event to this address, as a signed POST." />`}
     <${CheckField} form=${form} name="is_feed" label="A feed, without an address" hint="Nothing is sent. A program of yours reads the events." />
-    <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" suggestions=${types}
+    <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" types=${types}
       hint=${form.values.event_types.length ? 'Enter ends a type. order.* means all types that begin with “order.”.' : 'Empty means all event types. Type one, such as order.paid, or order.* for all that begin with “order.”.'} />
     ${can('audit:read') && html`<${CheckField} form=${form} name="audit_events" label="Audit events, too" hint="Who changed what in this organization, such as api_key_created." />`}
     <${AreaField} form=${form} name="description" label="Description" optional rows=${2} />`;

@@ -37,7 +37,7 @@ export function Replay({ subscription, onDone, onClose }) {
     <div class="pair"><${TimeField} form=${form} name="since" label="Since" required /><${TimeField} form=${form} name="until" label="Until" optional /></div>
     <${SelectField} form=${form} name="only" label="Which events" options=${[['all', 'All that have not arrived'],
       ['failed', 'Those that Keyhook gave up'], ['missed', 'Those that never had a delivery']]} />
-    <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All" suggestions=${types} />
+    <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All" types=${types} />
     </div>
     ${data ? html`<div aria-live="polite" aria-busy=${loading}>${data.deliveries === 0 ? html`<p>No event of this period is missing.</p>`
       : html`<ul class="preview">${Object.entries(reasons).filter(([key]) => data.reasons[key]).map(([key, text]) => html`<li key=${key}><strong class="strong">${
