@@ -4,12 +4,53 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
-// Document is the data of an event. It is parsed when the first condition asks for a value. It is not for concurrent use.
+// Document is the data of an event. It is parsed when the first condition asks for a value. Each value is read once, however many
+// conditions ask for it, because a number may be as long as the event. It is not for concurrent use.
 type Document struct {
-	text []byte
-	root any
+	text   []byte
+	root   any
+	looked map[string]*finding // by path
+}
+
+// finding is what stands at a path.
+type finding struct {
+	scalar
+	exists bool
+	value  any
+	seen   string // see finding.show
+}
+
+// look returns what stands at the path of a condition.
+func (d *Document) look(c *Condition) *finding {
+	f := d.looked[c.Path]
+	if f == nil {
+		f = &finding{}
+		f.value, f.exists = d.at(c.parts)
+		f.scalar = scalarOf(f.value)
+		if d.looked == nil {
+			d.looked = map[string]*finding{}
+		}
+		d.looked[c.Path] = f
+	}
+	return f
+}
+
+// show returns the value as JSON, cut; empty if there is none.
+func (f *finding) show() string {
+	if !f.exists || f.seen != "" {
+		return f.seen
+	}
+	text, err := json.Marshal(f.value)
+	if err != nil { // it was read from JSON
+		text = []byte("?")
+	}
+	if f.seen = string(text[:min(len(text), maxSeen)]); len(text) > maxSeen {
+		f.seen = strings.ToValidUTF8(f.seen, "") + "…"
+	}
+	return f.seen
 }
 
 // DocumentOf returns the document of the data of an event, a valid JSON object.

@@ -115,19 +115,18 @@ func (c *Condition) readValue() *Problem {
 
 // Fulfilled reports whether a document fulfils the condition.
 func (c *Condition) Fulfilled(d *Document) bool {
-	value, exists := d.at(c.parts)
+	have := d.look(c)
 	if c.Op == Exists {
-		return exists == (c.want[0].text == "true")
+		return have.exists == (c.want[0].text == "true")
 	}
-	have := scalarOf(value)
-	equals := func(want scalar) bool { return exists && have.kind == want.kind && have.compare(want) == 0 }
+	equals := func(want scalar) bool { return have.exists && have.kind == want.kind && have.compare(want) == 0 }
 	switch c.Op {
 	case Equal, In:
 		return slices.ContainsFunc(c.want, equals)
 	case NotEqual:
 		return !equals(c.want[0])
 	}
-	if want := c.want[0]; !exists || have.kind != want.kind {
+	if want := c.want[0]; !have.exists || have.kind != want.kind {
 		return false
 	}
 	order := have.compare(c.want[0])
@@ -159,17 +158,7 @@ func (f Filter) Miss(d *Document) *Miss {
 		if f[i].Fulfilled(d) {
 			continue
 		}
-		m := &Miss{Condition: f[i]}
-		if value, exists := d.at(f[i].parts); exists {
-			text, err := json.Marshal(value)
-			if err != nil { // it was read from JSON
-				text = []byte("?")
-			}
-			if m.Seen = string(text); len(m.Seen) > maxSeen {
-				m.Seen = strings.ToValidUTF8(m.Seen[:maxSeen], "") + "…"
-			}
-		}
-		return m
+		return &Miss{Condition: f[i], Seen: d.look(&f[i]).show()}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -286,5 +287,24 @@ func BenchmarkFilters(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestALongValueIsReadOnce is not parallel, because it counts the memory of the process.
+func TestALongValueIsReadOnce(t *testing.T) {
+	const filters, size = 1000, 250_000
+	f := filter.Filter{condition(t, "n", "gt", "-1"), condition(t, "n", "lt", "0"), condition(t, "o", "exists", "true")}
+	d := filter.DocumentOf([]byte(`{"n":0.` + strings.Repeat("0", size) + `1,"o":"` + strings.Repeat("x", size) + `"}`))
+	o := filter.Filter{condition(t, "o", "eq", `"y"`)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range filters {
+		if f.Passes(d) || f.Miss(d) == nil || o.Miss(d) == nil {
+			t.Fatal("it passes")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 20*size {
+		t.Errorf("%d filters took %d bytes of memory", filters, allocated)
 	}
 }

@@ -148,13 +148,15 @@ func (h *History) setMissed(ctx context.Context, organization int64, e webhook.E
 			if err != nil {
 				return err
 			}
+			defer end() // after the evaluations, because they take time too
 			var body []byte
-			err = h.logs.Get(ctx, &body, "SELECT body FROM events WHERE id = ?", e.RowID)
-			end()
-			if err != nil {
+			if err = h.logs.Get(ctx, &body, "SELECT body FROM events WHERE id = ?", e.RowID); err != nil {
 				return sqlite.Missing(err, "event")
 			}
 			d = filter.DocumentOfBody(body)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		r.Missed = r.Filter.Miss(d)
 	}
