@@ -243,7 +243,7 @@ var budget = map[string]int{
 	"storage/disk":                 870,
 	"storage/encryption":           670,
 	"storage/fanout":               280,
-	"storage/filter":               430,
+	"storage/filter":               460,
 	"storage/fault":                170,
 	"storage/history":              1370,
 	"storage/pending":              430,
@@ -260,7 +260,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57080 // the aim is 50,000
+	budgetOfAll    = 57120 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -53,6 +56,31 @@ func TestTestAttempts(t *testing.T) {
 			x.setPlan(t, "free")
 			if _, err := x.Test(t.Context(), x.org(), sub.ID, ""); err == nil || len(x.requests("a.example")) != 1 {
 				t.Errorf("tested without the plan: %v", err)
+			}
+		})
+	})
+
+	t.Run("a test of a type sends its example, signed", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub, secret := x.subscribeWithSecret(t, "a.example", respond(204))
+			example := []byte(`{"parcel":7}`)
+			change := webhook.EventTypeChange{Description: new("A parcel was sent"), Example: &example}
+			if _, err := x.Catalogue.PutEventType(t.Context(), x.actor(), "parcel.sent", change); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := x.Test(t.Context(), x.org(), sub.ID, "parcel.sent"); err != nil || a.EventType != "parcel.sent" || a.Trigger != webhook.ByTest {
+				t.Errorf("%v, %+v", err, a)
+			}
+			q := x.requests("a.example")[0]
+			if err := signature.Verify(secret.Reveal(), q.header, []byte(q.body), q.at, time.Second); err != nil {
+				t.Error(err)
+			}
+			if !strings.HasSuffix(q.body, `,"test":true,"data":{"parcel":7}}`) || q.header.Get("X-Service-Event-Type") != "parcel.sent" {
+				t.Errorf("%v %s", q.header, q.body)
+			}
+			if _, err := x.Test(t.Context(), x.org(), sub.ID, "parcel.lost"); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("of an unknown type: %v", err)
 			}
 		})
 	})

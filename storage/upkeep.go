@@ -37,9 +37,11 @@ func (s *Store) upkeep(ctx context.Context) {
 		})
 	})
 	loops.Go(func() {
-		every(ctx, noticeInterval, func() {
+		announce := func() {
 			s.try(ctx, s.announceExpiry, "cannot announce the end of API keys and access tokens")
-		})
+		}
+		announce() // a process that is often restarted tells too
+		every(ctx, noticeInterval, announce)
 	})
 	s.keepUses(ctx)
 	loops.Wait()
@@ -107,9 +109,14 @@ func (s *Store) dropSessions(ctx context.Context) error {
 	return s.Directory.DropSessions(ctx, now)
 }
 
-// announceExpiry announces the end of credentials, by the clock that ends them.
+// announceExpiry announces the end of credentials, unless the clock is not trusted: a notice is given once, so a clock that was ahead for
+// a moment would use it up.
 func (s *Store) announceExpiry(ctx context.Context) error {
-	return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
+	now, trusted := s.clock.TrustedTime()
+	if !trusted {
+		return nil
+	}
+	return s.Directory.AnnounceExpiry(ctx, now, s.notices)
 }
 
 // try runs do and logs its error, unless ctx has ended.

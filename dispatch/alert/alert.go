@@ -272,7 +272,7 @@ func (a *Alerter) tellCredentials(ctx context.Context, now time.Time) {
 	var due []webhook.ExpiringCredentials
 	f := &flight{at: now}
 	for _, o := range all {
-		u := webhook.Untold{Organization: o.Row}
+		u := webhook.Untold{Organization: o.Row, ReadAt: now.UnixMilli()}
 		if _, told := a.told[keyOf(u)]; !told {
 			due, f.subjects = append(due, o), append(f.subjects, u)
 		}

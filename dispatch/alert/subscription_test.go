@@ -391,7 +391,7 @@ func TestCredentialsThatExpireAreTold(t *testing.T) {
 		other, _ := x.subscribe(t, "other", 0)
 		expiring(acme, 3*time.Hour)
 		expiring(acme, 3*time.Hour)
-		expiring(acme, 5*time.Hour)
+		expiring(acme, 26*time.Hour)
 		end := began.Add(150 * time.Minute).UnixMilli()
 		if _, err := x.store.Directory.CreateToken(t.Context(), storagetest.Operator(t, x.store).Actor("", ""),
 			other.User.ID, other.Organization.ID, access.Mint(access.TokenPrefix), "laptop", &end); err != nil {

@@ -62,8 +62,8 @@ type expiring struct {
 func (d *Directory) announce(ctx context.Context, c expiring, notice int64, table, eventType, target string) error {
 	return d.change(ctx, d.audited(workFor(c.Organization), eventType), func(t *sqlite.Tx) error {
 		var told []expiring
-		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
-			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt); err != nil || len(told) == 0 {
+		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1, untold_notice_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
+			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt, t.Now()); err != nil || len(told) == 0 {
 			return err
 		}
 		details := map[string]any{"name": told[0].Name, "expires_at": timeText(&c.ExpiresAt), "last_used_at": timeText(told[0].LastUsedAt)}

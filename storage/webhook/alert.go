@@ -8,6 +8,7 @@ type Untold struct {
 	Organization int64  `db:"organization_id"`
 	DisabledAt   *int64 `db:"disabled_at"`   // when failures disabled the subscription
 	FailingSince int64  `db:"failing_since"` // since when the subscription fails, without being disabled; 0: another reason
+	ReadAt       int64  `db:"-"`             // of credentials: notices that began before this time, in milliseconds, are told
 }
 
 // AlertSubject is what an alert says about a subscription.
