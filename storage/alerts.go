@@ -43,11 +43,11 @@ func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webh
 		SELECT o.id, o.public_id, o.external_id, o.name, sum(c.is_key) AS keys, sum(NOT c.is_key) AS tokens, min(c.expires_at) AS first_at
 		FROM (
 			SELECT organization_id, expires_at, 1 AS is_key FROM api_keys INDEXED BY api_keys_untold
-			WHERE untold_notice_at IS NOT NULL AND revoked_at IS NULL AND expires_at > ?1
+			WHERE noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND expires_at > ?1
 			  AND NOT EXISTS (SELECT 1 FROM api_keys n WHERE n.replaces = api_keys.id)
 			UNION ALL
 			SELECT organization_id, expires_at, 0 FROM access_tokens INDEXED BY access_tokens_untold
-			WHERE untold_notice_at IS NOT NULL AND revoked_at IS NULL AND expires_at > ?1
+			WHERE noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND expires_at > ?1
 		) c CROSS JOIN organizations o ON o.id = c.organization_id
 		WHERE coalesce(o.told_expiry_at NOT BETWEEN ?1 - ?2 + 1 AND ?1, true)
 		GROUP BY o.id ORDER BY first_at LIMIT ?3`, now, expiryPause, limit)
@@ -93,7 +93,7 @@ func (t *tx) markTold(of webhook.Untold) error {
 		_, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
 		return err
 	}
-	const told = " SET untold_notice_at = NULL WHERE organization_id = ? AND untold_notice_at IS NOT NULL AND revoked_at IS NULL AND untold_notice_at < ?"
+	const told = " SET told_noticed_at = noticed_at WHERE organization_id = ? AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?"
 	_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization, of.ReadAt)
 	_, err2 := t.Exec("UPDATE access_tokens"+told, of.Organization, of.ReadAt)
 	_, err3 := t.Exec("UPDATE organizations SET told_expiry_at = ? WHERE id = ?", time.Now().UnixMilli(), of.Organization)

@@ -109,14 +109,9 @@ func (s *Store) dropSessions(ctx context.Context) error {
 	return s.Directory.DropSessions(ctx, now)
 }
 
-// announceExpiry announces the end of credentials, unless the clock is not trusted: a notice is given once, so a clock that was ahead for
-// a moment would use it up.
+// announceExpiry announces the end of credentials, by the clock that ends them.
 func (s *Store) announceExpiry(ctx context.Context) error {
-	now, trusted := s.clock.TrustedTime()
-	if !trusted {
-		return nil
-	}
-	return s.Directory.AnnounceExpiry(ctx, now, s.notices)
+	return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
 }
 
 // try runs do and logs its error, unless ctx has ended.

@@ -20,7 +20,7 @@ var expirings = []struct{ table, index, condition, eventType, target string }{
 }
 
 // AnnounceExpiry writes an audit event for each API key and access token that ends within one of the notices after now, in milliseconds.
-// There is one event for each credential and notice, also over restarts. A notice that had begun when the credential was created does
+// There is one event for each credential and notice, also over restarts. A notice that a clock has given which was ahead is given again. A notice that had begun when the credential was created does
 // not count. When several begin while no process runs, the last of them counts.
 func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []time.Duration) error {
 	for _, notice := range slices.Sorted(slices.Values(notices)) { // the shortest first, so that a longer one is not told after it
@@ -31,11 +31,11 @@ func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []tim
 					SELECT c.id, c.organization_id, c.expires_at
 					FROM `+kind.table+" c INDEXED BY "+kind.index+`
 					WHERE c.revoked_at IS NULL AND c.expires_at > ?1 AND c.expires_at <= ?1 + ?2 AND c.created_at < c.expires_at - ?2
-					  AND coalesce(c.expiry_notice, ?2 + 1) > ?2`+kind.condition+`
+					  AND (coalesce(c.expiry_notice, ?2 + 1) > ?2 OR c.noticed_at > ?1)`+kind.condition+`
 					ORDER BY c.expires_at, c.id LIMIT ?3`, now, notice.Milliseconds(), expiringBatch)
 				for _, c := range found {
 					if err == nil {
-						err = d.announce(ctx, c, notice.Milliseconds(), kind.table, kind.eventType, kind.target)
+						err = d.announce(ctx, c, now, notice.Milliseconds(), kind.table, kind.eventType, kind.target)
 					}
 				}
 				return len(found) == expiringBatch, err
@@ -59,11 +59,11 @@ type expiring struct {
 }
 
 // announce writes the audit event of one credential, unless its end has changed meanwhile.
-func (d *Directory) announce(ctx context.Context, c expiring, notice int64, table, eventType, target string) error {
+func (d *Directory) announce(ctx context.Context, c expiring, now, notice int64, table, eventType, target string) error {
 	return d.change(ctx, d.audited(workFor(c.Organization), eventType), func(t *sqlite.Tx) error {
 		var told []expiring
-		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1, untold_notice_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
-			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt, t.Now()); err != nil || len(told) == 0 {
+		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1, noticed_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
+			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt, now); err != nil || len(told) == 0 {
 			return err
 		}
 		details := map[string]any{"name": told[0].Name, "expires_at": timeText(&c.ExpiresAt), "last_used_at": timeText(told[0].LastUsedAt)}

@@ -86,3 +86,35 @@ func TestExpiryIsAnnounced(t *testing.T) {
 		}
 	})
 }
+
+// TestAClockThatWasAheadUsesUpNoNotice announces by a clock that is ahead, and then by one that is right.
+func TestAClockThatWasAheadUsesUpNoNotice(t *testing.T) {
+	t.Parallel()
+	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	options.ExpiryNotice = nil // the test announces
+	store, stop := storagetest.OpenWith(t, options)
+	defer stop()
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+	const day = 24 * time.Hour
+	began := time.Now()
+	end := began.Add(60 * day).UnixMilli()
+	must[access.Key](t)(store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+		Credential: access.Mint("svc"), Name: "key", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
+	}))
+	for i, after := range []time.Duration{59*day + time.Hour, 31 * day, 54 * day, 59*day + 2*time.Hour} {
+		for range 2 {
+			if err := store.Directory.AnnounceExpiry(t.Context(), began.Add(after).UnixMilli(), []time.Duration{30 * day, 7 * day, day}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Events {
+			if e.Type == access.KeyExpiring {
+				n++
+			}
+		}
+		if n != i+1 {
+			t.Errorf("%d notices by a clock that is %s further, want %d", n, after, i+1)
+		}
+	}
+}
