@@ -77,7 +77,7 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 			Subscription string `db:"public_id"`
 			Event        int64  `db:"event_id"`
 		}
-		end, err := q.beginReplayRead(ctx, organization)
+		end, err := q.replays.Begin(ctx, organization)
 		if err != nil {
 			return false, err
 		}
@@ -118,7 +118,7 @@ func (q *Queue) sendListedTo(
 	_, err = scan.Batches(ctx, 0, func() (more bool, err error) {
 		batch := events[:min(len(events), replayEvents)]
 		events = events[len(batch):]
-		end, err := q.beginReplayRead(ctx, organization)
+		end, err := q.replays.Begin(ctx, organization)
 		if err != nil {
 			return false, err
 		}

@@ -72,7 +72,7 @@ type waitingDelivery struct {
 
 // nextWaiting reads the next pending deliveries of a subscription after a position, up to the delivery last.
 func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, last int64, after scan.Position) (waiting []waitingDelivery, err error) {
-	end, err := q.beginReplayRead(ctx, organization)
+	end, err := q.replays.Begin(ctx, organization)
 	if err != nil {
 		return nil, err
 	}

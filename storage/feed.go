@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	feedTime  = time.Second // how long one read may search before it returns how far it came
-	feedBytes = 2 << 20     // of the bodies of one read; a single larger event is not possible
+	feedTime  = time.Second           // how long one read may search before it returns how far it came
+	feedFill  = 50 * time.Millisecond // how long one read fills a page that has events
+	feedSlice = 250                   // rows, at most
+	feedBytes = 2 << 20               // of the bodies of one read; a single larger event is not possible
 )
 
 // errCursorExpired is the fault of a reader that would miss events.
@@ -30,8 +32,8 @@ var errCursorExpired = fault.New(fault.Gone, "cursor_expired",
 		"So the reader may have missed some. Read on without after, which begins with the oldest event, or with since.")
 
 // Feed returns the next events of a subscription, oldest first: those that it wants now, whose filter passes now, and that were published
-// while the plan had webhooks. It returns at the first events that it finds, and also after feedTime without one. The reader keeps the
-// position; the store knows no readers.
+// while the plan had webhooks. It returns soon after the first events that it finds, and also after feedTime without one. If it fails
+// later than that, it returns how far it came. The reader keeps the position; the store knows no readers.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Conflict if a person has paused the subscription, or if its secret cannot
 // be decrypted; Gone if events after the position were deleted; Unavailable if too many reads of the organization are running.
@@ -40,13 +42,16 @@ func (q *Queue) Feed(ctx context.Context, organization int64, id string, r webho
 	if err != nil {
 		return page, err
 	}
-	page.Target, page.Next = f.target, f.at
-	rows := r.Limit // a reader of few events pays for few
-	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
-		page.More, err = q.readFeed(ctx, &f, rows, &page)
-		rows = min(2*rows, replayEvents)
-		return page.More && len(page.Events) == 0, err
+	start := f.at
+	page.Target, page.Next = f.target, start
+	rows, began := min(r.Limit, scan.CostlySlice), time.Now() // a reader of few events pays for few
+	_, err = scan.Batches(ctx, feedTime, func() (goesOn bool, err error) {
+		rows, err = q.feeds.Slice(ctx, organization, rows, feedSlice, func() error { return q.readFeed(ctx, &f, rows, &page) })
+		return page.More && !f.full && (len(page.Events) == 0 || time.Since(began) < feedFill), err
 	})
+	if err != nil && page.Next != start { // the next read begins behind the slices that were read, and meets the failure again
+		page.More, err = true, nil
+	}
 	return page, err
 }
 
@@ -57,6 +62,8 @@ type feed struct {
 	organization int64
 	at           webhook.FeedPosition
 	limit        int
+	bytes        int  // of the bodies that the page has
+	full         bool // the next event does not fit on the page
 	args         []any
 }
 
@@ -140,62 +147,62 @@ type looked struct {
 }
 
 // readFeed looks at the next events, up to some rows, and adds those that it finds to the page. It moves the position to the last one
-// that it looked at, or to the one with which the page is full. more is false at the end of the feed.
-func (q *Queue) readFeed(ctx context.Context, f *feed, rows int, page *webhook.FeedPage) (more bool, err error) {
-	end, err := q.beginReplayRead(ctx, f.organization)
-	if err != nil {
-		return false, err
-	}
-	defer end()
+// that it looked at, or to the one with which the page is full. If it fails, the page stays as it was.
+func (q *Queue) readFeed(ctx context.Context, f *feed, rows int, page *webhook.FeedPage) error {
 	var next []looked
-	if err := q.replays.Pool.List(ctx, &next, `
+	if err := q.feeds.Pool.List(ctx, &next, `
 		SELECT e.id, e.created_at, length(e.body) AS size, `+wantedInFeed+` AS wanted
 		FROM (SELECT id FROM events INDEXED BY events_by_organization
 		      WHERE organization_id = :organization AND id > :after ORDER BY id LIMIT :most) next
 		CROSS JOIN events e ON e.id = next.id ORDER BY next.id`,
-		append(f.args, sql.Named("after", f.at.Row), sql.Named("most", rows))...); err != nil {
-		return false, fmt.Errorf("read a feed: %w", err)
+		append(slices.Clip(f.args), sql.Named("after", f.at.Row), sql.Named("most", rows))...); err != nil {
+		return fmt.Errorf("read a feed: %w", err)
 	}
-	after, found, bytes := f.at.Row, []int64{}, 0
+	after, found := f.at.Row, []int64{}
 	for _, e := range next {
-		if e.Wanted && (len(found) == f.limit || len(found) > 0 && bytes+e.Size > feedBytes) {
-			more = true
+		have := len(page.Events) + len(found)
+		if f.full = e.Wanted && (have == f.limit || have > 0 && f.bytes+e.Size > feedBytes); f.full {
 			break
 		}
 		f.at = webhook.FeedPosition{Row: e.ID, At: e.At}
 		if e.Wanted {
-			found, bytes = append(found, e.ID), bytes+e.Size
+			found, f.bytes = append(found, e.ID), f.bytes+e.Size
 		}
 	}
-	if err := q.readFound(ctx, *f, found, page); err != nil {
-		return false, err
+	events, err := q.readFound(ctx, *f, found)
+	if err == nil {
+		err = q.checkComplete(ctx, f.organization, after)
 	}
-	page.Next = f.at
-	return more || len(next) == rows, q.checkComplete(ctx, f.organization, after)
+	if err != nil {
+		return err
+	}
+	page.Events, page.Next, page.More = append(page.Events, events...), f.at, f.full || len(next) == rows
+	f.full = f.full || len(page.Events) == f.limit
+	return nil
 }
 
-// readFound adds events to the page.
-func (q *Queue) readFound(ctx context.Context, f feed, found []int64, page *webhook.FeedPage) error {
+// readFound returns events with what their headers need.
+func (q *Queue) readFound(ctx context.Context, f feed, found []int64) (events []webhook.Job, err error) {
 	if len(found) == 0 {
-		return nil
+		return nil, nil
 	}
-	if err := q.replays.Pool.List(ctx, &page.Events, `
+	if err := q.feeds.Pool.List(ctx, &events, `
 		SELECT e.id AS event_id, e.type AS event_type, e.created_at AS event_at, e.body
 		FROM events e WHERE e.id IN (SELECT value FROM json_each(?)) ORDER BY e.id`, sqlite.RowList(slices.Values(found))); err != nil {
-		return fmt.Errorf("read events of a feed: %w", err)
+		return nil, fmt.Errorf("read events of a feed: %w", err)
 	}
-	for i := range page.Events {
-		e := &page.Events[i]
+	for i := range events {
+		e := &events[i]
 		e.Subscription, e.Organization, e.EventID = f.subscription, f.organization, q.ids.ID(access.EventID, e.Event, e.EventAt)
 	}
-	return nil
+	return events, nil
 }
 
 // checkComplete refuses a read that began after a row if retention has deleted a later event before the read. The read comes first, so
 // what is deleted between the two is no loss.
 func (q *Queue) checkComplete(ctx context.Context, organization, after int64) error {
 	var expired int64
-	if err := q.replays.Pool.Get(ctx, &expired, "SELECT coalesce(expired_event, 0) FROM organizations WHERE id = ?", organization); err != nil {
+	if err := q.feeds.Pool.Get(ctx, &expired, "SELECT coalesce(expired_event, 0) FROM organizations WHERE id = ?", organization); err != nil {
 		return sqlite.Missing(err, "organization")
 	}
 	if expired > after {

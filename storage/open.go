@@ -128,7 +128,7 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 		Hold: t.committedHold.Load, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
 	})
 	queue := &Queue{
-		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays,
+		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays, feeds: pools.feeds,
 		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
 	}
 	people := directory.New(w.file, pools.reads, pools.logs, t.quotas, directoryHooks(t))
@@ -221,6 +221,7 @@ const (
 	logWait    = 5 * time.Second // for a turn, and then for each connection
 
 	replayReaders = 1
+	feedReaders   = 2
 
 	surveyReaders = 1 // reads every subscription with pending deliveries; 300,000 of them take a second or more
 	surveyLimit   = 20 * time.Second
@@ -232,31 +233,44 @@ type pools struct {
 	surveys *sqlite.Pool // reads all pending deliveries
 	logs    *scan.Reader // filtered lists, which may read many rows
 	replays *scan.Reader // reads of replays, which may take minutes
+	feeds   *scan.Reader // reads of feeds, and previews of filters
 }
 
 func openPools(ctx context.Context, file *sqlite.File) (p pools, err error) {
-	var logs, replays *sqlite.Pool
+	var logs, replays, feeds *sqlite.Pool
 	for _, of := range []struct {
 		pool        **sqlite.Pool
 		connections int
 		limit       time.Duration
-	}{{&p.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&p.surveys, surveyReaders, surveyLimit}} {
+	}{
+		{&p.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&feeds, feedReaders, logLimit},
+		{&p.surveys, surveyReaders, surveyLimit},
+	} {
 		if *of.pool, err = file.Pool(ctx, of.connections, of.limit); err != nil {
 			return p, err
 		}
 	}
 	p.logs, p.replays = scan.NewReader(logs, logReaders, logWait), scan.NewReader(replays, replayReaders, 0)
+	p.feeds = scan.NewReader(feeds, feedReaders, logWait)
 	return p, nil
 }
 
 // drain waits for the end of all log reads. New ones wait until resume is called.
 func (p pools) drain(ctx context.Context) (resume func(), drained bool) {
-	resumeLogs, drained := p.logs.Drain(ctx)
-	if !drained {
-		return resumeLogs, false
+	var resumes []func()
+	drained = true
+	for _, r := range []*scan.Reader{p.logs, p.replays, p.feeds} {
+		if drained {
+			var one func()
+			one, drained = r.Drain(ctx)
+			resumes = append(resumes, one)
+		}
 	}
-	resumeReplays, drained := p.replays.Drain(ctx)
-	return func() { resumeReplays(); resumeLogs() }, drained
+	return func() {
+		for _, one := range resumes {
+			one()
+		}
+	}, drained
 }
 
 // writeProbe writes other bytes than the last probe, because SQLite skips a write that changes nothing.

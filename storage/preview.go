@@ -3,11 +3,13 @@ package storage
 import (
 	"context"
 	"database/sql"
+	"math"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -19,32 +21,38 @@ const (
 // PreviewFilter says which of the newest events of an organization a subscription with these types and this filter would get. Faults:
 // Unavailable if too many reads of the organization are running.
 func (q *Queue) PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (p webhook.Preview, err error) {
-	end, err := q.beginReplayRead(ctx, organization)
-	if err != nil {
-		return p, err
-	}
-	defer end()
 	exact, prefix := patternLists(types.Patterns())
-	var events []struct {
-		ID     int64 `db:"id"`
-		At     int64 `db:"created_at"`
-		Passes bool  `db:"passes"`
-	}
-	err = q.replays.Pool.List(ctx, &events, `
-		SELECT e.id, e.created_at, :filter = '' OR passes(:filter, e.body) AS passes
-		FROM (SELECT id FROM events INDEXED BY events_by_organization WHERE organization_id = :organization ORDER BY id DESC LIMIT :most) newest
-		CROSS JOIN events e ON e.id = newest.id
-		WHERE `+wantedType+` AND `+delivery.NotTest+` ORDER BY e.id DESC`,
-		sql.Named("organization", organization), sql.Named("filter", f.Text()), sql.Named("most", previewEvents),
-		sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("excluded", history.HiddenTypes(withoutAudit)))
-	for _, e := range events {
-		p.Examined++
-		if e.Passes {
-			p.Matched++
-			if len(p.Sample) < previewSample {
-				p.Sample = append(p.Sample, q.ids.ID(access.EventID, e.ID, e.At))
+	rows, left, before := scan.CostlySlice, previewEvents, int64(math.MaxInt64)
+	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
+		var events []struct {
+			ID     int64 `db:"id"`
+			At     int64 `db:"created_at"`
+			Wanted bool  `db:"wanted"`
+			Passes bool  `db:"passes"`
+		}
+		most := min(rows, left)
+		rows, err = q.feeds.Slice(ctx, organization, rows, previewEvents, func() error {
+			return q.feeds.Pool.List(ctx, &events, `
+				SELECT e.id, e.created_at, wanted, wanted AND (:filter = '' OR passes(:filter, e.body)) AS passes
+				FROM (SELECT e.*, `+wantedType+` AND `+delivery.NotTest+` AS wanted FROM events e INDEXED BY events_by_organization
+				      WHERE e.organization_id = :organization AND e.id < :before ORDER BY e.id DESC LIMIT :most) e ORDER BY e.id DESC`,
+				sql.Named("organization", organization), sql.Named("filter", f.Text()), sql.Named("before", before), sql.Named("most", most),
+				sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("excluded", history.HiddenTypes(withoutAudit)))
+		})
+		for _, e := range events {
+			before = e.ID
+			if e.Wanted {
+				p.Examined++
+			}
+			if e.Passes {
+				p.Matched++
+				if len(p.Sample) < previewSample {
+					p.Sample = append(p.Sample, q.ids.ID(access.EventID, e.ID, e.At))
+				}
 			}
 		}
-	}
+		left -= len(events)
+		return left > 0 && len(events) == most, err
+	})
 	return p, err
 }

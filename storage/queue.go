@@ -28,6 +28,7 @@ type Queue struct {
 	history    *history.History
 	reads      *sqlite.Pool // for requests and deliveries
 	replays    *scan.Reader // reads of replays, which may take minutes
+	feeds      *scan.Reader // reads of feeds, and previews of filters
 	keepEvents time.Duration
 
 	replayLock    chan struct{}            // a replay that writes puts a token in

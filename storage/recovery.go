@@ -151,7 +151,7 @@ func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Po
 // nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
 // last delivery.
 func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position) (c exhaustedChunk, err error) {
-	end, err := q.beginReplayRead(ctx, p.organization)
+	end, err := q.replays.Begin(ctx, p.organization)
 	if err != nil {
 		return c, err
 	}

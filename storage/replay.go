@@ -245,23 +245,9 @@ func (q *Queue) walkRange(ctx context.Context, p replayQuery, rows scan.Range, d
 	return err
 }
 
-// beginReplayRead waits for the turn of an organization, and then for a connection of the replays. The caller must call end.
-func (q *Queue) beginReplayRead(ctx context.Context, organization int64) (end func(), err error) {
-	endTurn, err := q.replays.Take(ctx, organization)
-	if err != nil {
-		return nil, err
-	}
-	free, err := q.replays.Connection(ctx)
-	if err != nil {
-		endTurn()
-		return nil, err
-	}
-	return func() { free(); endTurn() }, nil
-}
-
 // nextChunk reads the next events of a range.
 func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (c chunk, err error) {
-	end, err := q.beginReplayRead(ctx, p.organization)
+	end, err := q.replays.Begin(ctx, p.organization)
 	if err != nil {
 		return c, err
 	}

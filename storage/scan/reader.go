@@ -101,12 +101,49 @@ type search struct {
 func (s *search) note(took time.Duration) {
 	s.left -= s.rows
 	s.took += took
+	s.rows = max(nextSlice(s.rows, took, largestSlice), min(s.rows, smallestSlice))
+}
+
+// nextSlice returns the rows of the slice after one of that many rows: as many as sliceTime allows, at least one.
+func nextSlice(rows int, took time.Duration, most int) int {
 	switch {
 	case took > sliceTime:
-		s.rows = max(s.rows/2, min(s.rows, smallestSlice))
+		return max(1, int(int64(rows)*int64(sliceTime)/int64(took)))
 	case took < sliceTime/4:
-		s.rows = min(s.rows*2, largestSlice)
+		return min(rows*2, most)
 	}
+	return rows
+}
+
+// CostlySlice is the first slice of a read whose rows may take long, because it parses their bodies.
+const CostlySlice = 8 // rows
+
+// Slice runs read in the turn of the organization and with a connection. It returns the rows of the next slice, after this one of that
+// many rows. Faults: Unavailable if too many reads of the organization are running.
+func (r *Reader) Slice(ctx context.Context, organization int64, rows, most int, read func() error) (next int, err error) {
+	end, err := r.Begin(ctx, organization)
+	if err != nil {
+		return rows, err
+	}
+	defer end()
+	began := time.Now()
+	err = read()
+	return nextSlice(rows, time.Since(began), most), err
+}
+
+// Begin waits for the turn of the organization, and then for a connection. The caller must call end. Faults: Unavailable if too many
+// reads of the organization are running.
+func (r *Reader) Begin(ctx context.Context, organization int64) (end func(), err error) {
+	endTurn, err := r.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	free, err := r.Connection(ctx)
+	if err != nil {
+		endTurn()
+		return nil, err
+	}
+	return func() { free(); endTurn() }, nil
 }
 
 func (s *search) over() bool { return s.left <= 0 || s.took >= searchTime }
