@@ -232,7 +232,7 @@ var budget = map[string]int{
 	"server/share":                 570,
 	"server/socket":                260,
 	"server/webhooks":              1820,
-	"storage":                      5270,
+	"storage":                      5280,
 	"storage/access":               1440,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -252,7 +252,7 @@ var budget = map[string]int{
 	"storage/quota":                180,
 	"storage/redact":               60,
 	"storage/retention":            1160,
-	"storage/scan":                 520,
+	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3700,
@@ -260,7 +260,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57120 // the aim is 50,000
+	budgetOfAll    = 57170 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
