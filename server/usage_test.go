@@ -189,7 +189,8 @@ func TestUsageLists(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 		for _, item := range f.List(t, as, usageOfOrganizations).Data {
-			if item["name"] != "acme" || item["events"] != 1.0 || item["deliveries_succeeded"] != 2.0 || item["stored_bytes"] != 3.0 {
+			isToday := item["period"] == date(0) // audit events of the set-up may be counted after it
+			if item["name"] != "acme" || item["events"] != 1.0 || item["deliveries_succeeded"] != 2.0 || !isToday && item["stored_bytes"] != 3.0 {
 				t.Errorf("%v", item)
 			}
 		}
