@@ -97,11 +97,11 @@ func (q *Queue) openFeed(ctx context.Context, organization int64, id string, r w
 	if r.After == (webhook.FeedPosition{}) {
 		return f, q.beginFeed(ctx, &f, r.Since)
 	}
-	return f, q.checkPosition(ctx, f)
+	return f, q.checkPosition(ctx, &f)
 }
 
-// beginFeed finds the position of a reader without one: the creation of the subscription, or the last event before a time. It is never
-// the number of an event of another organization, which may be deleted and used again.
+// beginFeed finds the position of a reader without one: before the oldest event that is left since the creation of the subscription, or
+// since a time. If none is left, it is never the number of an event of another organization, which may be deleted and used again.
 func (q *Queue) beginFeed(ctx context.Context, f *feed, since int64) error {
 	after := int64(0)
 	if since != 0 {
@@ -111,24 +111,39 @@ func (q *Queue) beginFeed(ctx context.Context, f *feed, since int64) error {
 		}
 		after = period.After
 	}
-	err := q.reads.Get(ctx, &f.at.Row, `
-		SELECT max(s.birth, coalesce(o.expired_event, 0), coalesce((
-			SELECT max(id) FROM events INDEXED BY events_by_organization WHERE organization_id = o.id AND id <= ?), 0))
-		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?`, after, f.subscription)
+	var begin struct {
+		Row     int64 `db:"row"`
+		Expired int64 `db:"expired"`
+	}
+	err := q.reads.Get(ctx, &begin, `
+		SELECT coalesce(
+			(SELECT min(id) - 1 FROM events INDEXED BY events_by_organization WHERE organization_id = o.id AND id > max(s.birth, ?1)),
+			max(s.birth, coalesce(o.expired_event, 0), coalesce((
+				SELECT max(id) FROM events INDEXED BY events_by_organization WHERE organization_id = o.id), 0))) AS row,
+			coalesce(o.expired_event, 0) AS expired
+		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?2`, after, f.subscription)
+	f.at = webhook.FeedPosition{Row: begin.Row, Expired: begin.Expired}
 	return sqlite.Missing(err, "subscription")
 }
 
-// checkPosition refuses a position that is not in this history: after a restore, other events have the numbers of lost ones.
-func (q *Queue) checkPosition(ctx context.Context, f feed) error {
-	var known bool
-	if err := q.reads.Get(ctx, &known, `
-		SELECT ?1 <= s.birth OR ?1 <= coalesce(o.expired_event, 0) OR EXISTS (
-			SELECT 1 FROM events e WHERE e.id = ?1 AND e.organization_id = o.id AND ?2 IN (0, e.created_at))
+// checkPosition refuses a position that is not in this history: after a restore, other events have the numbers of lost ones. A position
+// before the creation of the subscription becomes its creation.
+func (q *Queue) checkPosition(ctx context.Context, f *feed) error {
+	var found struct {
+		Birth int64 `db:"birth"`
+		Known bool  `db:"known"`
+	}
+	if err := q.reads.Get(ctx, &found, `
+		SELECT s.birth, ?1 <= s.birth OR ?1 <= coalesce(o.expired_event, 0) OR EXISTS (
+			SELECT 1 FROM events e WHERE e.id = ?1 AND e.organization_id = o.id AND ?2 IN (0, e.created_at)) AS known
 		FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?3`, f.at.Row, f.at.At, f.subscription); err != nil {
 		return sqlite.Missing(err, "subscription")
 	}
-	if !known {
+	if !found.Known {
 		return errCursorExpired
+	}
+	if f.at.Row < found.Birth {
+		f.at = webhook.FeedPosition{Row: found.Birth}
 	}
 	return nil
 }
@@ -158,20 +173,20 @@ func (q *Queue) readFeed(ctx context.Context, f *feed, rows int, page *webhook.F
 		append(slices.Clip(f.args), sql.Named("after", f.at.Row), sql.Named("most", rows))...); err != nil {
 		return fmt.Errorf("read a feed: %w", err)
 	}
-	after, found := f.at.Row, []int64{}
+	from, found := f.at, []int64{}
 	for _, e := range next {
 		have := len(page.Events) + len(found)
 		if f.full = e.Wanted && (have == f.limit || have > 0 && f.bytes+e.Size > feedBytes); f.full {
 			break
 		}
-		f.at = webhook.FeedPosition{Row: e.ID, At: e.At}
+		f.at.Row, f.at.At = e.ID, e.At
 		if e.Wanted {
 			found, f.bytes = append(found, e.ID), f.bytes+e.Size
 		}
 	}
 	events, err := q.readFound(ctx, *f, found)
 	if err == nil {
-		err = q.checkComplete(ctx, f.organization, after)
+		err = q.checkComplete(ctx, f.organization, from)
 	}
 	if err != nil {
 		return err
@@ -198,14 +213,17 @@ func (q *Queue) readFound(ctx context.Context, f feed, found []int64) (events []
 	return events, nil
 }
 
-// checkComplete refuses a read that began after a row if retention has deleted a later event before the read. The read comes first, so
-// what is deleted between the two is no loss.
-func (q *Queue) checkComplete(ctx context.Context, organization, after int64) error {
-	var expired int64
-	if err := q.feeds.Pool.Get(ctx, &expired, "SELECT coalesce(expired_event, 0) FROM organizations WHERE id = ?", organization); err != nil {
+// checkComplete refuses a read that began at a position if retention has deleted a later event before the read. The read comes first, so
+// what is deleted between the two is no loss. A gap that was there when the reader began is no loss either. Retention then deletes
+// behind the gap, and the last event that was read goes before the ones after it.
+func (q *Queue) checkComplete(ctx context.Context, organization int64, from webhook.FeedPosition) error {
+	var lost bool
+	if err := q.feeds.Pool.Get(ctx, &lost, `
+		SELECT coalesce(expired_event, 0) > max(?1, ?2) OR ?2 > ?1 AND ?3 <> 0 AND NOT EXISTS (SELECT 1 FROM events WHERE id = ?1)
+		FROM organizations WHERE id = ?4`, from.Row, from.Expired, from.At, organization); err != nil {
 		return sqlite.Missing(err, "organization")
 	}
-	if expired > after {
+	if lost {
 		return errCursorExpired
 	}
 	return nil

@@ -197,6 +197,48 @@ func TestAFeedAfterRetention(t *testing.T) {
 	})
 }
 
+// TestAFeedWithAGap has events that retention deletes between younger ones, because the clock was wrong.
+func TestAFeedWithAGap(t *testing.T) {
+	t.Parallel()
+	o := hourlyRetention(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		defer stop()
+		x := fixtureOf(t, store)
+		x.disable(t)
+		x = x.feedOf(t, "a")
+		ids := x.publish(t, 5, "a")
+		all, _ := x.read1(t, webhook.FeedRequest{})
+		position := func(i int) webhook.FeedPosition {
+			return webhook.FeedPosition{Row: all.Events[i].Event, At: all.Events[i].EventAt}
+		}
+		if err := store.MoveEvents(t.Context(), position(2).Row, position(3).Row, -2*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		x.readFails(t, webhook.FeedRequest{After: position(0), Limit: 1}, fault.Gone, "cursor_expired") // it has not read the gap
+		x.reads1(t, webhook.FeedRequest{After: position(3)}, ids[4:])
+		x.reads1(t, webhook.FeedRequest{}, []string{ids[0], ids[1], ids[4]})
+		x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, []string{ids[0], ids[1], ids[4]})
+		first := x.reads1(t, webhook.FeedRequest{Limit: 1}, ids[:1])
+		x.reads1(t, webhook.FeedRequest{After: first.Next}, []string{ids[1], ids[4]})
+		time.Sleep(time.Hour)
+		x.readFails(t, webhook.FeedRequest{After: first.Next, Limit: 1}, fault.Gone, "cursor_expired") // now the rest is deleted too
+	})
+}
+
+// TestAPositionBeforeTheSubscription has a reader that computes one.
+func TestAPositionBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t).feedOf(t, "a")
+	x.publish(t, 1, "a")
+	before, _ := x.read1(t, webhook.FeedRequest{})
+	x.publish(t, 1, "a")
+	x = x.feedOf(t, "a")
+	ids := x.publish(t, 1, "a")
+	x.reads1(t, webhook.FeedRequest{After: before.Next}, ids)
+}
+
 // TestAFeedAfterARestore reads on in a copy that lacks the last events.
 func TestAFeedAfterARestore(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ const (
 // Position is the last item of a page: its row id, and its time in a list that is ordered by time.
 type Position struct {
 	Row, At int64
+	Mark    int64 // of a list that needs one more number; 0 if it has none
 }
 
 // Page is the part of a list that a request asks for.
@@ -64,7 +65,7 @@ func (q *Query) Cursor(name, list string) (after Position) {
 // Next returns the cursor of the page that follows after.
 func (p Page) Next(after Position) string { return Cursor(p.List, after) }
 
-// A cursor is a position as two varints, followed by a digest of the list and the position. The digest is not a signature: a caller
+// A cursor is a position as two varints, or three with a mark, followed by a digest of the list and the position. The digest is not a signature: a caller
 // who forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged
 // cursors.
 const cursorDigest = 8
@@ -73,6 +74,9 @@ const cursorDigest = 8
 func Cursor(list string, p Position) string {
 	b := binary.AppendVarint(nil, p.Row)
 	b = binary.AppendVarint(b, p.At)
+	if p.Mark != 0 {
+		b = binary.AppendVarint(b, p.Mark)
+	}
 	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
 
@@ -92,13 +96,16 @@ func parseCursor(list, text string) (p Position, ok bool) {
 	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
-	var n, m int
+	var n, m, k int
 	p.Row, n = binary.Varint(body)
 	if n <= 0 {
 		return Position{}, false
 	}
 	p.At, m = binary.Varint(body[n:])
-	if m <= 0 || n+m != len(body) || p.Row < 1 {
+	if m > 0 && n+m < len(body) {
+		p.Mark, k = binary.Varint(body[n+m:])
+	}
+	if m <= 0 || n+m+k != len(body) || p.Row < 1 || k != 0 && p.Mark == 0 {
 		return Position{}, false
 	}
 	return p, true

@@ -62,7 +62,7 @@ func (h Feeds) Read(x *exchange.Exchange) error {
 	wait := time.Duration(q.Integer("wait", 0, 0, maxFeedWait)) * time.Second
 	r.Since, _ = q.Period()
 	after := q.Cursor("after", feedName(id))
-	r.After = webhook.FeedPosition{Row: after.Row, At: after.At}
+	r.After = webhook.FeedPosition{Row: after.Row, At: after.At, Expired: after.Mark}
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r web
 		if err != nil || len(page.Events) > 0 || page.More || !goesOn {
 			return page, err
 		}
-		r.After, r.Since = page.Next, 0
+		r.After = page.Next // since stays: it may be in the future
 		select {
 		case _, goesOn = <-published:
 		case <-end.C:
@@ -121,7 +121,11 @@ func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r web
 // respond signs the events and sends them.
 func (h Feeds) respond(x *exchange.Exchange, id string, page webhook.FeedPage) error {
 	cursor := func(p webhook.FeedPosition) string {
-		return form.Cursor(feedName(id), form.Position{Row: p.Row, At: p.At})
+		position := form.Position{Row: p.Row, At: p.At}
+		if p.Expired > p.Row {
+			position.Mark = p.Expired
+		}
+		return form.Cursor(feedName(id), position)
 	}
 	signed, err := h.sender.Headers(page.Target, page.Events)
 	if err != nil {
@@ -130,7 +134,7 @@ func (h Feeds) respond(x *exchange.Exchange, id string, page webhook.FeedPage) e
 	body := feedBody{Data: make([]feedItemBody, len(page.Events)), NextCursor: cursor(page.Next), HasMore: page.More}
 	for i, e := range page.Events {
 		body.Data[i] = feedItemBody{
-			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
+			Cursor: cursor(webhook.FeedPosition{Row: e.Event, At: e.EventAt, Expired: page.Next.Expired}), EventID: e.EventID, Type: e.EventType, Timestamp: exchange.Time(e.EventAt),
 			Headers: flat(signed[i]), Body: string(e.Body),
 		}
 	}

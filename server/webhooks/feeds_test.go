@@ -158,6 +158,24 @@ func TestWaitingForAFeed(t *testing.T) {
 	}
 }
 
+// TestWaitingForALaterTime publishes an event before the time since which a reader wants them.
+func TestWaitingForALaterTime(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "", "a")
+	since := url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339))
+	answer := make(chan servertest.Response, 1)
+	go func() {
+		answer <- f.Do(t, "GET /api/v1/webhooks/subscriptions/"+sub.ID+"/feed/?wait=2&since="+since, servertest.Bearer(token), "")
+	}()
+	untilWaiting(t, f, 1)
+	storagetest.Publish(t, f.Store, owner, "a")
+	if page := feedOf(t, <-answer); len(page.Data) != 0 {
+		t.Errorf("%+v", page)
+	}
+}
+
 // TestAStopEndsTheWait stops the server while a reader waits.
 func TestAStopEndsTheWait(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@ package webhook
 type FeedPosition struct {
 	Row int64 // of the last event that was looked at
 	At  int64 // its time; 0 if it is not known
+	// Expired is the last event that was deleted when the reader began, if that is later than Row: a wrong clock leaves a gap.
+	Expired int64
 }
 
 // FeedRequest asks for events of a feed. Without After and Since, it begins at the creation of the subscription.
