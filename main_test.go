@@ -225,14 +225,14 @@ var budget = map[string]int{
 	"server/docs":                  140,
 	"server/exchange":              860,
 	"server/explain":               940,
-	"server/form":                  1920,
+	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  940,
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
 	"server/webhooks":              1820,
-	"storage":                      5280,
+	"storage":                      5300,
 	"storage/access":               1440,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -260,7 +260,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57170 // the aim is 50,000
+	budgetOfAll    = 57200 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
