@@ -255,12 +255,12 @@ var budget = map[string]int{
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
-	"storage/sqlite":               3700,
+	"storage/sqlite":               3710,
 	"storage/webhook":              1720,
 }
 
 const (
-	budgetOfAll    = 57200 // the aim is 50,000
+	budgetOfAll    = 57210 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

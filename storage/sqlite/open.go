@@ -195,7 +195,7 @@ func (f *File) create() error {
 // openCheckpointer opens the connection for checkpoints.
 func (f *File) openCheckpointer(ctx context.Context) (err error) {
 	pragmas := replace(writerPragmas(f.o.Synchronous), pragma{"busy_timeout", restartWait, restartWait})
-	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, pragmas, "_txlock=immediate")
+	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, pragmas, "_txlock=immediate", existing)
 	return err
 }
 

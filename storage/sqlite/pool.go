@@ -25,7 +25,7 @@ type Pool struct {
 // Pool opens read-only connections. Close closes them. limit bounds one read, because the write-ahead log cannot restart during
 // a read. Each connection has a page cache of its own outside the Go heap.
 func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (*Pool, error) {
-	db, err := connect(ctx, f.o.Path, connections, readerPragmas())
+	db, err := connect(ctx, f.o.Path, connections, readerPragmas(), existing)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,10 @@ func failedCopy(err error, path, dir string) error {
 // readOnly is the option of a connection that does not even fold back the log of a crash.
 const readOnly = "mode=ro"
 
+// existing opens a database without creating it. A pool connects again when it needs to, and must not make an empty file where somebody
+// has removed the database.
+const existing = "mode=rw"
+
 // Copies describe a valid copy of the database.
 type Copies struct {
 	Version int64 // the newest schema version that this binary knows
