@@ -113,6 +113,7 @@ func TestSendListed(t *testing.T) {
 			}
 		}
 		r.Events.Subscription, r.Events.Type = x.sub.ID, "order.*"
+		x.BoundSearches(2, 1) // the list has several pages
 		x.sends(t, r, result{Events: 1, Deliveries: 1, Subscriptions: 1, Pending: 1}, 2)
 	})
 }
@@ -299,15 +300,20 @@ func TestTooManyListed(t *testing.T) {
 	end := func(state webhook.DeliveryState) {
 		storagetest.Exec(t, x.Store, "UPDATE deliveries SET state = ? WHERE state = 0 AND event_id IN (SELECT id FROM events WHERE type = 'a')", state)
 	}
+	made := func() (n int64) {
+		if err := x.Write(t.Context(), func(tx *storage.Tx) error { return tx.Get(&n, "SELECT count(*) FROM deliveries WHERE cause = 2") }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
 	refused := func(why string, state webhook.EventState) {
 		t.Helper()
 		for _, dry := range []bool{true, false} {
 			r := listed(state, true)
 			r.DryRun = dry
-			before := x.deliveries(t)
 			_, err := x.Queue.SendListed(t.Context(), x.actor(), x.org(), r)
-			if storagetest.ExpectFault(t, err, fault.Invalid, "too_many_deliveries"); x.deliveries(t) != before {
-				t.Errorf("%s: the deliveries have changed", why)
+			if storagetest.ExpectFault(t, err, fault.Invalid, "too_many_deliveries"); made() != 0 {
+				t.Errorf("%s: %d were made", why, made())
 			}
 		}
 	}
@@ -331,6 +337,10 @@ func TestTooManyListed(t *testing.T) {
 	x.publish(t, 1, "a")
 	end(webhook.Dropped)
 	refused("one event with two deliveries more", webhook.AnyDropped)
+	if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		t.Fatal(err)
+	}
+	refused("one event more, whose deliveries are all to a deleted subscription", webhook.AnyExhausted)
 }
 
 // TestInterruptedBulkRecovery has two subscriptions. The second one fails, and the repetition continues with it.
@@ -358,11 +368,29 @@ func TestInterruptedBulkRecovery(t *testing.T) {
 	if s := y.read(t).Status; s != webhook.Healthy {
 		t.Errorf("the second one is %s", s)
 	}
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := x.Queue.SendListed(cancelled, x.actor(), x.org(), listed(webhook.AnyExhausted, false))
-	if err == nil {
-		t.Error("a cancelled request is done")
+}
+
+// TestBulkRequestThatEndsEarly cancels a redelivery after its first transaction, and deletes the second subscription in that of another.
+func TestBulkRequestThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	x := newOneAttemptFixture(t)
+	y := x
+	y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.net/", "a")
+	x.endAll(t, true)
+	x.publish(t, 3, "a")
+	x.endAll(t, false)
+	y.endAll(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	x.Queue.Watch(onChange(cancel))
+	_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, false))
+	if storagetest.ExpectFault(t, err, fault.Unavailable, "replay_unfinished"); x.pending(t)+y.pending(t) != 3 {
+		t.Errorf("%d and %d are pending", x.pending(t), y.pending(t))
+	}
+	x.endAll(t, false)
+	storagetest.Exec(t, x.Store, `CREATE TRIGGER deletes AFTER INSERT ON deliveries WHEN NEW.cause = 2 BEGIN
+		UPDATE subscriptions SET deleted_at = 1 WHERE url = 'https://example.net/'; END`)
+	if sent, err := x.Queue.SendListed(t.Context(), x.actor(), x.org(), listed(webhook.AnyExhausted, false)); err != nil || sent.Deliveries != 3 {
+		t.Errorf("%+v, error %v", sent, err)
 	}
 }
 

@@ -97,6 +97,7 @@ func TestSendingAListOfEventsAgain(t *testing.T) {
 	p.visit("/console/events/?state=pending")
 	p.expect("customer.updated")
 	p.goneElement("button", "these…")
+	p.visit("/console/events/?type=invoice.created") // other events may give up meanwhile
 	p.choose("State", "Gave up")
 	p.in("row", "invoice.created").expect("1 gave up")
 	p.click("button", "Recover these…")
@@ -108,13 +109,13 @@ func TestSendingAListOfEventsAgain(t *testing.T) {
 	dialog.click("button", "Recover 1 delivery")
 	p.goneElement("dialog", "Recover these events")
 	w.receiver.await(t, "failing", before+1)
-	p.visit("/console/events/?state=exhausted")
+	p.visit("/console/events/?state=exhausted&type=invoice.created")
 	p.click("button", "Recover these…")
 	dialog = p.in("dialog", "Recover these events")
 	dialog.expect("0 deliveries of 1 event")
 	dialog.click("button", "Cancel")
 
-	p.visit("/console/events/?state=delivered&type=invoice.*")
+	p.visit("/console/events/?state=delivered&type=invoice.created")
 	p.click("button", "Redeliver these…")
 	p.in("dialog", "Redeliver these events").click("button", "Redeliver 1 delivery")
 	p.goneElement("dialog", "Redeliver these events")
