@@ -169,9 +169,13 @@ func testBeyondQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempts := must[[]webhook.Attempt](t)(x.Attempts(ctx, org, sub.ID, webhook.AttemptFilter{Limit: 1}))
+	catalogue(ctx, t, x.Store, "large", `{"x":"`+strings.Repeat("x", 10_000)+`"}`)
+	x.allow(t, owner, 10_000)
+	_, _, _, err := x.Queue.BeginTest(ctx, org, sub.ID, "large")
+	overQuota(t, err)
 	x.allow(t, owner, 0)
 
-	_, err := x.subscribe(t, owner)
+	_, err = x.subscribe(t, owner)
 	overQuota(t, err)
 	_, err = x.create(t, owner, access.EventsRead)
 	overQuota(t, err)

@@ -51,21 +51,23 @@ type testDelivery struct {
 	attempt int64
 }
 
-// requireTestAllowed refuses a test without webhooks in the plan, while the queue is held, or beyond the storage quota.
+// requireTestAllowed refuses a test without webhooks in the plan, or while the queue is held.
 func requireTestAllowed(t *tx, organization int64) error {
 	if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 		return err
 	}
-	if hold, err := t.hold(); err != nil {
+	hold, err := t.hold()
+	if err != nil || hold == nil {
 		return err
-	} else if hold != nil {
-		return fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
 	}
-	return t.quotas.Require(t.Tx, organization, quota.PerChange)
+	return fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
 }
 
-// insertTest inserts a test event and its delivery.
+// insertTest inserts a test event and its delivery, unless they exceed the storage quota.
 func (t *tx) insertTest(organization, subscription int64, e webhook.NewEvent) (job webhook.Job, err error) {
+	if err := t.quotas.Require(t.Tx, organization, max(quota.PerChange, quota.Size(e, 1))); err != nil {
+		return job, err
+	}
 	o, err := t.organizationID(organization)
 	if err != nil {
 		return job, err

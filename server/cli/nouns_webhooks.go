@@ -12,6 +12,7 @@ import (
 var (
 	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOrExternalID(subscriptionID)}
 	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
+	eventTypeArgument    = argument{name: "TYPE", value: eventType}
 	attemptArgument      = argument{name: "ATTEMPT", value: idOf(attemptID)}
 )
 
@@ -347,8 +348,6 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
 }}
-
-var eventTypeArgument = argument{name: "TYPE", value: eventType}
 
 var eventTypeNoun = noun{name: "event-types", id: "type", short: "Event types: the catalogue, and what was published", verbs: []action{
 	{

@@ -38,11 +38,11 @@ func (p Principal) Permit(needed Scope) error {
 }
 
 // PermitAny returns a Forbidden fault if the principal has none of these permissions, unless there are none.
-func (p Principal) PermitAny(any Scope) error {
-	if any.Empty() || !any.Intersect(p.Permissions).Empty() {
+func (p Principal) PermitAny(of Scope) error {
+	if of.Empty() || !of.Intersect(p.Permissions).Empty() {
 		return nil
 	}
-	return denied("one of the permissions " + strings.Join(any.Keys(), ", "))
+	return denied("one of the permissions " + strings.Join(of.Keys(), ", "))
 }
 
 func denied(missing string) error {
