@@ -36,7 +36,7 @@ func (s *Store) Untold(ctx context.Context, failingBefore int64, limit int) (lis
 // expiryPause is the time between two alerts about the credentials of one organization, in milliseconds.
 const expiryPause = 24 * 3600 * 1000
 
-// Expiring lists up to limit organizations with credentials that end soon and of which the operator must still hear, but none of
+// Expiring lists up to limit organizations with credentials that end soon and that no alert has told of. It leaves out organizations of
 // which an alert told within a day before now, in milliseconds.
 func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webhook.ExpiringCredentials, err error) {
 	err = s.pools.reads.List(ctx, &list, `

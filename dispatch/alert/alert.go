@@ -37,8 +37,8 @@ type Options struct {
 	From     string        // the URL of this server, for the messages
 	// Command returns the command for a mend. Messages have it.
 	Command func(webhook.Mend) string
-	// Page returns the URL of the page of a subscription in the console, or with an empty subscription that of the API keys of the
-	// organization; nil if there is no console.
+	// Page returns the URL of the page of a subscription in the console. If subscription is empty, it is the page of the API keys. Page is
+	// nil if there is no console.
 	Page        func(organization, subscription string) string
 	Store       store
 	Deliveries  deliveries
@@ -62,7 +62,7 @@ type store interface {
 type alertStore interface {
 	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
 	Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error)
-	// Expiring lists organizations with credentials that end soon, and of which the operator must still hear.
+	// Expiring lists organizations with credentials that end soon. No alert has told of them yet.
 	Expiring(ctx context.Context, now int64, limit int) ([]webhook.ExpiringCredentials, error)
 	// AlertSubject returns what an alert says about a subscription.
 	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
