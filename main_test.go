@@ -38,7 +38,7 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/console", "server/explain", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
-	"server":                       {"server/apply", "server/check", "server/console", "server/credential", "server/docs", "server/exchange", "server/explain", "server/form", "server/platform", "server/share", "server/webhooks", "limiter", "dispatch/egress", "dispatch/signature", "storage/clock", "storage/search"},
+	"server":                       {"server/apply", "server/check", "server/console", "server/credential", "server/docs", "server/exchange", "server/explain", "server/form", "server/platform", "server/share", "server/usage", "server/webhooks", "limiter", "dispatch/egress", "dispatch/signature", "storage/clock", "storage/search"},
 	"server/apply":                 {"server/exchange", "server/form", "server/platform", "server/webhooks"}, // what both ask of the store
 	"server/console":               {},
 	"server/build":                 {},
@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"server/exchange":              {"server/credential", "server/form", "server/share"}, // the name of one header
 	"server/platform":              {"server/build", "server/console", "server/exchange", "server/form", "storage/backup", "storage/clock"},
 	"server/webhooks":              {"server/credential", "server/exchange", "server/explain", "server/form", "dispatch/egress", "dispatch/sender"}, // its signatures
+	"server/usage":                 {"server/credential", "server/exchange", "server/form"},
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
 	"server/share":                 {},
@@ -204,7 +205,7 @@ var budget = map[string]int{
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3570,
+	"server":                       3370,
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
@@ -212,7 +213,7 @@ var budget = map[string]int{
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
 	"server/cli/child":             150,
-	"server/cli/client":            470,
+	"server/cli/client":            460,
 	"server/cli/database":          400,
 	"server/cli/demo":              420,
 	"server/cli/doctor":            950,
@@ -231,6 +232,7 @@ var budget = map[string]int{
 	"server/platform":              1280,
 	"server/share":                 570,
 	"server/socket":                260,
+	"server/usage":                 210,
 	"server/webhooks":              1820,
 	"storage":                      5300,
 	"storage/access":               1440,
@@ -245,7 +247,7 @@ var budget = map[string]int{
 	"storage/fanout":               280,
 	"storage/filter":               460,
 	"storage/fault":                170,
-	"storage/history":              1370,
+	"storage/history":              1380,
 	"storage/pending":              430,
 	"storage/principal":            780,
 	"storage/publicid":             70,
@@ -260,13 +262,13 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57210 // the aim is 50,000
+	budgetOfAll    = 57170 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
 
 // largePackages are above these limits. They are waiting to be split.
-var largePackages = []string{"server", "storage", "storage/sqlite"}
+var largePackages = []string{"storage", "storage/sqlite"}
 
 // testPackages are for tests only.
 var testPackages = []string{"server/e2e", "server/e2e/browser", "server/servertest", "storage/faultdisk", "storage/storagetest"}

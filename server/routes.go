@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
+	"github.com/keyhook/keyhook/server/usage"
 	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -41,7 +42,7 @@ func (h *handlers) table() []route {
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.whoami.read).to(anyone),
-		get("/api/v1/usage/", h.usage.read).to(anyone),
+		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
 		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),
@@ -153,8 +154,8 @@ func (h *handlers) table() []route {
 		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
 
 		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
-		get("/api/v1/usage/keys/", h.usage.ofKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
-		get("/api/v1/usage/organizations/", h.usage.ofOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
+		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
+		get("/api/v1/usage/organizations/", h.usage.OfOrganizations).need(access.APIKeysRead).pages("organization", "since", "until", "step"),
 	}
 }
 
@@ -284,7 +285,7 @@ type handlers struct {
 	documents    documents
 	console      *console.Site // nil is not served
 	whoami       whoami
-	usage        usage
+	usage        usage.Endpoints
 	search       searches
 	sessions     sessions
 	signIns      signIns
@@ -307,7 +308,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		documents:    newDocuments(base),
 		console:      site,
 		whoami:       whoami{o.Store},
-		usage:        usage{o.Store, o.Store},
+		usage:        usage.Endpoints{Store: o.Store},
 		search:       searches{o.Store},
 		sessions:     sessions{o.Store, auth, whoami{o.Store}},
 		signIns:      signIns{o.SignIn, o.Store, auth, base},

@@ -28,6 +28,7 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/server/usage"
 	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -46,7 +47,7 @@ type Store interface {
 	platform.Store
 	webhooks.Store
 	apply.Store
-	usageStore
+	usage.Store
 	searchStore
 	keyStore
 	keyExplainStore

@@ -21,15 +21,8 @@ func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	t.addCounts(organization, r.Subscription, func(c *webhook.AttemptCounts) { c.Add(r.Succeeded, r.DurationMS) })
 }
 
-// countEnd adds a delivery that has ended to the usage of its organization.
-func (t *tx) countEnd(organization int64, state webhook.DeliveryState) {
-	switch state {
-	case webhook.Delivered:
-		t.quotas.Add(t.Tx, organization, access.OrganizationUse{Succeeded: 1})
-	case webhook.Exhausted:
-		t.quotas.Add(t.Tx, organization, access.OrganizationUse{Failed: 1})
-	}
-}
+// deliveryUses are what the usage counts of a delivery that has ended. The other ends are in no count.
+var deliveryUses = map[webhook.DeliveryState]access.OrganizationUse{webhook.Delivered: {Succeeded: 1}, webhook.Exhausted: {Failed: 1}}
 
 // countExpired adds an expired delivery to the counts of this minute.
 func (t *tx) countExpired(organization, subscription int64) {

@@ -343,7 +343,7 @@ func readUsage(t *testing.T, x fixture, key access.Key) error {
 	x.Directory.Used(access.Principal{Key: &key}, access.KeyUse{Allowed: 1})
 	errs := []error{x.Directory.KeepUses(t.Context(), true)}
 	for _, organization := range []int64{x.org(), access.AllOrganizations} {
-		for _, f := range []access.UsageFilter{{}, {ByMonth: true, After: access.Usage{Row: key.RowID, Day: 7}}, {Key: key.RowID}} {
+		for _, f := range []access.UsageFilter{{}, {ByMonth: true, After: access.UsagePosition{Row: key.RowID, Day: 7}}, {Key: key.RowID}} {
 			f.Until, f.Limit = math.MaxInt32, 10
 			_, ofKeys := x.History.KeyUsage(t.Context(), organization, f)
 			_, ofOrganizations := x.History.OrganizationUsage(t.Context(), organization, f)

@@ -134,7 +134,7 @@ func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settle
 		}
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
-		t.countEnd(sub.Organization, settled.State)
+		t.quotas.Add(t.Tx, sub.Organization, deliveryUses[settled.State])
 	}
 	if settled.State == webhook.Exhausted {
 		settled.DueAt = t.Now()

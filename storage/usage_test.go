@@ -113,15 +113,10 @@ func TestUsageOfManyKeysEndsAPageEarly(t *testing.T) {
 			for _, u := range page.Rows {
 				got = append(got, fmt.Sprint(u.Row, " ", u.Day))
 			}
-			switch n := len(page.Rows); {
-			case n == f.Limit:
-				f.After = page.Rows[n-1]
-			case page.Next > 0:
+			if len(page.Rows) < f.Limit && page.Next.Row > 0 {
 				early++
-				f.After = access.Usage{Row: page.Next}
-			default:
-				more = false
 			}
+			f.After, more = page.Next, page.Next.Row > 0
 		}
 		if d := cmp.Diff(want, got); d != "" || early == 0 {
 			t.Errorf("%d pages ended early (-want +got):\n%s", early, d)

@@ -89,24 +89,17 @@ func (k *Checker) Check(ctx context.Context, c *Run) (err error) {
 		}
 	}
 	if c.Authenticated && c.Find == nil {
-		k.store.Used(c.Principal, useOf(c.At, err))
+		use := refusals[fault.KindOf(err)]
+		if c.At == access.CheckPassed {
+			use.Allowed = 1
+		}
+		k.store.Used(c.Principal, use)
 	}
 	return err
 }
 
-// useOf counts a request that reached a check, which returned err. A request for a path or an organization that does not exist is in no
-// count.
-func useOf(at access.Check, err error) access.KeyUse {
-	switch kind := fault.KindOf(err); {
-	case at == access.CheckPassed:
-		return access.KeyUse{Allowed: 1}
-	case kind == fault.Limited:
-		return access.KeyUse{RateLimited: 1}
-	case kind == fault.Forbidden:
-		return access.KeyUse{Forbidden: 1}
-	}
-	return access.KeyUse{}
-}
+// refusals are the counts of refused requests. A request for a path or an organization that does not exist is in none.
+var refusals = map[fault.Kind]access.KeyUse{fault.Limited: {RateLimited: 1}, fault.Forbidden: {Forbidden: 1}}
 
 // Store is what the checks ask of the store.
 type Store interface {

@@ -14,18 +14,13 @@ const csvMemory = 128 << 10
 
 // WantsCSV reports whether Accept lists text/csv. The response has all rows then, so it has no pages.
 func (x *Exchange) WantsCSV() bool {
-	for item := range strings.SplitSeq(x.Request.Header.Get("Accept"), ",") {
-		mediaType, _, _ := strings.Cut(item, ";")
-		if strings.EqualFold(strings.TrimSpace(mediaType), "text/csv") {
-			for _, name := range []string{"limit", "cursor"} {
-				if _, present := x.Query.Value(name); present {
-					x.Query.Refuse(name, "cannot be combined with Accept: text/csv, which has all rows")
-				}
-			}
-			return true
+	wants := strings.Contains(strings.ToLower(x.Request.Header.Get("Accept")), "text/csv")
+	for _, name := range []string{"limit", "cursor"} {
+		if _, present := x.Query.Value(name); present && wants {
+			x.Query.Refuse(name, "cannot be combined with Accept: text/csv, which has all rows")
 		}
 	}
-	return false
+	return wants
 }
 
 // WriteCSV responds with rows as CSV, with a line of names first. B is a struct of texts, pointers to texts and numbers; the names are

@@ -47,16 +47,19 @@ type Usage struct {
 
 // UsageFilter selects usage: of the newest key or organization first, and of each one the newest period first.
 type UsageFilter struct {
-	Since, Until int64 // in days since the epoch; Until is exclusive
-	ByMonth      bool  // a period is a month, otherwise a day
-	Key          int64 // row id of the only key; 0 is every key
-	After        Usage // the last row of the page before: its Row and Day; the zero value starts at the first row
+	Since, Until int64         // in days since the epoch; Until is exclusive
+	ByMonth      bool          // a period is a month, otherwise a day
+	Key          int64         // row id of the only key; 0 is every key
+	After        UsagePosition // where the page begins; the zero value is the start of the list
 	Limit        int
 }
 
-// UsagePage is a part of a list of usage. If Next is not 0, the search reached its limit of rows before the page was full, and the next
-// page begins with the keys or organizations below this row id.
+// UsagePosition is a place in a list of usage: after a day of a key or an organization.
+type UsagePosition struct{ Row, Day int64 }
+
+// UsagePage is a part of a list of usage. If more may follow, Next is where the next page begins; otherwise it is zero. A page that is not
+// full may be followed by more, if the search reached its limit of rows.
 type UsagePage struct {
 	Rows []Usage
-	Next int64
+	Next UsagePosition
 }

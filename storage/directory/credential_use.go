@@ -27,7 +27,7 @@ const (
 type credentialUses [useShards]struct {
 	mu      sync.Mutex
 	noted   map[credentialDay]credentialUse
-	written map[credentialRow]int64 // when a use was last written, less than noteEvery ago
+	written map[credentialRow]int64 // when a use was last taken to be written, less than noteEvery ago
 }
 
 // credentialRow is the row of an API key or of an access token.
@@ -81,7 +81,7 @@ func (u *credentialUses) note(n useNote) {
 	shard.noted[n.credentialDay] = sum
 }
 
-// take removes and returns the notes of credentials that were not written within the last minute; all returns those of all credentials.
+// take removes and returns the notes to write: of credentials of which none was taken within the last minute, or of all credentials.
 func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 	for i := range u {
 		shard := &u[i]
@@ -92,8 +92,8 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 			}
 		}
 		for c, use := range shard.noted {
-			if _, lately := shard.written[c.credentialRow]; !lately {
-				notes = append(notes, useNote{c, use})
+			if at, lately := shard.written[c.credentialRow]; !lately || at == now {
+				notes, shard.written[c.credentialRow] = append(notes, useNote{c, use}), now
 				delete(shard.noted, c)
 			}
 		}
@@ -102,31 +102,16 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 	return notes
 }
 
-// wrote remembers when the notes were written.
-func (u *credentialUses) wrote(notes []useNote, now int64) {
-	for _, n := range notes {
-		shard := &u[n.row%useShards]
-		shard.mu.Lock()
-		shard.written[n.credentialRow] = now
-		shard.mu.Unlock()
-	}
-}
-
 // KeepUses writes how credentials were used. The owner of the file calls it from time to time, and with all at its end. What cannot be
-// written is noted again. The end of ctx does not stop the write: it might succeed unseen, and the next one would count the same
+// written is noted again, for a write a minute later. The end of ctx does not stop the write: it might succeed unseen, and the next one would count the same
 // requests again.
 func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
-	now := time.Now().UnixMilli()
-	for notes := range slices.Chunk(d.uses.take(now, all), notesPerWrite) {
+	for notes := range slices.Chunk(d.uses.take(time.Now().UnixMilli(), all), notesPerWrite) {
 		if err == nil {
 			err = d.change(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })
 		}
-		if err == nil {
-			d.uses.wrote(notes, now)
-			continue
-		}
-		for _, n := range notes {
-			d.uses.note(n)
+		for i := 0; err != nil && i < len(notes); i++ {
+			d.uses.note(notes[i])
 		}
 	}
 	return err

@@ -65,6 +65,9 @@ func TestKeyUsage(t *testing.T) {
 			x.Directory.Used(heir, access.KeyUse{RateLimited: 1})
 			x.Directory.Used(heir, one)
 			time.Sleep(15 * time.Second)
+			if n := len(usage(t, x.Store)); n != 3 {
+				t.Errorf("%d of 3 rows are written soon after the first request", n)
+			}
 			x.Directory.Used(heir, one)
 			time.Sleep(75 * time.Second)
 			want := []access.Usage{

@@ -37,7 +37,7 @@ func (h *History) OrganizationUsage(ctx context.Context, organization int64, f a
 
 // usagePage reads a page of a list of days.
 func usagePage(ctx context.Context, organization int64, f access.UsageFilter, list scan.List[access.Usage]) (page access.UsagePage, err error) {
-	q := scan.Query{Organization: organization, Limit: f.Limit, Filtered: true, Args: []any{f.Since, f.Until, f.After.Row, f.After.Day}}
+	q := scan.Query{Organization: organization, Limit: f.Limit + 1, Filtered: true, Args: []any{f.Since, f.Until, f.After.Row, f.After.Day}}
 	if f.ByMonth {
 		q.Limit *= 31 // enough days for so many whole months
 	}
@@ -47,11 +47,15 @@ func usagePage(ctx context.Context, organization int64, f access.UsageFilter, li
 	if f.Key > 0 {
 		q.First, q.Before = f.Key, f.Key+1
 	}
-	page.Rows, page.Next, err = list.Page(ctx, q)
+	page.Rows, page.Next.Row, err = list.Page(ctx, q)
 	if f.ByMonth {
 		page.Rows = months(page.Rows)
 	}
-	page.Rows = page.Rows[:min(len(page.Rows), f.Limit)]
+	if len(page.Rows) > f.Limit {
+		page.Rows = page.Rows[:f.Limit]
+		last := page.Rows[f.Limit-1]
+		page.Next = access.UsagePosition{Row: last.Row, Day: last.Day}
+	}
 	return page, err
 }
 

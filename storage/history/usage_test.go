@@ -48,14 +48,10 @@ func (l lister) all(organization int64, f access.UsageFilter) (rows []access.Usa
 	for {
 		page := l(organization, f)
 		rows = append(rows, page.Rows...)
-		switch n := len(page.Rows); {
-		case n == f.Limit:
-			f.After = page.Rows[n-1]
-		case page.Next > 0:
-			f.After = access.Usage{Row: page.Next}
-		default:
+		if page.Next.Row == 0 {
 			return rows
 		}
+		f.After = page.Next
 	}
 }
 

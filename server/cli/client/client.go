@@ -56,11 +56,7 @@ func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 // Send makes one request and returns the response with any status. A body is sent as JSON; nil sends none. Redirects
 // are not followed, because the credential would go to another server.
 func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
-	req, err := c.request(ctx, method, path, body)
-	if err != nil {
-		return Response{}, err
-	}
-	resp, err := c.roundTrip(req)
+	resp, err := c.open(ctx, method, path, "", body)
 	if err != nil {
 		return Response{}, err
 	}
@@ -71,12 +67,7 @@ func (c Client) Send(ctx context.Context, method, path string, body []byte) (Res
 // Lines reads a path, and calls do for each line of the response of a media type, however many they are. A status other than success is
 // an error, as in Do.
 func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line string) error) error {
-	req, err := c.request(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", mediaType)
-	resp, err := c.roundTrip(req)
+	resp, err := c.open(ctx, http.MethodGet, path, mediaType, nil)
 	if err != nil {
 		return err
 	}
@@ -100,18 +91,6 @@ func (c Client) Lines(ctx context.Context, path, mediaType string, do func(line 
 	return nil
 }
 
-func (c Client) roundTrip(req *http.Request) (*http.Response, error) {
-	var over http.RoundTripper = transport
-	if c.Transport != nil {
-		over = c.Transport
-	}
-	resp, err := over.RoundTrip(req)
-	if err != nil && c.advise != nil {
-		err = c.advise(err)
-	}
-	return resp, err
-}
-
 // read reads a response.
 func read(resp *http.Response) (Response, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
@@ -124,7 +103,8 @@ func read(resp *http.Response) (Response, error) {
 	return Response{resp.StatusCode, resp.Header, text}, nil
 }
 
-func (c Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+// open makes one request and returns the response with its body unread. An empty media type accepts any.
+func (c Client) open(ctx context.Context, method, path, mediaType string, body []byte) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
 		content = bytes.NewReader(body)
@@ -142,7 +122,18 @@ func (c Client) request(ctx context.Context, method, path string, body []byte) (
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return req, nil
+	if mediaType != "" {
+		req.Header.Set("Accept", mediaType)
+	}
+	var over http.RoundTripper = transport
+	if c.Transport != nil {
+		over = c.Transport
+	}
+	resp, err := over.RoundTrip(req)
+	if err != nil && c.advise != nil {
+		err = c.advise(err)
+	}
+	return resp, err
 }
 
 // Do makes one request and returns the body of its response. A status other than success is an error, which says what the

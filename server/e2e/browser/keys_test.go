@@ -166,6 +166,7 @@ func TestAPIKeyLife(t *testing.T) {
 	p.visit("/console/keys/")
 	p.click("link", "Back end")
 	p.expectPath("/console/keys/" + id + "/")
+	p.expect("No request in the last 30 days.")
 
 	t.Run("explain says which check fails, and has the mend", func(t *testing.T) {
 		p.click("DisclosureTriangle", "Explain a request…")
@@ -226,8 +227,16 @@ func TestAPIKeyLife(t *testing.T) {
 		p.expect("does not work any more")
 		p.click("button", "I have saved it")
 	})
-	t.Run("a revocation is typed, and final", func(t *testing.T) {
+	t.Run("its requests are shown by day", func(t *testing.T) {
+		old.call(t, "GET", "/api/v1/audit-events/", nil) // it may not
+		for end := time.Now().Add(time.Minute); c.read(t, "/api/v1/usage/keys/?key_id="+id, "data") == "[]" && time.Now().Before(end); {
+			time.Sleep(200 * time.Millisecond)
+		}
 		p.visit("/console/keys/" + id + "/")
+		p.in("table", "Usage by day").expect(time.Now().UTC().Format(time.DateOnly))
+		p.look("key-used")
+	})
+	t.Run("a revocation is typed, and final", func(t *testing.T) {
 		p.click("button", "Revoke key…")
 		dialog := p.in("dialog", "Revoke this key?")
 		dialog.fill("Type "+raw[:10]+" to confirm", "svc_wrong")

@@ -69,6 +69,7 @@ func TestOrganizations(t *testing.T) {
 	p.in("table", "Organizations").click("link", "Acme")
 	p.expect("1 of 10,000") // keys
 	p.expect("Waiting deliveries 0")
+	p.in("table", "Usage by day").expect(time.Now().UTC().Format(time.DateOnly) + " 0 ") // the audit log alone has stored something
 
 	t.Run("the plan", func(t *testing.T) {
 		p.click("button", "Change plan…")

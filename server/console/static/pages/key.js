@@ -6,7 +6,8 @@ import { Id } from '../ui/copy.js';
 import { Code } from '../ui/code.js';
 import { Table } from '../ui/table.js';
 import { Bar, ErrorBar, Loading } from '../ui/state.js';
-import { Time, WithTimes, duration, TimeAndAge } from '../ui/time.js';
+import { Time, WithTimes, duration, number, TimeAndAge } from '../ui/time.js';
+import { Usage } from '../ui/usage.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
@@ -47,12 +48,15 @@ export function Key({ id }) {
         ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
       </div>
     </div>
+    <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />
     ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
     <details class="more-options" open=${isExplained}><summary>Explain a request…</summary><div><${Explain} id=${key.id} apiKey=${key} inUrl /></div></details>
     ${asking === 'rotate' && html`<${Rotate} apiKey=${key} onClose=${() => setAsking('')} onDone=${async (next) => { await reload(); setMade(next); }} />`}
     ${asking === 'revoke' && html`<${Revoke} apiKey=${key} onClose=${() => setAsking('')} onDone=${reload} />`}
   <//>`;
 }
+
+const uses = [['Allowed', (u) => number(u.allowed)], ['Rate limited', (u) => number(u.rate_limited)], ['Forbidden', (u) => number(u.forbidden)]];
 
 // load returns the key, and, if it is active, the checks of a request that needs all its permissions.
 async function load(id, signal) {

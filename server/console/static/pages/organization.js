@@ -8,7 +8,8 @@ import { Menu } from '../ui/menu.js';
 import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
 import { ErrorBar, Loading } from '../ui/state.js';
-import { Time, number, count } from '../ui/time.js';
+import { Time, number, count, bytes } from '../ui/time.js';
+import { Usage } from '../ui/usage.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
@@ -42,10 +43,14 @@ export function Organization({ id }) {
       ['Waiting deliveries', isOpen && reads(organization.id, 'webhooks:read') ? html`<${Waiting} backlog=${backlog} />` : null],
       ['Closed', organization.closed_at && html`<${Time} value=${organization.closed_at} />`]]} />
     ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} backlog=${backlog} change=${writes && (() => setOpen('plan'))} />
-      <${Members} organization=${organization} /></div>` : html`<${Closed} organization=${organization} />`}
+      <${Members} organization=${organization} /></div>
+      ${reads(organization.id, 'api_keys:read') && html`<${Usage} path="/usage/organizations/" columns=${uses} none="Nothing in the last 30 days." organization=${actingIn(organization.id)} />`}` : html`<${Closed} organization=${organization} />`}
     ${open && html`<${DialogNow} organization=${organization} name=${name} backlog=${backlog} reload=${reload} onClose=${() => setOpen(null)} />`}
   <//>`;
 }
+
+const uses = [['Events', (u) => number(u.events)], ['Delivered', (u) => number(u.deliveries_succeeded)], ['Given up', (u) => number(u.deliveries_failed)],
+  ['Stored', (u) => bytes(u.stored_bytes)]];
 
 const isOwn = (id) => id === session.get().home.organization.id;
 
