@@ -52,7 +52,7 @@ func TestBackoff(t *testing.T) {
 				t.Fatalf("delay %s, then %s", d, b.Delay(n+1))
 			}
 			for range 20 {
-				j := b.Jittered(n)
+				j := b.Jittered(n, rapid.Float64Range(0, 1).Draw(t, "random"))
 				// A float64 of this size rounds to a nanosecond more or less.
 				if low, high := d*8/10-1024, min(d*12/10+1024, b.Max); j < low || j > high {
 					t.Fatalf("jittered to %s, want %s to %s", j, low, high)

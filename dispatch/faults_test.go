@@ -1,8 +1,10 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ type faultyStore struct {
 }
 
 type faults struct {
+	trace        *trace // of a simulation, or nil
 	mu           sync.Mutex
 	broken       map[string]bool
 	targetHangs  bool // until its context ends
@@ -116,10 +119,12 @@ func (f *faults) call(method string) error {
 }
 
 func (s faultyStore) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	s.trace.delay("Lanes")
 	if err := s.call("Lanes"); err != nil {
 		return nil, err
 	}
 	lanes, err := s.Store.Survey.Lanes(ctx)
+	slices.SortFunc(lanes, func(a, b webhook.Lane) int { return cmp.Compare(a.Subscription, b.Subscription) })
 	for i := range lanes {
 		lanes[i].DueAt += s.dueShift.Milliseconds()
 	}
@@ -127,6 +132,7 @@ func (s faultyStore) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 }
 
 func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	s.trace.delay("Target", subscription)
 	if s.isTargetHanging() {
 		<-ctx.Done()
 		return webhook.Target{}, ctx.Err()
@@ -138,6 +144,7 @@ func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Ta
 }
 
 func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
+	s.trace.delay("PendingJobs", subscription)
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
@@ -149,6 +156,7 @@ func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit 
 }
 
 func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	s.trace.delay("OrderedJobs", subscription)
 	if err := s.call("OrderedJobs"); err != nil {
 		return nil, err
 	}
@@ -161,6 +169,7 @@ func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit 
 }
 
 func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	s.trace.delay("Begin", starts[0].Delivery)
 	if err := s.call("Begin"); err != nil {
 		return nil, err
 	}
@@ -188,6 +197,7 @@ func (f *faults) refused() int {
 }
 
 func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
+	s.trace.delay("UndoBegin", attempts[0])
 	if err := s.call("Release"); err != nil {
 		return err
 	}
@@ -195,6 +205,7 @@ func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
 }
 
 func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	s.trace.delay("Record", results[0].Attempt)
 	if err := s.call("Record"); err != nil {
 		return nil, err
 	}

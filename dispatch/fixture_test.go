@@ -76,6 +76,9 @@ func stoppedFixture(tb testing.TB, f *faults, o dispatch.Options) *fixture {
 func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
 	x := &fixture{receivers: &receivers{handlers: map[string]handler{}}}
+	if f != nil {
+		x.trace = f.trace
+	}
 	x.connect(tb, store, f, o)
 	x.owner, _ = storagetest.Organization(tb, store, "acme", "enterprise", access.RoleOwner)
 	return x
@@ -212,7 +215,8 @@ type receivers struct {
 	running      map[string]int // requests in progress, by host
 	peakOf       map[string]int
 	runningInAll int
-	peakInAll    int // for all hosts together
+	peakInAll    int    // for all hosts together
+	trace        *trace // of a simulation, or nil
 }
 
 func (r *receivers) setReceiver(host string, a handler) {
@@ -248,7 +252,7 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	if a == nil {
 		return nil, errors.New("no such host " + host)
 	}
-	return a(q)
+	return r.trace.exchange(q, body, a)
 }
 
 // requests returns the requests that the host got, the earliest first.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -37,6 +38,7 @@ type Options struct {
 	AllowHTTP       bool              // also send to http:// URLs; false: only https://
 	Transport       http.RoundTripper // must refuse forbidden addresses, follow no redirects and not decompress; see package egress
 	Logger          *slog.Logger      // nil: slog.Default
+	Random          func() float64    // in [0, 1), for the jitter of delays; any goroutine may call it; nil: rand.Float64
 
 	// OnSettled is called for each attempt, including tests, after its result is recorded. It must return at once. Nil
 	// means no call.
@@ -56,6 +58,9 @@ func (o Options) complete() Options {
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
 	}
 	return o
 }

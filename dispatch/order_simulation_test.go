@@ -3,24 +3,23 @@ package dispatch_test
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // orderSimulation makes random changes around ordered and other subscriptions. Then it repairs everything, recovers what ended
 // exhausted, and checks the order that each receiver saw.
 type orderSimulation struct {
-	simulation
+	*simulation
 	receivers []*orderedReceiver
 	published []string
 }
@@ -61,7 +60,14 @@ func (r *orderedReceiver) note(q *http.Request) (*http.Response, error) {
 func (m *orderSimulation) publishSome() {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	for range 1 + m.random.IntN(4) { // at once, so that they share a transaction
+	gate := make(chan struct{}) // until all events wait, so that they share a transaction
+	all.Go(func() {
+		if err := m.File.Write(context.Background(), sqlite.Work{}, func(*sqlite.Tx) error { <-gate; return nil }); err != nil {
+			m.t.Error(err)
+		}
+	})
+	synctest.Wait()
+	for range 1 + m.random.IntN(4) {
 		events := make([]webhook.NewEvent, 1+m.random.IntN(4)*m.random.IntN(4))
 		for i := range events {
 			events[i] = webhook.NewEvent{Type: "order.paid", Data: []byte(`{}`)}
@@ -79,7 +85,9 @@ func (m *orderSimulation) publishSome() {
 				}
 			}
 		})
+		synctest.Wait()
 	}
+	close(gate)
 	all.Wait()
 }
 
@@ -97,7 +105,9 @@ func (m *orderSimulation) stepInOrder() {
 	ctx := context.Background()
 	r := m.receivers[m.random.IntN(len(m.receivers))]
 	m.owner = r.owner
-	switch n := m.random.IntN(100); {
+	n := m.random.IntN(100)
+	m.faults.trace.note("step %d %s", n, r.host)
+	switch {
 	case n < 45:
 		m.publishSome()
 	case n < 60:
@@ -143,18 +153,22 @@ func (m *orderSimulation) stepInOrder() {
 func (m *orderSimulation) repairInOrder() {
 	m.owner = m.receivers[0].owner
 	m.setPlan(m.t, "growth")
+	synctest.Wait()
 	for _, r := range m.receivers {
 		r.simulatedReceiver.mu.Lock()
 		r.behaviour = "well"
 		r.simulatedReceiver.mu.Unlock()
 		m.setRateLimit(m.t, r.Subscription, 0)
+		synctest.Wait()
 		m.setActive(m.t, r.Subscription, true)
+		synctest.Wait()
 	}
 	time.Sleep(12 * time.Minute) // no retry is further away
 	for _, r := range m.receivers {
 		if _, err := m.Queue.Recover(context.Background(), m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}); err != nil {
 			m.t.Error(err)
 		}
+		synctest.Wait()
 	}
 	time.Sleep(12 * time.Minute)
 }
@@ -170,6 +184,7 @@ func (m *orderSimulation) checkOrder() {
 		if n, _ := m.peak(r.host); r.ordered && n > 1 || n > 4 {
 			m.t.Errorf("%d requests to %s at once, ordered: %v", n, r.host, r.ordered)
 		}
+		m.faults.trace.records(m.t, m.fixture, r.host, r.Subscription)
 		done, arrived, next := map[string]bool{}, map[string]bool{}, 0
 		for _, q := range r.log {
 			for next < len(order) && done[order[next]] {
@@ -209,30 +224,25 @@ func (m *orderSimulation) inOrderOfPublication() (order []string, places map[str
 }
 
 func TestOrderSimulation(t *testing.T) {
-	t.Parallel()
-	for seed := range simulations() {
-		runInVirtualTime(t, fmt.Sprintf("ordered subscriptions get events one at a time and in order, seed %d", seed), func(t *testing.T) {
-			m := &orderSimulation{simulation: simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 2)), faults: newFaults()}}
-			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
-			m.file.Policy = webhook.DefaultPolicy()
-			if seed%2 == 1 {
-				m.file.Policy.ProbeDisabled = 30 * time.Second
-			}
-			m.open()
-			for i := range 6 {
-				r := &orderedReceiver{ordered: m.random.IntN(2) == 0}
-				r.owner, r.host, r.behaviour = m.owner, "r"+strconv.Itoa(i)+".example", "well"
-				r.Subscription = m.subscribe(t, r.host, r.note)
-				m.setOrdered(t, r.Subscription, r.ordered)
-				m.receivers = append(m.receivers, r)
-			}
-			for range 80 {
-				m.stepInOrder()
-			}
-			m.repairInOrder()
-			m.checkOrder()
-		})
-	}
+	simulate(t, func(t *testing.T, seed int, r *trace) {
+		m := &orderSimulation{simulation: newSimulation(t, seed, 2, r)}
+		if seed%2 == 1 {
+			m.file.Policy.ProbeDisabled = 30 * time.Second
+		}
+		m.open()
+		for i := range 6 {
+			r := &orderedReceiver{ordered: m.random.IntN(2) == 0}
+			r.owner, r.host, r.behaviour = m.owner, "r"+strconv.Itoa(i)+".example", "well"
+			r.Subscription = m.subscribe(t, r.host, r.note)
+			m.setOrdered(t, r.Subscription, r.ordered)
+			m.receivers = append(m.receivers, r)
+		}
+		for range 80 {
+			m.stepInOrder()
+		}
+		m.repairInOrder()
+		m.checkOrder()
+	})
 }
 
 // setOrdered sets whether a subscription is ordered.

@@ -2,15 +2,12 @@ package dispatch_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch"
@@ -28,9 +25,10 @@ type simulation struct {
 	file   storage.Options
 	faults *faults
 	*fixture
-	other access.Principal // of another organization
-	subs  []*simulatedReceiver
-	close func()
+	other  access.Principal // of another organization
+	subs   []*simulatedReceiver
+	close  func()
+	jitter func() float64 // of every dispatcher
 }
 
 // simulatedReceiver is a subscription and its receiver.
@@ -65,10 +63,19 @@ func (s *simulatedReceiver) answer(q *http.Request) (*http.Response, error) {
 	return newResponse(200, ""), nil
 }
 
+// newSimulation makes a simulation that is not open yet. stream is another one for each test.
+func newSimulation(t *testing.T, seed int, stream uint64, r *trace) *simulation {
+	m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), stream)), jitter: seededJitter(seed), faults: newFaults()}
+	m.faults.trace = r
+	m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
+	m.file.Policy = webhook.DefaultPolicy()
+	return m
+}
+
 func (m *simulation) open() {
 	store, closeStore := storagetest.OpenWith(m.t, m.file)
 	m.close = closeStore
-	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy}
+	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy, Random: m.jitter}
 	if m.fixture == nil {
 		m.fixture = fixtureOn(m.t, store, m.faults, o)
 	} else {
@@ -81,7 +88,9 @@ func (m *simulation) step() {
 	sub := m.subs[m.random.IntN(len(m.subs))]
 	m.owner = sub.owner
 	ctx := context.Background()
-	switch n := m.random.IntN(100); {
+	n := m.random.IntN(100)
+	m.faults.trace.note("step %d %s", n, sub.host)
+	switch {
 	case n < 40:
 		m.publish(m.t, 1+m.random.IntN(40))
 	case n < 60:
@@ -134,6 +143,7 @@ func (m *simulation) repairAll() {
 	for _, sub := range m.subs[:2] { // one of each organization
 		m.owner = sub.owner
 		m.setPlan(m.t, "growth")
+		synctest.Wait()
 	}
 	for _, sub := range m.subs {
 		sub.mu.Lock()
@@ -141,7 +151,9 @@ func (m *simulation) repairAll() {
 		sub.mu.Unlock()
 		if m.owner = sub.owner; !sub.deleted {
 			m.setRateLimit(m.t, sub.Subscription, 0)
+			synctest.Wait()
 			m.setActive(m.t, sub.Subscription, true)
+			synctest.Wait()
 		}
 	}
 	time.Sleep(12 * time.Minute) // no retry is further away
@@ -173,6 +185,7 @@ func (m *simulation) check() {
 			m.t.Errorf("%s missed %+v, error %v", sub.host, missed, err)
 		}
 		m.compare(sub, sent)
+		m.faults.trace.records(m.t, m.fixture, sub.host, sub.Subscription)
 	}
 }
 
@@ -205,45 +218,25 @@ func (m *simulation) compare(sub *simulatedReceiver, sent map[string]int) {
 	}
 }
 
-// For a long run: go test ./dispatch -run Simulation -seeds 1000
-var seeds = flag.Int("seeds", 50, "simulations that each test runs; a fifth of them under the race detector, and 2 with -short")
-
-// simulations returns how many simulations a test runs.
-func simulations() int {
-	build, _ := debug.ReadBuildInfo()
-	switch {
-	case testing.Short():
-		return 2
-	case slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}):
-		return max(*seeds/5, 1)
-	}
-	return *seeds
-}
-
 func TestSimulation(t *testing.T) {
-	t.Parallel()
-	for seed := range simulations() {
-		runInVirtualTime(t, fmt.Sprintf("everything is delivered once or recorded, seed %d", seed), func(t *testing.T) {
-			m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), faults: newFaults()}
-			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
-			m.file.Policy = webhook.DefaultPolicy()
-			if seed%2 == 1 { // failures disable subscriptions, and probes recover them
-				m.file.Policy = webhook.Policy{MaxAttempts: 2, FailingAfter: 2, DisabledAfter: 4, ProbeDisabled: time.Minute}
-			}
-			m.open()
-			first := m.owner
-			m.other, _ = storagetest.Organization(t, m.Store, "other", "growth", access.RoleOwner)
-			for i := range 6 {
-				m.owner = []access.Principal{first, m.other}[i%2]
-				sub := &simulatedReceiver{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", behaviour: "well"}
-				sub.Subscription = m.subscribe(t, sub.host, sub.answer)
-				m.subs = append(m.subs, sub)
-			}
-			for range 80 {
-				m.step()
-			}
-			m.repairAll()
-			m.check()
-		})
-	}
+	simulate(t, func(t *testing.T, seed int, r *trace) {
+		m := newSimulation(t, seed, 1, r)
+		if seed%2 == 1 { // failures disable subscriptions, and probes recover them
+			m.file.Policy = webhook.Policy{MaxAttempts: 2, FailingAfter: 2, DisabledAfter: 4, ProbeDisabled: time.Minute}
+		}
+		m.open()
+		first := m.owner
+		m.other, _ = storagetest.Organization(t, m.Store, "other", "growth", access.RoleOwner)
+		for i := range 6 {
+			m.owner = []access.Principal{first, m.other}[i%2]
+			sub := &simulatedReceiver{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", behaviour: "well"}
+			sub.Subscription = m.subscribe(t, sub.host, sub.answer)
+			m.subs = append(m.subs, sub)
+		}
+		for range 80 {
+			m.step()
+		}
+		m.repairAll()
+		m.check()
+	})
 }

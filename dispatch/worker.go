@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -91,8 +90,8 @@ func (w *worker) result(o *sendOrder, sent *sender.Result) webhook.Result {
 	if !r.Succeeded {
 		failedProbes := max(o.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
-		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.RetryAfter).Milliseconds()
-		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.RetryAfter).Milliseconds()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number, w.options.Random()), sent.RetryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes, w.options.Random()), sent.RetryAfter).Milliseconds()
 	}
 	return r
 }
@@ -152,8 +151,9 @@ func (b Backoff) Delay(n int) time.Duration {
 	return time.Duration(d)
 }
 
-// Jittered returns Delay, shortened or lengthened by up to a fifth, and never more than Max.
-func (b Backoff) Jittered(n int) time.Duration {
-	d := float64(b.Delay(n)) * (1 - jitter + 2*jitter*rand.Float64())
+// Jittered returns Delay, shortened or lengthened by up to a fifth, and never more than Max. The change is as random as the
+// argument, which is in [0, 1).
+func (b Backoff) Jittered(n int, random float64) time.Duration {
+	d := float64(b.Delay(n)) * (1 - jitter + 2*jitter*random)
 	return min(time.Duration(d), b.Max)
 }
