@@ -262,7 +262,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57170 // the aim is 50,000
+	budgetOfAll    = 57180 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
