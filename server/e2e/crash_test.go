@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -173,43 +170,4 @@ func TestFlushFails(t *testing.T) {
 	if len(list.Data) < min(20+accepted, 200) {
 		t.Errorf("%d events of %d are there", len(list.Data), 20+accepted)
 	}
-}
-
-// TestKill kills the process again and again while events are published and delivered. Then it compares the accepted
-// events, the requests that arrived, and the attempts on record.
-func TestKill(t *testing.T) {
-	t.Parallel()
-	receiver, dir := receive(t, http.StatusOK, 0), t.TempDir()
-	p := start(t, dir)
-	sub := p.subscribe(t, receiver.url, "a")
-	var mu sync.Mutex
-	accepted := map[string]bool{}
-	for cycle := range cycles {
-		ctx, cancel := context.WithCancel(t.Context())
-		enough, wanted := make(chan struct{}), 20+rand.IntN(150)
-		var publishers sync.WaitGroup
-		publishers.Go(func() {
-			repeat(ctx, 4, func(ctx context.Context) {
-				a, err := p.call(context.WithoutCancel(ctx), "POST", "/api/v1/events/", event("a", object{"cycle": cycle}))
-				if err != nil || a.status != http.StatusAccepted {
-					return
-				}
-				var made struct{ ID string }
-				_ = json.Unmarshal(a.body, &made) // an id that is missing shows below
-				mu.Lock()
-				defer mu.Unlock()
-				accepted[made.ID] = true
-				if wanted--; wanted == 0 {
-					close(enough)
-				}
-			})
-		})
-		await(t, enough)
-		p.end(syscall.SIGKILL)
-		cancel()
-		publishers.Wait()
-		p = start(t, dir)
-	}
-	p.drained(t, sub)
-	receiver.compare(t, accepted, p.attempts(t, sub))
 }

@@ -2,6 +2,7 @@ package faultdisk_test
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+// For a long run: go test ./storage/faultdisk -run PowerCut -cuts 1000 -timeout 60m -v
+var cuts = flag.Int("cuts", 40, "how often the power fails in TestPowerCut with synchronous=full")
+
 // The power fails repeatedly while events are published. With synchronous=full no acknowledged event is lost. With
 // normal the last moments may be lost. Neither damages the file.
 func TestPowerCut(t *testing.T) {
@@ -21,7 +25,7 @@ func TestPowerCut(t *testing.T) {
 		synchronous string
 		cuts        int
 		loses       bool
-	}{{storage.Full, 40, false}, {storage.Normal, 12, true}} {
+	}{{storage.Full, *cuts, false}, {storage.Normal, 12, true}} {
 		t.Run(tt.synchronous, func(t *testing.T) {
 			seed := rand.Uint64()
 			chance := rand.New(rand.NewPCG(seed, 0))
@@ -62,7 +66,7 @@ func TestPowerCut(t *testing.T) {
 				dir   string
 				acked []string
 			}
-			var cuts []cut
+			var made []cut
 			for range tt.cuts {
 				for range 1 + chance.IntN(20) {
 					<-progress
@@ -73,7 +77,7 @@ func TestPowerCut(t *testing.T) {
 				if err := faultdisk.Cut(dir, c.dir, chance); err != nil {
 					t.Fatal(err)
 				}
-				cuts = append(cuts, c)
+				made = append(made, c)
 			}
 			cancel()
 			publishers.Wait()
@@ -81,7 +85,7 @@ func TestPowerCut(t *testing.T) {
 			faultdisk.Track(false)
 
 			total, gone := 0, 0
-			for i, c := range cuts {
+			for i, c := range made {
 				after := open(t, filepath.Join(c.dir, "keyhook.db")) // open also checks the file
 				if err := after.publish(t, 10); err != nil {
 					t.Errorf("after cut %d: %v", i, err)
@@ -93,7 +97,7 @@ func TestPowerCut(t *testing.T) {
 			if (gone > 0) != tt.loses {
 				t.Errorf("%d of %d acknowledged events are lost (seed %d)", gone, total, seed)
 			}
-			t.Logf("%d cuts, %d events acknowledged before them, %d lost", len(cuts), total, gone)
+			t.Logf("%d cuts, %d events acknowledged before them, %d lost", len(made), total, gone)
 		})
 	}
 }
