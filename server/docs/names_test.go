@@ -17,7 +17,7 @@ var (
 	testName = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )
 
-// TestNamesInDocumentsExist looks up the tests, types and functions that the fault model and the design notes name.
+// TestNamesInDocumentsExist looks up the tests, types and functions that the fault model, the list of defects and the design notes name.
 func TestNamesInDocumentsExist(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, ".github/design/*.md"))
@@ -25,7 +25,7 @@ func TestNamesInDocumentsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]map[string]bool{} // names by package
-	for _, file := range append(files, filepath.Join(root, ".github/FAULTS.md")) {
+	for _, file := range append(files, filepath.Join(root, ".github/FAULTS.md"), filepath.Join(root, ".github/RELIABILITY.md")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
