@@ -70,8 +70,9 @@ var mayImport = map[string][]string{
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},
-	"storage":                      {"storage/backup", "storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite"},
-	"storage/sqlite":               {"storage/backup", "storage/disk"},
+	"storage":                      {"storage/backup", "storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/sqlite/ownership"},
+	"storage/sqlite":               {"storage/backup", "storage/disk", "storage/sqlite/ownership"},
+	"storage/sqlite/ownership":     {"storage/disk"},
 	"storage/backup":               {"storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/filter", "storage/redact"},
@@ -257,18 +258,19 @@ var budget = map[string]int{
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
-	"storage/sqlite":               3710,
+	"storage/sqlite":               3500,
+	"storage/sqlite/ownership":     220,
 	"storage/webhook":              1720,
 }
 
 const (
-	budgetOfAll    = 57180 // the aim is 50,000
+	budgetOfAll    = 57200 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
 
 // largePackages are above these limits. They are waiting to be split.
-var largePackages = []string{"storage", "storage/sqlite"}
+var largePackages = []string{"storage"}
 
 // testPackages are for tests only.
 var testPackages = []string{"server/e2e", "server/e2e/browser", "server/servertest", "storage/faultdisk", "storage/storagetest"}

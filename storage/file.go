@@ -12,12 +12,13 @@ import (
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
 // do.
 var (
-	ErrInUse         = sqlite.ErrInUse
+	ErrInUse         = ownership.ErrInUse
 	ErrNewerSchema   = sqlite.ErrNewerSchema
 	ErrSchema        = sqlite.ErrSchema
 	ErrForeignFile   = sqlite.ErrForeignFile
@@ -45,8 +46,8 @@ const (
 	Outdated = sqlite.Outdated
 )
 
-// Owner returns the process that owns the file at path; see sqlite.Owner.
-func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
+// Owner returns the process that owns the file at path; see ownership.Of.
+func Owner(path string) (pid string, running bool) { return ownership.Of(path) }
 
 // Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
 // creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // Backup makes a consistent copy of a database. The copy gets its name after it is checked and on the disk. A
@@ -52,7 +53,7 @@ func Backup(ctx context.Context, o backup.Options, c Copies) (backup.Report, err
 // openDatabase opens the database to copy. It refuses a file that is no database of ours, or is in use by another name.
 func openDatabase(ctx context.Context, path string) (*source, error) {
 	if size, err := fileSize(path); err == nil && size > 0 {
-		if err := checkOtherNames(path); err != nil {
+		if err := ownership.CheckOtherNames(path); err != nil {
 			return nil, err
 		}
 		if _, err := readHeader(path); err != nil {

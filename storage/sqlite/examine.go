@@ -6,13 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"os"
-	"syscall"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // State describes the file at a path.
@@ -25,21 +24,6 @@ const (
 	LeftOpen              // its last owner did not close it; the next start checks it
 	Outdated              // its schema is older; the next start upgrades it
 )
-
-// Owner returns the process that owns the file at path, from the lock beside it. running is false if there is none.
-// Owner does not open the database. The caller needs the rights of the file's owner.
-func Owner(path string) (pid string, running bool) {
-	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	if taken, _ := flock(f, syscall.LOCK_SH); !taken {
-		return "", false // close releases a lock that was acquired
-	}
-	pid, _ = readLock(f)
-	return pid, true
-}
 
 // Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
 // creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it. Of the
@@ -59,7 +43,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if i.size == 0 {
 		return None, i.prepare()
 	}
-	shared, err := lockDatabase(o.Path, syscall.LOCK_SH)
+	shared, err := ownership.Share(o.Path)
 	if err != nil {
 		return None, err
 	}
@@ -100,10 +84,7 @@ func inspect(o Options) (*inspection, error) {
 	}
 	log, err := fileSize(o.Path + disk.WAL)
 	i.leftOpen = log > 0
-	if lockFile, err := disk.OpenOwn(o.Path+disk.Lock, os.O_RDONLY); err == nil {
-		_, i.wasMade = readLock(lockFile)
-		lockFile.Close()
-	}
+	i.wasMade = ownership.WasMade(o.Path)
 	return i, err
 }
 

@@ -20,17 +20,8 @@ func RowList(rows iter.Seq[int64]) string {
 
 // RowCounts writes counts by row id as a JSON object, for json_each.
 func RowCounts(counts map[int64]int64) string {
-	b := []byte{'{'}
-	for row, n := range counts {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = strconv.AppendInt(b, row, 10)
-		b = append(b, `":`...)
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return string(append(b, '}'))
+	object, _ := json.Marshal(counts) // integers always encode
+	return string(object)
 }
 
 // TextList writes texts as a JSON array, for json_each.

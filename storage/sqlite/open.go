@@ -11,12 +11,13 @@ import (
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
 // owner of the database permanently (see disk.Locate).
 //
-// Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of
+// Open refuses with advice on what to do: ownership.ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of
 // a hook, or an error of package disk. It does not change a file that it refuses.
 func Open(ctx context.Context, o Options) (_ *File, err error) {
 	o = o.withDefaults()
@@ -36,7 +37,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	}
 	f := &File{o: o, failures: newFailures(o.Logger)}
 	f.writer.queue, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
-	if f.lock, err = lock(path); err != nil {
+	if f.lock, err = ownership.Take(path); err != nil {
 		return nil, err
 	}
 	if err := f.open(ctx); err != nil {
@@ -61,7 +62,7 @@ func (f *File) open(ctx context.Context) error {
 		func() error { return f.openWriter(ctx) },
 		f.create,
 		f.o.Made,
-		func() error { return writeLock(f.lock.name, true) },
+		f.lock.NoteMade,
 		func() error { return f.upgrade(ctx) },
 		func() error { return f.openCheckpointer(ctx) },
 		f.remember,
@@ -121,7 +122,7 @@ func (f *File) lockFile() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
 	}
-	return f.lock.lockFile(f.o.Path)
+	return lockDatabase(f.o.Path, f.lock)
 }
 
 // identify reads the database before the first write, because it might belong to another application. It checks a file
@@ -146,13 +147,13 @@ func (f *File) identify(ctx context.Context, i *inspection) error {
 // openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
 // fill.
 func (f *File) openWriter(ctx context.Context) (err error) {
-	if f.lock.file == nil {
+	if !disk.Exists(f.o.Path) {
 		if err := createEmpty(f.o.Path); err != nil {
 			return err
 		}
-		if err := f.lock.lockFile(f.o.Path); err != nil {
-			return err
-		}
+	}
+	if err := f.lock.LockFile(f.o.Path); err != nil {
+		return err
 	}
 	more := []string{"_txlock=immediate"}
 	if f.created {

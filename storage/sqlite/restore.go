@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // RestoreOptions say what is put where.
@@ -26,7 +27,7 @@ type RestoreOptions struct {
 }
 
 // Restore replaces a database by a copy. It renames the old database and returns that name. Before the copy is checked and
-// arranged, Restore changes nothing. It refuses with ErrInUse while a server runs, with ErrForeignFile,
+// arranged, Restore changes nothing. It refuses with ownership.ErrInUse while a server runs, with ErrForeignFile,
 // ErrNewerSchema, ErrDamaged, ErrNoSpace, an error of Accept or Arrange, or a file system's error.
 //
 // As root, the process reads the copy with the rights of the copy's owner. Then it switches permanently to the rights of the
@@ -40,7 +41,7 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 	if err != nil {
 		return path, "", err
 	}
-	defer func() { err = errors.Join(err, owned.release()) }()
+	defer func() { err = errors.Join(err, owned.Release()) }()
 	from, err := o.openCopy(ctx, path)
 	if err != nil {
 		return path, "", err
@@ -90,21 +91,21 @@ func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string)
 }
 
 // claimForRestore ensures that no process has the present database open, if it exists.
-func claimForRestore(path string, owner disk.User) (owned *ownership, err error) {
+func claimForRestore(path string, owner disk.User) (owned *ownership.Lock, err error) {
 	err = owner.Do(func() error {
 		if err := disk.CheckKinds(path); err != nil {
 			return err
 		}
-		if owned, err = lock(path); err != nil {
+		if owned, err = ownership.Take(path); err != nil {
 			return err
 		}
 		if size, err := fileSize(path); err != nil || size == 0 {
 			return err
 		}
-		return owned.lockFile(path)
+		return lockDatabase(path, owned)
 	})
 	if err != nil && owned != nil {
-		err = errors.Join(err, owned.release())
+		err = errors.Join(err, owned.Release())
 	}
 	return owned, err
 }
@@ -157,7 +158,7 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 	if is, err := isDatabase(path); err != nil {
 		return "", err
 	} else if is {
-		if err := foldLog(ctx, path); errors.Is(err, ErrInUse) {
+		if err := foldLog(ctx, path); errors.Is(err, ownership.ErrInUse) {
 			return "", err
 		}
 	}
@@ -182,6 +183,14 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 
 // replacedSuffix is the start of the suffix of a database that Restore has replaced.
 const replacedSuffix = ".replaced-"
+
+// lockDatabase locks the database, which must exist, after removing the name that a killed restore gave to it.
+func lockDatabase(path string, lock *ownership.Lock) error {
+	if err := dropSecondName(path); err != nil {
+		return err
+	}
+	return lock.LockFile(path)
+}
 
 // dropSecondName removes the second name that a killed restore gave to the present database. The database still has its
 // own name, and must have no other.
@@ -223,7 +232,7 @@ func isDatabase(path string) (bool, error) {
 	return err == nil && string(head) == magic, f.Close()
 }
 
-// foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse if
+// foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ownership.ErrInUse if
 // another program has the file open. Any other error means that the file is damaged.
 func foldLog(ctx context.Context, path string) error {
 	db, err := connect(ctx, path, 1, writerPragmas(Full))
@@ -236,7 +245,7 @@ func foldLog(ctx context.Context, path string) error {
 	}
 	// The last process that closes the file removes the log.
 	if _, err := os.Lstat(path + disk.WAL); result.Busy > 0 || !errors.Is(err, os.ErrNotExist) {
-		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ErrInUse, path),
+		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ownership.ErrInUse, path),
 			"stop it first")
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
 
 // Options configure a file. Path and Schema are required.
@@ -83,7 +84,7 @@ func (o Options) withDefaults() Options {
 // File is the open database. Writes wait until Run is called.
 type File struct {
 	o         Options // with defaults and with the resolved path
-	lock      *ownership
+	lock      *ownership.Lock
 	created   bool
 	outdated  int64 // the schema version before the start, if it was older
 	unchecked bool  // left open by its last owner, and too large for a check at the start
@@ -161,7 +162,7 @@ func (f *File) Close() error {
 	if f.tx != nil { // last, because the last connection folds the write-ahead log into the file
 		errs = append(errs, f.tx.close())
 	}
-	return errors.Join(append(errs, f.lock.release())...)
+	return errors.Join(append(errs, f.lock.Release())...)
 }
 
 // Sizes returns how large the database and its write-ahead log are on disk, in bytes.

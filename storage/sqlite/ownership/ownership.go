@@ -1,4 +1,5 @@
-package sqlite
+// Package ownership makes one process the owner of a database, by locks on the file and beside it. It does not open the database.
+package ownership
 
 import (
 	"errors"
@@ -12,18 +13,18 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// ErrInUse is returned by Open when another process owns the file.
+// ErrInUse means that another process owns the database.
 var ErrInUse = errors.New("database is in use")
 
-// ownership is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
-type ownership struct {
+// Lock is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
+type Lock struct {
 	name *os.File // the lock file beside the database; it locks the name, even before the database exists
-	file *os.File // the database; it locks every other name too, such as one in another container; nil until lockFile
+	file *os.File // the database; it locks every other name too, such as one in another container; nil until LockFile
 }
 
-// lock takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
-// lock a file of that name.
-func lock(path string) (*ownership, error) {
+// Take takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
+// lock a file of that name. Errors: ErrInUse, or one of package disk.
+func Take(path string) (*Lock, error) {
 	name := path + disk.Lock
 	f, err := openLock(name)
 	if err != nil {
@@ -41,7 +42,7 @@ func lock(path string) (*ownership, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &ownership{name: f}, nil
+	return &Lock{name: f}, nil
 }
 
 // flock takes a flock(2) of the kind how without waiting. taken means that another process has a lock that excludes it.
@@ -68,15 +69,16 @@ func openLock(name string) (*os.File, error) {
 	return f, err
 }
 
-// lockFile locks the database itself, which must exist.
-func (o *ownership) lockFile(path string) error {
-	if err := dropSecondName(path); err != nil {
-		return err
+// LockFile locks the database itself, which must exist, unless it is locked. It refuses a database with a second name.
+func (l *Lock) LockFile(path string) (err error) {
+	if l.file == nil {
+		l.file, err = lockDatabase(path, syscall.LOCK_EX)
 	}
-	var err error
-	o.file, err = lockDatabase(path, syscall.LOCK_EX)
 	return err
 }
+
+// Share locks the database against a new owner until the file is closed. Errors: ErrInUse, or one of package disk.
+func Share(path string) (*os.File, error) { return lockDatabase(path, syscall.LOCK_SH) }
 
 // lockDatabase opens a database and takes a flock(2) of the kind how on it, which applies to every name of the file.
 func lockDatabase(path string, how int) (*os.File, error) {
@@ -97,12 +99,12 @@ func lockDatabase(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// checkOtherNames refuses a database that has a second name, or that another process has open by another name. Its last
+// CheckOtherNames refuses a database that has a second name, or that another process has open by another name. Its last
 // changes are in the write-ahead log beside that other name, so a copy made by this name would lack them. A server that has
 // it open by this name is no reason to refuse.
-func checkOtherNames(path string) error {
+func CheckOtherNames(path string) error {
 	for range 2 { // the server may end between the two checks
-		f, err := lockDatabase(path, syscall.LOCK_SH)
+		f, err := Share(path)
 		if err == nil {
 			return f.Close() // releases the lock
 		}
@@ -174,11 +176,40 @@ func writeLock(f *os.File, made bool) error {
 	return nil
 }
 
-// release releases the locks. Closing the files does not always suffice: until its exec, a process that starts beside
+// NoteMade writes into the lock file that a database was created; see WasMade.
+func (l *Lock) NoteMade() error { return writeLock(l.name, true) }
+
+// WasMade reports whether the lock file says that a database was created at path.
+func WasMade(path string) bool {
+	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, made := readLock(f)
+	return made
+}
+
+// Of returns the process that owns the database at path, from the lock beside it. running is false if there is none.
+// The caller needs the rights of the file's owner.
+func Of(path string) (pid string, running bool) {
+	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	if taken, _ := flock(f, syscall.LOCK_SH); !taken {
+		return "", false // close releases a lock that was acquired
+	}
+	pid, _ = readLock(f)
+	return pid, true
+}
+
+// Release releases the locks. Closing the files does not always suffice: until its exec, a process that starts beside
 // this one has the same files open.
-func (o *ownership) release() error {
+func (l *Lock) Release() error {
 	var errs []error
-	for _, f := range []*os.File{o.file, o.name} {
+	for _, f := range []*os.File{l.file, l.name} {
 		if f != nil {
 			errs = append(errs, syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 		}
