@@ -45,7 +45,13 @@ func Start(t testing.TB, change ...func(*server.Options)) *Fixture {
 // Build returns a server that does not listen.
 func Build(t testing.TB, change ...func(*server.Options)) *Fixture {
 	t.Helper()
-	f := &Fixture{Store: storagetest.Open(t), Log: &Lines{}}
+	return BuildOn(t, storagetest.Open(t), change...)
+}
+
+// BuildOn is Build on an open store.
+func BuildOn(t testing.TB, store *storage.Store, change ...func(*server.Options)) *Fixture {
+	t.Helper()
+	f := &Fixture{Store: store, Log: &Lines{}}
 	o := server.Options{
 		Store:   f.Store,
 		Console: new(console.Options),
