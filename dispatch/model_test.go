@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/keyhook/keyhook/storage/storagetest/seeds"
 )
 
 // This file has a model of the queue: a state machine that is small enough to visit all of its states. It runs no code of Keyhook. It
@@ -364,7 +366,7 @@ func TestModel(t *testing.T) {
 	t.Run("every state has the promised properties", func(t *testing.T) {
 		t.Parallel()
 		m := model{crashes: 2}
-		if hasRaceDetector() { // it is slow, and here is nothing to detect
+		if seeds.HasRaceDetector() { // it is slow, and here is nothing to detect
 			m.crashes = 1
 		}
 		wrong, states := m.explore()

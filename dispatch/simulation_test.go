@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/storagetest/seeds"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -65,7 +66,7 @@ func (s *simulatedReceiver) answer(q *http.Request) (*http.Response, error) {
 
 // newSimulation makes a simulation that is not open yet. stream is another one for each test.
 func newSimulation(t *testing.T, seed int, stream uint64, r *trace) *simulation {
-	m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), stream)), jitter: seededJitter(seed), faults: newFaults()}
+	m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), stream)), jitter: seeds.Jitter(seed), faults: newFaults()}
 	m.faults.trace = r
 	m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
 	m.file.Policy = webhook.DefaultPolicy()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/faultdisk"
+	"github.com/keyhook/keyhook/storage/storagetest/seeds"
 )
 
 func TestMain(m *testing.M) {
@@ -26,11 +27,21 @@ func TestMain(m *testing.M) {
 
 const steps = 120
 
-// simulateServer runs one simulation.
-func simulateServer(t *testing.T, seed int) {
+func TestSimulation(t *testing.T) {
+	seeds.Run(t, func(t *testing.T, seed int, trace *seeds.Trace) {
+		w := &world{
+			t: t, trace: trace, random: rand.New(rand.NewPCG(uint64(seed), 11)), jitter: seeds.Jitter(seed),
+			hosts: map[string]*subscription{}, events: map[string]*event{},
+		}
+		w.run()
+	})
+}
+
+// run runs one simulation.
+func (w *world) run() {
+	t := w.t
 	faultdisk.Track(true)
 	defer faultdisk.Track(false)
-	w := &world{t: t, random: rand.New(rand.NewPCG(uint64(seed), 11)), hosts: map[string]*subscription{}, events: map[string]*event{}}
 	w.dir = filepath.Join(t.TempDir(), "0")
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +63,7 @@ func simulateServer(t *testing.T, seed int) {
 	}
 	w.repair(began)
 	w.check()
-	w.logf("%d events, %d requests, %d losses of power", len(w.events), w.arrived, w.power)
+	w.trace.Note("%d events, %d requests, %d losses of power", len(w.events), w.arrived, w.power)
 }
 
 // step is one thing that a customer, an operator, a receiver, the disk or the power does.
@@ -66,6 +77,7 @@ func (w *world) step() {
 		s = alive[w.random.IntN(len(alive))]
 	}
 	n := w.random.IntN(100)
+	w.trace.Note("step %d of %s", n, c.name)
 	switch {
 	case n < 36:
 		w.publish(c)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -27,13 +26,16 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/faultdisk"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/storagetest/seeds"
 )
 
 // world is a whole server (the handlers, the dispatcher, and the store on a disk that can fail), with customers, operators and
 // receivers around it, and what they know: the model.
 type world struct {
 	t      *testing.T
+	trace  *seeds.Trace
 	random *rand.Rand
+	jitter func() float64
 	dir    string // of the database; a loss of power goes on in another
 	server *servertest.Fixture
 	stop   func() // the server
@@ -120,7 +122,7 @@ func (w *world) open() {
 	store, closeStore := storagetest.OpenWith(w.t, o)
 	log := slog.New(slog.DiscardHandler)
 	d := dispatch.New(store, dispatch.Options{
-		Concurrency: 24, PerSubscription: 4, Grace: 5 * time.Second, Transport: w, Logger: log, Random: w.lockedRandom(),
+		Concurrency: 24, PerSubscription: 4, Grace: 5 * time.Second, Transport: w, Logger: log, Random: w.jitter,
 	})
 	store.Queue.Watch(d)
 	w.server = servertest.BuildOn(w.t, store, func(o *server.Options) {
@@ -140,24 +142,13 @@ func (w *world) open() {
 	}
 }
 
-// lockedRandom returns the source of the dispatcher's jitter.
-func (w *world) lockedRandom() func() float64 {
-	random := rand.New(rand.NewPCG(w.random.Uint64(), 7))
-	var mu sync.Mutex
-	return func() float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return random.Float64()
-	}
-}
-
 // losePower stops everything at once. The next server finds what the disk has kept: all that was flushed, and a part of the rest.
 func (w *world) losePower() {
 	w.power++
 	next := filepath.Join(filepath.Dir(w.dir), strconv.Itoa(w.power))
 	w.mu.Lock()
 	w.dead = true
-	err := errors.Join(os.Mkdir(next, 0o700), faultdisk.Cut(w.dir, next, w.random))
+	err := errors.Join(os.Mkdir(next, 0o700), faultdisk.Cut(w.dir, next, rand.New(rand.NewPCG(w.random.Uint64(), 0))))
 	w.mu.Unlock()
 	if err != nil {
 		w.t.Fatal(err)
@@ -184,7 +175,10 @@ func (w *world) call(c *customer, with *key, line string, body any) servertest.R
 	case c != nil:
 		headers = append(headers, "X-Organization-Id", c.id)
 	}
-	return w.server.Do(w.t, line, as, text, headers...)
+	r := w.server.Do(w.t, line, as, text, headers...)
+	settle()
+	w.trace.Note("%s: %d", line, r.StatusCode)
+	return r
 }
 
 // RoundTrip is the network: it checks each request against the model, and lets its receiver answer.
@@ -193,20 +187,24 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	id, attempt := q.Header.Get("X-Service-Event-Id"), q.Header.Get("X-Service-Attempt")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.hosts[q.URL.Host]
 	if w.dead || s == nil {
 		return nil, errors.New("no network")
 	}
-	id := q.Header.Get("X-Service-Event-Id")
 	w.arrived++
-	s.sent[id+" "+q.Header.Get("X-Service-Attempt")]++
+	s.sent[id+" "+attempt]++
 	w.checkRequest(s, id, q.Header, body)
 	s.turn++
 	mood := s.mood
+	turn := s.turn
 	w.mu.Unlock()
-	response, err := answer(q, mood, s.turn)
+	w.trace.Delay(q.URL.Host, id, attempt)
+	w.trace.Note("%s gets %s %s", s.host, id, attempt)
+	response, err := answer(q, mood, turn)
+	w.trace.Delay("response", q.URL.Host, id, attempt)
 	w.mu.Lock()
 	if err == nil && response.StatusCode < 300 && !w.dead && !isOther(q.Header) && !slices.Contains(s.took, id) {
 		s.took = append(s.took, id)
@@ -299,12 +297,6 @@ var moods = []string{"well", "well", "dead", "slow", "hangs", "hangs up", "limit
 
 // settle waits until the server has heard of a change.
 func settle() { synctest.Wait() }
-
-func (w *world) logf(format string, args ...any) {
-	if testing.Verbose() {
-		w.t.Log(time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...))
-	}
-}
 
 // published is what the server says about an accepted event.
 type published struct {

@@ -1,0 +1,158 @@
+// Package seeds runs simulations: each seed in a process of its own, and some of them twice, to compare what they did byte for byte. It
+// does not know what is simulated. Only tests import it.
+package seeds
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	// For a long run: go test ./dispatch -run Simulation -seeds 1000
+	seeds = flag.Int("seeds", 50, "simulations that each test runs; a fifth of them under the race detector, and 2 with -short")
+	// For a replay: go test ./dispatch -run Simulation -seed 7
+	onlySeed = flag.Int("seed", -1, "the only simulation that each test runs, twice")
+)
+
+// replayedSeeds is how many simulations of each test run twice, to compare the traces.
+const replayedSeeds = 4
+
+// traceFile names the environment variable that makes a process run one simulation. Its value is the file for the trace.
+const traceFile = "KEYHOOK_TEST_TRACE"
+
+// HasRaceDetector reports whether the race detector is on. It makes Go's scheduler random, so under it no seed replays.
+var HasRaceDetector = sync.OnceValue(func() bool {
+	build, _ := debug.ReadBuildInfo()
+	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+})
+
+// toRun returns the seeds of the simulations that a test runs.
+func toRun() (list []int) {
+	n := *seeds
+	switch {
+	case *onlySeed >= 0:
+		return []int{*onlySeed}
+	case testing.Short():
+		n = 2
+	case HasRaceDetector():
+		n = max(n/5, 1)
+	}
+	for seed := range n {
+		list = append(list, seed)
+	}
+	return list
+}
+
+// Run runs simulations of the test, each in a synctest bubble, in a process of its own that has one processor. crypto/rand has one seed
+// for the whole process. Some simulations run twice and must give the same trace. A failure says how to replay it.
+func Run(t *testing.T, run func(t *testing.T, seed int, r *Trace)) {
+	t.Helper()
+	if file := os.Getenv(traceFile); file != "" {
+		cryptotest.SetGlobalRandom(t, uint64(*onlySeed))
+		r := &Trace{}
+		defer func() { // also if the simulation fails
+			if err := os.WriteFile(file, []byte(strings.Join(r.lines, "")), 0o600); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Test(t, func(t *testing.T) { run(t, *onlySeed, r) })
+		return
+	}
+	t.Parallel()
+	name := t.Name()
+	for _, seed := range toRun() {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			first := runProcess(t, name, seed, "trace")
+			t.Logf("%d lines, hash of the trace: %x", strings.Count(first, "\n"), sha256.Sum256([]byte(first)))
+			if (seed < replayedSeeds || *onlySeed >= 0) && !HasRaceDetector() {
+				compare(t, first, runProcess(t, name, seed, "replay"))
+			}
+		})
+	}
+}
+
+// runProcess runs one simulation in a process of its own, and returns its trace.
+func runProcess(t *testing.T, test string, seed int, name string) string {
+	t.Helper()
+	file := filepath.Join(t.ArtifactDir(), name) // kept with -artifacts
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=5m", "-seed="+strconv.Itoa(seed))
+	c.Env = append(os.Environ(), traceFile+"="+file)
+	if !HasRaceDetector() {
+		c.Env = append(c.Env, "GOMAXPROCS=1")
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		dir, _ := os.Getwd()
+		t.Fatalf("%v\n%s\nTo replay it, in %s:\n\n\tgo test -run %s -seed %d\n", err, out, dir, test, seed)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || len(text) == 0 {
+		t.Fatalf("the process left no trace: %v", err)
+	}
+	return string(text)
+}
+
+// compare shows where two traces part.
+func compare(t *testing.T, first, second string) {
+	t.Helper()
+	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("the same seed gave two traces. Line %d is in the first:\n%s\nand in the second:\n%s", i+1, a[i], b[i])
+		}
+	}
+	if len(a) != len(b) {
+		t.Errorf("the same seed gave two traces, of %d and of %d lines", len(a), len(b))
+	}
+}
+
+// Trace is what a simulation did, with the virtual times. The methods of a nil Trace do nothing.
+type Trace struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Note adds a line. Any goroutine may call it.
+func (r *Trace) Note(format string, args ...any) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, time.Now().UTC().Format("15:04:05.000000000 ")+fmt.Sprintf(format, args...)+"\n")
+}
+
+// Delay takes up to 10 ms of virtual time, by the name of what is to happen. So two things hardly ever happen at the same instant, at which
+// Go wakes goroutines in a random order. Under the race detector it takes no time, because nothing replays there.
+func (r *Trace) Delay(name ...any) {
+	if r == nil || HasRaceDetector() {
+		return
+	}
+	h := sha256.Sum256(fmt.Append(nil, name...))
+	time.Sleep(time.Duration(binary.BigEndian.Uint64(h[:]) % uint64(10*time.Millisecond)))
+}
+
+// Jitter returns a source of numbers in [0, 1) from the seed, for any goroutine.
+func Jitter(seed int) func() float64 {
+	random, turn := rand.New(rand.NewPCG(uint64(seed), 3)), make(chan struct{}, 1)
+	return func() float64 {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		return random.Float64()
+	}
+}
