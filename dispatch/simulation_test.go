@@ -191,16 +191,17 @@ func (m *simulation) check() {
 
 // compare checks the records of a subscription against the requests that its receiver got, by event and number. Each request
 // has a record, and each record one request, unless the attempt was cut off right before it was sent. Only a recovery
-// begins anew with attempt 1, after the last one.
+// begins anew with attempt 1, after the last one. Only an attempt that was cut off gets another one after the last.
 func (m *simulation) compare(sub *simulatedReceiver, sent map[string]int) {
 	most := m.file.Policy.MaxAttempts
-	last, recorded, cutOff := map[string]int{}, map[string]int{}, map[string]int{}
+	last, outcome, recorded, cutOff := map[string]int{}, map[string]webhook.Outcome{}, map[string]int{}, map[string]int{}
 	for _, a := range m.attempts(m.t, sub.Subscription) {
-		isAgain := m.file.Policy.ProbeDisabled > 0 && a.Number == 1 && last[a.EventID] == most
-		if a.Number != last[a.EventID]+1 && !isAgain || a.Number > most || a.Outcome == webhook.Sending {
+		isAgain := m.file.Policy.ProbeDisabled > 0 && a.Number == 1 && last[a.EventID] >= most && outcome[a.EventID] == webhook.Failed
+		isExtra := a.Number > most && outcome[a.EventID] != webhook.Interrupted
+		if a.Number != last[a.EventID]+1 && !isAgain || isExtra || !isAgain && outcome[a.EventID] == webhook.Succeeded || a.Outcome == webhook.Sending {
 			m.t.Errorf("attempt %d of %s comes after %d, and is on record as %s", a.Number, a.EventID, last[a.EventID], a.Outcome)
 		}
-		last[a.EventID] = a.Number
+		last[a.EventID], outcome[a.EventID] = a.Number, a.Outcome
 		what := a.EventID + " " + strconv.Itoa(a.Number)
 		recorded[what]++
 		if a.Outcome == webhook.Interrupted {
