@@ -193,6 +193,10 @@ func (m *orderSimulation) checkOrder() {
 		if r.ordered {
 			r.checkOrder(m.t)
 		}
+		if m.file.Policy.MaxAttempts == modelAttempts {
+			once := slices.DeleteFunc(slices.Clone(order), func(event string) bool { return r.redelivered[event] }) // the model has no redeliveries
+			m.faults.trace.checkModel(m.t, r.host, map[bool]int{true: 0, false: 1}[r.ordered], once)
+		}
 		arrived := map[string]bool{}
 		for _, q := range r.log {
 			arrived[q.event] = arrived[q.event] || q.succeeded
@@ -270,6 +274,9 @@ func TestOrderSimulation(t *testing.T) {
 		m := &orderSimulation{simulation: newSimulation(t, seed, 2, r)}
 		if seed%2 == 1 {
 			m.file.Policy.ProbeDisabled = 30 * time.Second
+		}
+		if seed%4 >= 2 {
+			m.file.Policy.MaxAttempts = modelAttempts
 		}
 		m.open()
 		for i := range 6 {

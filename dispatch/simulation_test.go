@@ -73,6 +73,7 @@ func newSimulation(t *testing.T, seed int, stream uint64, r *trace) *simulation 
 }
 
 func (m *simulation) open() {
+	m.faults.trace.note("start")
 	store, closeStore := storagetest.OpenWith(m.t, m.file)
 	m.close = closeStore
 	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy, Random: m.jitter}
