@@ -27,33 +27,35 @@ type orderSimulation struct {
 // orderedReceiver is a receiver that notes its requests. Half of them belong to ordered subscriptions.
 type orderedReceiver struct {
 	simulatedReceiver
-	ordered bool
+	ordered     bool
+	redelivered map[string]bool // events
 
 	mu  sync.Mutex
 	log []*orderedRequest
 }
 
-// orderedRequest is a request as its receiver saw it.
+// orderedRequest is a request as its receiver saw it, and its record.
 type orderedRequest struct {
 	event     string
 	number    int
+	at        int64
 	succeeded bool
-	failed    bool // with another response, or after the timeout; otherwise it was interrupted
+	delivery  int64
+	place     int  // of the event in the order of publication
+	inOrder   bool // neither a test nor a redelivery
 }
 
 // note answers a request and notes it.
 func (r *orderedReceiver) note(q *http.Request) (*http.Response, error) {
 	number, _ := strconv.Atoi(q.Header.Get("X-Service-Attempt"))
-	request := &orderedRequest{event: q.Header.Get("X-Service-Event-Id"), number: number}
+	request := &orderedRequest{event: q.Header.Get("X-Service-Event-Id"), number: number, at: time.Now().UnixMilli()}
 	r.mu.Lock()
 	r.log = append(r.log, request)
 	r.mu.Unlock()
-	began := time.Now()
 	response, err := r.answer(q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	request.succeeded = err == nil && response.StatusCode < 300
-	request.failed = !request.succeeded && (err == nil || time.Since(began) >= 15*time.Second)
 	return response, err
 }
 
@@ -114,17 +116,26 @@ func (m *orderSimulation) stepInOrder() {
 		r.simulatedReceiver.mu.Lock()
 		r.behaviour = []string{"well", "well", "fails", "hangs", "slow", "flaky"}[m.random.IntN(6)]
 		r.simulatedReceiver.mu.Unlock()
+		m.checkProbe(r.Subscription, r.host)
 	case n < 66:
-		m.setActive(m.t, r.Subscription, m.random.IntN(2) == 0)
+		on := m.random.IntN(2) == 0
+		if m.setActive(m.t, r.Subscription, on); !on {
+			m.silent("although it is off", time.Duration(m.random.IntN(4000))*time.Millisecond, r.host)
+		}
 	case n < 69:
-		m.setPlan(m.t, []string{"growth", "free"}[m.random.IntN(2)])
+		plan := []string{"growth", "free"}[m.random.IntN(2)]
+		if m.setPlan(m.t, plan); plan == "free" {
+			m.silent("although its plan has no webhooks", time.Minute, r.host)
+		}
 	case n < 72:
-		m.setRateLimit(m.t, r.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
+		m.limitRate(r.Subscription, r.host, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	case n < 77:
 		_, _ = m.Queue.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
 	case n < 80:
 		if attempts := m.attempts(m.t, r.Subscription); len(attempts) > 0 {
-			_ = m.Queue.Redeliver(ctx, m.actor(), m.org(), r.ID, attempts[m.random.IntN(len(attempts))].ID)
+			again := attempts[m.random.IntN(len(attempts))]
+			_ = m.Queue.Redeliver(ctx, m.actor(), m.org(), r.ID, again.ID)
+			r.redelivered[again.EventID] = true
 		}
 	case n < 83:
 		limited, cancel := context.WithTimeout(ctx, time.Duration(m.random.IntN(4000))*time.Millisecond)
@@ -134,7 +145,11 @@ func (m *orderSimulation) stepInOrder() {
 		m.crash()
 	case n < 91:
 		m.hold(m.t)
-		time.Sleep(time.Duration(m.random.IntN(50_000)) * time.Millisecond)
+		var hosts []string
+		for _, r := range m.receivers {
+			hosts = append(hosts, r.host)
+		}
+		m.silent("although the queue is held", time.Duration(m.random.IntN(50_000))*time.Millisecond, hosts...)
 		m.release(m.t)
 	case n < 97:
 		method := []string{"Begin", "Record", "Release", "Target", "OrderedJobs", "Lanes"}[m.random.IntN(6)]
@@ -173,8 +188,8 @@ func (m *orderSimulation) repairInOrder() {
 	time.Sleep(12 * time.Minute)
 }
 
-// checkOrder checks that every event has arrived, and that no receiver of an ordered subscription got an event before all
-// earlier ones had succeeded or failed five times.
+// checkOrder checks that every event has arrived, that each request has a record which agrees with its response, and the order of the
+// requests to ordered subscriptions.
 func (m *orderSimulation) checkOrder() {
 	order, places := m.inOrderOfPublication()
 	for _, r := range m.receivers {
@@ -185,23 +200,70 @@ func (m *orderSimulation) checkOrder() {
 			m.t.Errorf("%d requests to %s at once, ordered: %v", n, r.host, r.ordered)
 		}
 		m.faults.trace.records(m.t, m.fixture, r.host, r.Subscription)
-		done, arrived, next := map[string]bool{}, map[string]bool{}, 0
+		m.findRecords(r, places)
+		checkRetries(m.t, m.attempts(m.t, r.Subscription))
+		if r.ordered {
+			r.checkOrder(m.t)
+		}
+		if m.file.Policy.MaxAttempts == modelAttempts {
+			once := slices.DeleteFunc(slices.Clone(order), func(event string) bool { return r.redelivered[event] }) // the model has no redeliveries
+			m.faults.trace.checkModel(m.t, r.host, map[bool]int{true: 0, false: 1}[r.ordered], once)
+		}
+		arrived := map[string]bool{}
 		for _, q := range r.log {
-			for next < len(order) && done[order[next]] {
-				next++
-			}
-			place, isEvent := places[q.event]
-			if isEvent && r.ordered && place > next {
-				m.t.Fatalf("%s got attempt %d of event %d before event %d was done", r.host, q.number, place, next)
-			}
 			arrived[q.event] = arrived[q.event] || q.succeeded
-			done[q.event] = done[q.event] || q.succeeded || q.failed && q.number >= 5
 		}
 		for place, event := range order {
 			if !arrived[event] {
 				m.t.Fatalf("event %d of %d never arrived at %s", place, len(order), r.host)
 			}
 		}
+	}
+}
+
+// findRecords finds the record of each request: the latest one that began before it and has no other. The record says which delivery
+// was sent. After a success on record, only a redelivery sends an event again.
+func (m *orderSimulation) findRecords(r *orderedReceiver, places map[string]int) {
+	records, first, used, arrived := map[string][]webhook.Attempt{}, map[string]int64{}, map[int64]bool{}, map[string]bool{}
+	for _, a := range m.attempts(m.t, r.Subscription) {
+		what := a.EventID + " " + strconv.Itoa(a.Number)
+		records[what] = append(records[what], a)
+		if row, ok := first[a.EventID]; !ok || a.RowID>>8 < row {
+			first[a.EventID] = a.RowID >> 8
+		}
+	}
+	for _, q := range r.log {
+		var record webhook.Attempt
+		for _, a := range records[q.event+" "+strconv.Itoa(q.number)] {
+			if a.AttemptedAt <= q.at && !used[a.RowID] {
+				record = a
+			}
+		}
+		agrees := record.Outcome == webhook.Interrupted || (record.Outcome == webhook.Succeeded) == q.succeeded
+		if record.RowID == 0 || !agrees {
+			m.t.Errorf("attempt %d of %s to %s succeeded: %v, but its record is %+v", q.number, q.event, r.host, q.succeeded, record)
+		}
+		if arrived[q.event] && !r.redelivered[q.event] {
+			m.t.Errorf("attempt %d of %s to %s comes after a success", q.number, q.event, r.host)
+		}
+		used[record.RowID], arrived[q.event] = true, arrived[q.event] || record.Outcome == webhook.Succeeded
+		place, isEvent := places[q.event]
+		q.delivery, q.place = record.RowID>>8, place
+		q.inOrder = isEvent && (q.delivery == first[q.event] || !r.redelivered[q.event])
+	}
+}
+
+// checkOrder checks that no event was sent before an earlier one had ended: after that, nothing more is sent of the earlier one. Only
+// a recovery may send an earlier event later, by a delivery that is newer. Once that has begun, the order holds for it too.
+func (r *orderedReceiver) checkOrder(t *testing.T) {
+	begun := map[int64]bool{}
+	for i, q := range r.log {
+		for _, later := range r.log[i+1:] {
+			if q.inOrder && later.inOrder && later.place < q.place && (later.delivery < q.delivery || begun[later.delivery]) {
+				t.Fatalf("%s got attempt %d of event %d before attempt %d of event %d", r.host, q.number, q.place, later.number, later.place)
+			}
+		}
+		begun[q.delivery] = true
 	}
 }
 
@@ -229,9 +291,12 @@ func TestOrderSimulation(t *testing.T) {
 		if seed%2 == 1 {
 			m.file.Policy.ProbeDisabled = 30 * time.Second
 		}
+		if seed%4 >= 2 {
+			m.file.Policy.MaxAttempts = modelAttempts
+		}
 		m.open()
 		for i := range 6 {
-			r := &orderedReceiver{ordered: m.random.IntN(2) == 0}
+			r := &orderedReceiver{ordered: m.random.IntN(2) == 0, redelivered: map[string]bool{}}
 			r.owner, r.host, r.behaviour = m.owner, "r"+strconv.Itoa(i)+".example", "well"
 			r.Subscription = m.subscribe(t, r.host, r.note)
 			m.setOrdered(t, r.Subscription, r.ordered)
@@ -239,6 +304,9 @@ func TestOrderSimulation(t *testing.T) {
 		}
 		for range 80 {
 			m.stepInOrder()
+		}
+		for _, r := range m.receivers {
+			m.checkHealth(r.Subscription)
 		}
 		m.repairInOrder()
 		m.checkOrder()
