@@ -149,7 +149,7 @@ var synctestStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
 // checkModel checks that the model can take the steps of each two neighbours of a list of events.
 func (r *trace) checkModel(t *testing.T, host string, subscription int, events []string) {
-	shown := showAttempts(r.lines, host)
+	shown := showAttempts(r.of.Lines(), host)
 	for i := range len(events) - 1 {
 		var steps []modelStep
 		for _, a := range shown {

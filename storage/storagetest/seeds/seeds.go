@@ -137,6 +137,13 @@ func (r *Trace) Note(format string, args ...any) {
 	r.lines = append(r.lines, time.Now().UTC().Format("15:04:05.000000000 ")+fmt.Sprintf(format, args...)+"\n")
 }
 
+// Lines returns what was noted so far.
+func (r *Trace) Lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}
+
 // Delay takes up to 10 ms of virtual time, by the name of what is to happen. So two things hardly ever happen at the same instant, at which
 // Go wakes goroutines in a random order. Under the race detector it takes no time, because nothing replays there.
 func (r *Trace) Delay(name ...any) {
