@@ -63,9 +63,10 @@ var mayImport = map[string][]string{
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
+	"server/cli/leak":              {"server/cli/output", "server/config"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
@@ -109,7 +110,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":                 {"server/metrics"},
 	"github.com/spf13/viper":                {"server/config"},
 	"github.com/yuin/goldmark":              {"server/docs"},
-	"github.com/spf13/cobra":                {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
+	"github.com/spf13/cobra":                {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                       {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
 	"golang.org/x/oauth2":                   {"server/oidc"},
 	"golang.org/x/time/rate":                {"dispatch/fair", "server/check", "server/share"},
@@ -199,13 +200,13 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             300,
 	"dispatch":                     3080,
-	"dispatch/alert":               1540,
+	"dispatch/alert":               1560,
 	"dispatch/egress":              660,
 	"dispatch/fair":                260,
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3370,
+	"server":                       3420,
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
@@ -217,6 +218,7 @@ var budget = map[string]int{
 	"server/cli/database":          400,
 	"server/cli/demo":              420,
 	"server/cli/doctor":            950,
+	"server/cli/leak":              80,
 	"server/cli/output":            500,
 	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
@@ -234,8 +236,8 @@ var budget = map[string]int{
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      5300,
-	"storage/access":               1440,
+	"storage":                      5320,
+	"storage/access":               1450,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            150,
@@ -262,7 +264,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57180 // the aim is 50,000
+	budgetOfAll    = 57440 // with the revocation of leaked keys by whoever finds them; the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

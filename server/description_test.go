@@ -105,8 +105,13 @@ func TestDescription(t *testing.T) {
 			})
 			t.Run("has the problems that the route can respond with", func(t *testing.T) {
 				want := map[string]bool{"500": true}
-				if !r.Open {
+				switch {
+				case !r.Open:
 					mark(want, "400", "401", "403", "404", "429", "503")
+				case forSessions(r): // it reads a credential in its body
+					mark(want, "400", "401", "403", "429", "503")
+				case r.Body > 0: // the same, and it does not say whether the credential is valid
+					mark(want, "400", "429", "503")
 				}
 				if r.Body > 0 {
 					mark(want, "413", "415", "422")
@@ -119,9 +124,6 @@ func TestDescription(t *testing.T) {
 				}
 				if r.Open && len(r.Parameters) > 0 {
 					mark(want, "400")
-				}
-				if r.Open && forSessions(r) { // it reads a credential in its body
-					mark(want, "400", "401", "403", "429", "503")
 				}
 				for status := range want {
 					if _, found := op.Responses[status]; !found {
