@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -35,7 +34,7 @@ func TestInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := slices.Concat(described(t), settings(t), commands(t), exitCodes(t), metricNames())
+	now := slices.Concat(described(t), settings(t), commands(t), exitCodes(t), metricNames(t))
 	slices.Sort(now)
 	now = slices.Compact(now)
 	breaks, others := compareInterfaces(strings.Split(strings.TrimSpace(string(text)), "\n"), now)
@@ -327,25 +326,43 @@ func commands(t *testing.T) (lines []string) {
 	return lines
 }
 
-// exitCodes returns the lines of the exit codes. A test of package cli compares the document with the code.
+// exitCodes returns the lines of the exit codes.
 func exitCodes(t *testing.T) (lines []string) {
 	t.Helper()
-	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]+) \|`).FindAllStringSubmatch(source(t, "operating.md"), -1) {
+	text, err := os.ReadFile("../cli/exit.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(Exit\w+) += (\d+)`).FindAllStringSubmatch(string(text), -1) {
 		lines = append(lines, fmt.Sprintf("exit code %s: %s", m[1], m[2]))
 	}
 	return lines
 }
 
-// metricNames returns the lines of the metrics with their labels, except those of the Go runtime and of the process.
-func metricNames() []string {
+// metricNames returns the lines of the metrics with their labels, except those of the Go runtime and of the process. A scrape has no
+// counter that nothing has counted, and no description has the gauges, which a scrape may leave out. So it takes both.
+func metricNames(t *testing.T) []string {
+	t.Helper()
 	all := make(chan *prometheus.Desc, 1000)
 	metrics.New().Describe(all)
 	close(all)
-	form, lines := regexp.MustCompile(`fqName: "(keyhook_\w+)".*variableLabels: \{(.*)\}`), map[string]bool{}
+	labels := map[string]string{}
+	form := regexp.MustCompile(`fqName: "(keyhook_\w+)".*variableLabels: \{([^}]*)\}`)
 	for about := range all {
 		if m := form.FindStringSubmatch(about.String()); m != nil {
-			lines[fmt.Sprintf("metric %s: {%s}", m[1], m[2])] = true
+			labels[m[1]] = m[2]
 		}
 	}
-	return slices.Collect(maps.Keys(lines))
+	_, scrape := get(t, start(t, t.TempDir()).url+"/metrics")
+	name := regexp.MustCompile(`(\w+)="[^"]*"`)
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (keyhook_\w+) gauge\n\w+(.*) `).FindAllStringSubmatch(scrape, -1) {
+		if _, known := labels[m[1]]; !known {
+			labels[m[1]] = strings.Trim(name.ReplaceAllString(m[2], "$1"), "{}")
+		}
+	}
+	var lines []string
+	for name, of := range labels {
+		lines = append(lines, fmt.Sprintf("metric %s: {%s}", name, of))
+	}
+	return lines
 }
