@@ -125,11 +125,13 @@ CREATE TABLE access_tokens (
     revoked_at      INTEGER,
     expiry_notice   INTEGER, -- the last notice of its end, in milliseconds before the end
     noticed_at      INTEGER, -- when that notice began
-    told_noticed_at INTEGER  -- the noticed_at of which an alert has told the operator
+    told_noticed_at INTEGER, -- the noticed_at of which an alert has told the operator
+    leaked_at       INTEGER  -- when it was reported as leaked, until an alert has told the operator
 ) STRICT;
 
 CREATE INDEX access_tokens_by_expiry ON access_tokens (expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX access_tokens_untold ON access_tokens (organization_id) WHERE noticed_at IS NOT told_noticed_at AND revoked_at IS NULL;
+CREATE INDEX access_tokens_leaked ON access_tokens (organization_id) WHERE leaked_at IS NOT NULL;
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 CREATE INDEX access_tokens_by_prefix ON access_tokens (token_prefix);
@@ -198,12 +200,14 @@ CREATE TABLE api_keys (
     allowed_networks TEXT   NOT NULL, -- from which it may be used, separated by spaces; empty is everywhere; never changes
     expiry_notice   INTEGER, -- the last notice of its end, in milliseconds before the end
     noticed_at      INTEGER, -- when that notice began
-    told_noticed_at INTEGER  -- the noticed_at of which an alert has told the operator
+    told_noticed_at INTEGER, -- the noticed_at of which an alert has told the operator
+    leaked_at       INTEGER  -- when it was reported as leaked, until an alert has told the operator
 ) STRICT;
 
 CREATE UNIQUE INDEX api_keys_by_external_id ON api_keys (organization_id, external_id) WHERE external_id IS NOT NULL AND revoked_at IS NULL;
 CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_untold ON api_keys (organization_id) WHERE noticed_at IS NOT told_noticed_at AND revoked_at IS NULL;
+CREATE INDEX api_keys_leaked ON api_keys (organization_id) WHERE leaked_at IS NOT NULL;
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);

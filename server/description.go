@@ -114,7 +114,7 @@ func completeOperation(root, operation, responses *yaml.Node) {
 		return slices.ContainsFunc(security.Content, func(n *yaml.Node) bool { return member(n, credential) != nil })
 	}
 	var problems []string
-	if takes("session") {
+	if takes("sessionAuth") {
 		problems = append(problems, "credential")
 		parameters := child(operation, "parameters", "[]")
 		parameters.Content = append(parameters.Content, node(`{$ref: "#/components/parameters/ActFor"}`))
@@ -125,7 +125,7 @@ func completeOperation(root, operation, responses *yaml.Node) {
 	child(operation, "x-problems", "{sets: ["+strings.Join(problems, ", ")+"]}")
 	child(responses, "default", `{$ref: "#/components/responses/ProblemResponse"}`)
 	headers := everyResponse
-	if takes("apiKey") {
+	if takes("apiKeyAuth") {
 		headers = responsesToKey
 	}
 	for _, response := range members(responses) {

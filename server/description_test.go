@@ -104,25 +104,7 @@ func TestDescription(t *testing.T) {
 				}
 			})
 			t.Run("has the problems that the route can respond with", func(t *testing.T) {
-				want := map[string]bool{"500": true}
-				if !r.Open {
-					mark(want, "400", "401", "403", "404", "429", "503")
-				}
-				if r.Body > 0 {
-					mark(want, "413", "415", "422")
-				}
-				if strings.Contains(r.Pattern, "{") || r.Pattern == "/" || strings.HasPrefix(r.Pattern, console.Path) {
-					mark(want, "404")
-				}
-				if strings.HasSuffix(r.Pattern, "/feed/") { // a cursor expires, and two parameters exclude each other
-					mark(want, "410", "422")
-				}
-				if r.Open && len(r.Parameters) > 0 {
-					mark(want, "400")
-				}
-				if r.Open && forSessions(r) { // it reads a credential in its body
-					mark(want, "400", "401", "403", "429", "503")
-				}
+				want := statusesOf(r)
 				for status := range want {
 					if _, found := op.Responses[status]; !found {
 						t.Errorf("no %s", status)
@@ -148,6 +130,32 @@ func TestDescription(t *testing.T) {
 			})
 		})
 	}
+}
+
+// statusesOf returns the statuses of the problems that a route can respond with.
+func statusesOf(r server.Route) map[string]bool {
+	want := map[string]bool{"500": true}
+	switch {
+	case !r.Open:
+		mark(want, "400", "401", "403", "404", "429", "503")
+	case forSessions(r): // it reads a credential in its body
+		mark(want, "400", "401", "403", "429", "503")
+	case r.Body > 0: // the same, and it does not say whether the credential is valid
+		mark(want, "400", "429", "503")
+	}
+	if r.Body > 0 {
+		mark(want, "413", "415", "422")
+	}
+	if strings.Contains(r.Pattern, "{") || r.Pattern == "/" || strings.HasPrefix(r.Pattern, console.Path) {
+		mark(want, "404")
+	}
+	if strings.HasSuffix(r.Pattern, "/feed/") { // a cursor expires, and two parameters exclude each other
+		mark(want, "410", "422")
+	}
+	if r.Open && len(r.Parameters) > 0 {
+		mark(want, "400")
+	}
+	return want
 }
 
 func TestDescribedProblems(t *testing.T) {

@@ -32,6 +32,7 @@ var withoutPermission = map[string]string{
 	"GET /api/v1/whoami/":         "every caller may read its own identity",
 	"GET /api/v1/usage/":          "two counts, which a refusal at the limit of the plan says too",
 	"POST /api/v1/session/":       "it takes an access token or a sign-in link in its body",
+	"POST /api/v1/auth/leaked/":   "whoever holds a credential may revoke it, and it is in the body",
 	"GET /api/v1/search/":         "it finds only what the caller has the permission to read",
 	"GET /api/v1/session/":        "every session may read itself",
 	"DELETE /api/v1/session/":     "every session may end itself",

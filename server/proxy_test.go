@@ -202,17 +202,27 @@ func TestProxies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		proxy func(t *testing.T, keyhook string) *listener
-		down  int // the status where Keyhook is down
-		caddy bool
+		abilities
 	}{
-		"nginx": {startNginx, 503, false},
-		"Caddy": {startCaddy, 502, true},
+		"nginx":                   {startNginx, abilities{down: 503, underscores: true}},
+		"Caddy":                   {startCaddy, abilities{down: 502, underscores: true, others: true, bodies: true, upgrades: true}},
+		"the protocol of Traefik": {startTraefik, abilities{down: 500, bodies: true}},
+		"the protocol of Envoy":   {startEnvoy, abilities{down: 503, underscores: true, bodies: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testProxy(t, tt.proxy, tt.down, tt.caddy)
+			testProxy(t, tt.proxy, tt.abilities)
 		})
 	}
+}
+
+// abilities are what a proxy does with the settings of the document.
+type abilities struct {
+	down        int  // the status where Keyhook is down
+	underscores bool // it removes headers such as X_Service_Key_Id
+	others      bool // it removes all other headers that begin with X-Service
+	bodies      bool // it passes on the body of a refusal
+	upgrades    bool // it switches to other protocols
 }
 
 // proxied is an API behind a proxy that asks Keyhook.
@@ -220,7 +230,7 @@ type proxied struct {
 	*listener
 	key      access.Credential // a valid one
 	identity map[string]string // of the key, in the headers
-	caddy    bool              // the proxy is Caddy, otherwise nginx
+	abilities
 }
 
 // ask makes a request to the proxy. It returns the response, its body, and the requests with their bodies that the API got.
@@ -276,7 +286,7 @@ func (p *proxied) refuses(t *testing.T, as string, status int, code string) *htt
 	if response.StatusCode != status || len(requests) != 0 {
 		t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
 	}
-	if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != p.caddy { // nginx shows only the code
+	if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != p.bodies { // nginx shows only the code
 		t.Errorf("no problem with the code %s: %s", code, text)
 	}
 	if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
@@ -289,7 +299,7 @@ func (p *proxied) refuses(t *testing.T, as string, status int, code string) *htt
 	return response
 }
 
-func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int, caddy bool) {
+func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, can abilities) {
 	f := start(t)
 	f.Do(t, "POST /api/v1/permissions/", servertest.Operator, `{"key":"orders:read"}`).Want(t, 201, "")
 	f.Plan(t, "two", true, true, "2")
@@ -310,7 +320,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Organization-External-Id": "acme-17",
 		"Scope": "events:read orders:read", "Plan": "growth",
 	}
-	p := &proxied{l, raw, identity, caddy}
+	p := &proxied{l, raw, identity, can}
 
 	t.Run("passes on requests with a valid key, with its identity and without the key", func(t *testing.T) {
 		for _, line := range []string{"GET /orders/7?page=2&x=%20y", "HEAD /", "DELETE /orders/7", "PROPFIND /orders", "OPTIONS /orders"} {
@@ -325,9 +335,10 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		p.passes(t, "GET /orders/?key=x&permission=platform:write", "",
 			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
-		// CGI, WSGI and Rack treat all of these names as one.
-		p.passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
-		if caddy { // nginx overwrites only the headers that it names
+		if can.underscores { // CGI, WSGI and Rack treat all of these names as one
+			p.passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
+		}
+		if can.others { // nginx overwrites only the headers that it names
 			p.passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
 	})
@@ -346,7 +357,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	})
 	t.Run("switches to another protocol if the proxy supports that", func(t *testing.T) {
 		_, _, requests, _ := p.ask(t, "GET /orders/", servertest.APIKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
-		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != caddy || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
+		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != can.upgrades || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
 			t.Errorf("%d requests came through: %v", len(requests), requests)
 		}
 	})
@@ -372,7 +383,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		f.Stop()
 		for range 3 {
 			response, text, requests, _ := p.ask(t, "POST /orders/", servertest.APIKey(raw), "a body")
-			if response.StatusCode != down || len(requests) != 0 {
+			if response.StatusCode != can.down || len(requests) != 0 {
 				t.Errorf("status %d, %d requests came through: %s", response.StatusCode, len(requests), text)
 			}
 		}

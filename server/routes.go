@@ -52,6 +52,7 @@ func (h *handlers) table() []route {
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
 		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
+		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.leaks.report).to(open).body(maxSmallBody),
 		post("/api/v1/auth/explain/", h.explainKey.explain).need(access.APIKeysRead).body(maxSmallBody),
 
 		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
@@ -291,6 +292,7 @@ type handlers struct {
 	signIns      signIns
 	forwardAuth  forwardAuth
 	verification verification
+	leaks        leaks
 	explainKey   keyExplanation
 	keys         keys
 	audit        audit
@@ -314,6 +316,7 @@ func newHandlers(o Options, base string, site *console.Site, auth *authenticator
 		signIns:      signIns{o.SignIn, o.Store, auth, base},
 		forwardAuth:  forwardAuth{auth, o.Store},
 		verification: verification{auth.checker, lookup},
+		leaks:        leaks{o.Store, auth},
 		explainKey:   keyExplanation{auth.checker, router, o.Store, lookup},
 		keys:         keys{o.Store, lookup, o.KeyPrefix},
 		audit:        audit{o.Store},

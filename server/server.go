@@ -51,6 +51,7 @@ type Store interface {
 	searchStore
 	keyStore
 	keyExplainStore
+	leakStore
 	auditStore
 	sessionStore
 	signInStore

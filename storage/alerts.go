@@ -38,7 +38,7 @@ const expiryPause = 24 * 3600 * 1000
 
 // Expiring lists up to limit organizations with credentials that end soon and that no alert has told of. It leaves out organizations of
 // which an alert told within a day before now, in milliseconds.
-func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webhook.ExpiringCredentials, err error) {
+func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webhook.CredentialNews, err error) {
 	err = s.pools.reads.List(ctx, &list, `
 		SELECT o.id, o.public_id, o.external_id, o.name, sum(c.is_key) AS keys, sum(NOT c.is_key) AS tokens, min(c.expires_at) AS first_at
 		FROM (
@@ -51,6 +51,21 @@ func (s *Store) Expiring(ctx context.Context, now int64, limit int) (list []webh
 		) c CROSS JOIN organizations o ON o.id = c.organization_id
 		WHERE coalesce(o.told_expiry_at NOT BETWEEN ?1 - ?2 + 1 AND ?1, true)
 		GROUP BY o.id ORDER BY first_at LIMIT ?3`, now, expiryPause, limit)
+	return list, err
+}
+
+// Leaked lists up to limit organizations with credentials that were reported as leaked before now, in milliseconds, and that no alert has
+// told of.
+func (s *Store) Leaked(ctx context.Context, now int64, limit int) (list []webhook.CredentialNews, err error) {
+	err = s.pools.reads.List(ctx, &list, `
+		SELECT o.id, o.public_id, o.external_id, o.name, sum(c.is_key) AS keys, sum(NOT c.is_key) AS tokens,
+		       min(c.leaked_at) AS first_at, max(c.leaked_at) AS last_at
+		FROM (
+			SELECT organization_id, leaked_at, 1 AS is_key FROM api_keys INDEXED BY api_keys_leaked WHERE leaked_at IS NOT NULL AND leaked_at < ?1
+			UNION ALL
+			SELECT organization_id, leaked_at, 0 FROM access_tokens INDEXED BY access_tokens_leaked WHERE leaked_at IS NOT NULL AND leaked_at < ?1
+		) c CROSS JOIN organizations o ON o.id = c.organization_id
+		GROUP BY o.id ORDER BY first_at LIMIT ?2`, now, limit)
 	return list, err
 }
 
@@ -92,6 +107,12 @@ func (t *tx) markTold(of webhook.Untold) error {
 	case of.Subscription != 0:
 		_, err := t.Exec("UPDATE subscriptions SET told_disabled_at = ? WHERE id = ?", of.DisabledAt, of.Subscription)
 		return err
+	}
+	if of.Leaked {
+		const told = " SET leaked_at = NULL WHERE organization_id = ? AND leaked_at IS NOT NULL AND leaked_at < ?"
+		_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization, of.ReadAt)
+		_, err2 := t.Exec("UPDATE access_tokens"+told, of.Organization, of.ReadAt)
+		return errors.Join(err1, err2)
 	}
 	const told = " SET told_noticed_at = noticed_at WHERE organization_id = ? AND noticed_at IS NOT told_noticed_at AND revoked_at IS NULL AND noticed_at < ?"
 	_, err1 := t.Exec("UPDATE api_keys"+told, of.Organization, of.ReadAt)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // TestDirectoryQueryPlans does once all that package directory does, and then reads the query plan of each statement. None may
@@ -94,6 +95,9 @@ func TestDirectoryQueryPlans(t *testing.T) {
 		t.Error("nobody is somebody")
 	}
 	check(nil, x.Directory.DropSessions(ctx, math.MaxInt64))
+	other, leaked := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+	check(nil, x.Directory.RevokeLeaked(ctx, leaked.Digest(), "192.0.2.1", "req"))
+	check(nil, x.MarkTold(ctx, []webhook.Untold{{Organization: other.Home.RowID, ReadAt: math.MaxInt64, Leaked: true}}))
 	check(nil, x.Directory.RevokeKey(ctx, x.by, org.RowID, key.ID))
 	check(nil, x.Directory.RevokeToken(ctx, x.by, user, owner.Token.ID))
 	for _, refused := range []error{

@@ -63,7 +63,9 @@ type alertStore interface {
 	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
 	Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error)
 	// Expiring lists organizations with credentials that end soon. No alert has told of them yet.
-	Expiring(ctx context.Context, now int64, limit int) ([]webhook.ExpiringCredentials, error)
+	Expiring(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
+	// Leaked lists organizations with credentials that were reported as leaked. No alert has told of them yet.
+	Leaked(ctx context.Context, now int64, limit int) ([]webhook.CredentialNews, error)
 	// AlertSubject returns what an alert says about a subscription.
 	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
 	// MarkTold stores that the operator was told.
@@ -99,11 +101,11 @@ type Alerter struct {
 // subjectKey is what an alert is about: a subscription that fails or not, or the credentials of an organization.
 type subjectKey struct {
 	subscription, organization int64
-	isFailing                  bool
+	isFailing, isLeaked        bool
 }
 
 func keyOf(u webhook.Untold) subjectKey {
-	return subjectKey{u.Subscription, u.Organization, u.FailingSince != 0}
+	return subjectKey{u.Subscription, u.Organization, u.FailingSince != 0, u.Leaked}
 }
 
 // state is what a restart must know.
@@ -225,7 +227,8 @@ func (a *Alerter) look(ctx context.Context) {
 		}
 	}
 	a.tellSubscriptions(ctx, now)
-	a.tellCredentials(ctx, now)
+	a.tellCredentials(ctx, now, CredentialsLeaked, a.options.Store.Leaked)
+	a.tellCredentials(ctx, now, CredentialsExpire, a.options.Store.Expiring)
 }
 
 // mayTell reports whether a message of a kind may be sent now. due says that there is something to tell.
@@ -262,23 +265,23 @@ func (a *Alerter) noteRead(err error) {
 	a.readFails = err != nil
 }
 
-// tellCredentials tells of API keys and access tokens that expire.
-func (a *Alerter) tellCredentials(ctx context.Context, now time.Time) {
-	if !a.isOpen(now, CredentialsExpire) {
+// tellCredentials tells of API keys and access tokens, one kind of alerts. read lists those of which no alert has told.
+func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) {
+	if !a.isOpen(now, kind) {
 		return
 	}
-	all, err := a.options.Store.Expiring(ctx, now.UnixMilli(), maxUntold)
+	all, err := read(ctx, now.UnixMilli(), maxUntold)
 	a.noteRead(err)
-	var due []webhook.ExpiringCredentials
+	var due []webhook.CredentialNews
 	f := &flight{at: now}
 	for _, o := range all {
-		u := webhook.Untold{Organization: o.Row, ReadAt: now.UnixMilli()}
-		if _, told := a.told[keyOf(u)]; !told {
+		u := webhook.Untold{Organization: o.Row, ReadAt: now.UnixMilli(), Leaked: kind == CredentialsLeaked}
+		if told, is := a.told[keyOf(u)]; !is || o.LastAt >= told.ReadAt {
 			due, f.subjects = append(due, o), append(f.subjects, u)
 		}
 	}
-	if a.mayTell(CredentialsExpire, len(due) > 0, now) {
-		a.tell(a.options.credentialsMessage(due), f)
+	if a.mayTell(kind, len(due) > 0, now) {
+		a.tell(a.options.credentialsMessage(kind, due), f)
 	}
 }
 

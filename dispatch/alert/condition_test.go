@@ -152,7 +152,7 @@ func TestTheCertificateIsToldTwoWeeksBeforeItExpires(t *testing.T) {
 		x.options.Certificate.Certificates[0].Leaf.NotAfter = time.Now().Add(90 * day)
 		x.start(t)
 		x.one(t, long, "certificate was renewed")
-		if len(alert.Kinds()) != 9 {
+		if len(alert.Kinds()) != 10 {
 			t.Error("a kind has no test here")
 		}
 	})

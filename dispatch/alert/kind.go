@@ -5,12 +5,13 @@ import "github.com/keyhook/keyhook/storage/webhook"
 // Kind is what an alert is about. Each kind has its own message and its own interval.
 type Kind string
 
-// The kinds of alerts. All but the first four are conditions, which begin and end.
+// The kinds of alerts. All but the first five are conditions, which begin and end.
 const (
 	SubscriptionFailing   Kind = "subscription_failing"
 	SubscriptionDisabled  Kind = "subscription_disabled"
 	SubscriptionRecovered Kind = "subscription_recovered"
 	CredentialsExpire     Kind = "credentials_expire"
+	CredentialsLeaked     Kind = "credentials_leaked"
 	DeliveriesLate        Kind = "deliveries_late"
 	DiskLow               Kind = "disk_low"
 	WritesRefused         Kind = "writes_refused"
@@ -22,7 +23,8 @@ const (
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
-	return []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, CredentialsExpire, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
+	return []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, CredentialsExpire, CredentialsLeaked, DeliveriesLate, DiskLow,
+		WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
 // listing is the action that lists the subscriptions of a kind.

@@ -113,24 +113,41 @@ func timeOrNull(at *int64) *string {
 	return new(time.UnixMilli(*at).UTC().Format(time.RFC3339))
 }
 
-// credentialsMessage makes the message about credentials that expire. It names the organizations that fit.
-func (o *Options) credentialsMessage(due []webhook.ExpiringCredentials) message {
-	title := fmt.Sprintf("API keys or access tokens of %d organizations expire soon", len(due))
+// credentialText is what a message says about the credentials of organizations.
+type credentialText struct {
+	title, lead, first, member string
+	key, token                 string // types of the audit events about them
+}
+
+var credentialTexts = map[Kind]credentialText{
+	CredentialsExpire: {
+		"expire soon", "After its end, a key or token is refused. Rotate the keys, and create new tokens, before that.",
+		"ends", "first_expires_at", access.KeyExpiring, access.AccessTokenExpiring,
+	},
+	CredentialsLeaked: {
+		"were reported as leaked", "Somebody who had the key or token reported it, and Keyhook has revoked it. Create a new one, and find out where the old one was public.",
+		"was reported", "first_reported_at", access.KeyRevoked, access.AccessTokenRevoked,
+	},
+}
+
+// credentialsMessage makes the message about credentials of one kind. It names the organizations that fit.
+func (o *Options) credentialsMessage(kind Kind, due []webhook.CredentialNews) message {
+	about := credentialTexts[kind]
+	title := fmt.Sprintf("API keys or access tokens of %d organizations %s", len(due), about.title)
 	if len(due) == 1 {
-		title = "API keys or access tokens of 1 organization expire soon"
+		title = "API keys or access tokens of 1 organization " + about.title
 	}
-	const lead = "After its end, a key or token is refused. Rotate the keys, and create new tokens, before that."
-	paragraphs, organizations := []string{lead}, []map[string]any{}
-	room := maxBody - len(title) - len(lead)
+	paragraphs, organizations := []string{about.lead}, []map[string]any{}
+	room := maxBody - len(title) - len(about.lead)
 	for _, d := range due[:min(len(due), maxNamed)] {
-		lines := []string{fmt.Sprintf("%s: API keys: %d, access tokens: %d. The first ends at %s",
-			organizationText(d.Name, d.ID, d.ExternalID), d.Keys, d.Tokens, utc(time.UnixMilli(d.FirstAt)))}
+		lines := []string{fmt.Sprintf("%s: API keys: %d, access tokens: %d. The first %s at %s",
+			organizationText(d.Name, d.ID, d.ExternalID), d.Keys, d.Tokens, about.first, utc(time.UnixMilli(d.FirstAt)))}
 		if o.Page != nil && d.Keys > 0 {
 			lines = append(lines, o.Page(d.ID, ""))
 		}
-		eventType := access.KeyExpiring
+		eventType := about.key
 		if d.Keys == 0 {
-			eventType = access.AccessTokenExpiring
+			eventType = about.token
 		}
 		lines = append(lines, "To see which, run: "+o.Command(webhook.Mend{Action: webhook.ActionListAudit, Organization: d.ID, With: eventType}))
 		text := strings.Join(lines, "\n")
@@ -140,14 +157,14 @@ func (o *Options) credentialsMessage(due []webhook.ExpiringCredentials) message 
 		paragraphs = append(paragraphs, text)
 		organizations = append(organizations, map[string]any{
 			"organization_id": d.ID, "organization_external_id": d.ExternalID, "api_keys": d.Keys, "access_tokens": d.Tokens,
-			"first_expires_at": timeOrNull(&d.FirstAt),
+			about.member: timeOrNull(&d.FirstAt),
 		})
 	}
 	more := len(due) - len(organizations)
 	if more > 0 {
 		paragraphs = append(paragraphs, fmt.Sprintf("And %d more organizations.", more))
 	}
-	m := newMessage(CredentialsExpire, title, o.From, paragraphs...)
+	m := newMessage(kind, title, o.From, paragraphs...)
 	m.facts = map[string]any{"organizations": organizations, "more_organizations": more}
 	return m
 }

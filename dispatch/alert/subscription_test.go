@@ -410,3 +410,43 @@ func TestCredentialsThatExpireAreTold(t *testing.T) {
 		x.none(t, 2*time.Hour)
 	})
 }
+
+// TestLeakedCredentialsAreTold has two organizations. A report during the interval is told after it, also after a restart, and also while
+// the file cannot store what was told.
+func TestLeakedCredentialsAreTold(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		acme, _ := x.subscribe(t, "acme", 0)
+		other, token := storagetest.Organization(t, x.store, "other", "enterprise", access.RoleOwner)
+		leak := func(c access.Credential) {
+			if err := x.store.Directory.RevokeLeaked(t.Context(), c.Digest(), "192.0.2.1", "req"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leakKey := func() {
+			_, key := storagetest.Key(t, x.store, acme, access.EventsRead)
+			leak(key)
+		}
+		x.none(t, long)
+		leakKey()
+		leakKey()
+		m := x.one(t, time.Minute, "API keys or access tokens of 1 organization were reported as leaked", "acme (org_",
+			"API keys: 2, access tokens: 0. The first was reported at 2000-01-01 00:40:00 UTC", "do list_audit "+acme.Organization.ID)
+		if list, _ := m.members["organizations"].([]map[string]any); len(list) != 1 || list[0]["first_reported_at"] == nil || m.members["kind"] != "credentials_leaked" {
+			t.Errorf("%v", m.members)
+		}
+		leak(token)
+		x.none(t, 5*time.Minute)
+		x.restart(t)
+		x.one(t, 15*time.Minute, "other (org_", "API keys: 0, access tokens: 1", "do list_audit "+other.Organization.ID)
+		x.none(t, long)
+		x.set(conditions{free: 1 << 40, refuses: errBroken})
+		x.take(long)
+		leakKey()
+		x.one(t, long, "reported as leaked", "API keys: 1,")
+		leakKey()
+		x.one(t, long, "reported as leaked", "API keys: 2,")
+		x.set(healthy)
+		x.one(t, long, "the database takes writes again")
+		x.none(t, long)
+	})
+}

@@ -14,7 +14,7 @@ const (
 	sendLimit  = time.Minute     // of one try
 	retryFirst = 5 * time.Second // delay before the second try; each delay is twice the one before it
 	retryFor   = 5 * time.Minute // then the message is given up, and the next interval has a newer one
-	maxQueued  = 14              // messages that wait for one channel: two of each kind
+	maxQueued  = 20              // messages that wait for one channel: two of each kind
 	stopGrace  = 2 * time.Second // wait for a send when the server stops
 )
 

@@ -15,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/demo"
 	"github.com/keyhook/keyhook/server/cli/doctor"
+	"github.com/keyhook/keyhook/server/cli/leak"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive"
 )
@@ -61,7 +62,7 @@ server on another machine, give --url and --token.`,
 	}
 	files := database.Options{Schema: o.Schema, UntilSignal: UntilSignal}
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
-		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
+		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck(), leak.New())
 	add(groupClients, newApply(), newAPI(), newToken())
 	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
 	for _, n := range nouns {

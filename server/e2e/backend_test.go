@@ -2,17 +2,22 @@ package e2e
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -50,7 +55,7 @@ func TestBackendPrograms(t *testing.T) {
 			cmd := program.prepare(t, dir)
 			p := start(t, t.TempDir())
 			for run, texts := range [][]string{{"key is valid: ", "received: {", `"type":"order.created"`, "portal: http"}, {"key is valid: "}} {
-				receiver := startBackend(t, p, cmd)
+				receiver := startBackend(t, p, p.url, cmd)
 				receiver.await(t, texts...) // the second run repeats its calls, and the event was published before
 				receiver.refuses(t, run)
 				receiver.stop()
@@ -64,6 +69,70 @@ func TestBackendPrograms(t *testing.T) {
 				t.Errorf("%d organizations, want the first one, the back end's and one customer", len(list.Data))
 			}
 		})
+	}
+}
+
+// TestOutbox runs the outbox of the document on SQLite: while Keyhook cannot be reached, killed, and with a response that is lost after
+// Keyhook has stored the event. Each order is one event in the end, in order. An event that Keyhook refuses does not stop the others.
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "outbox.py"), []byte(backendDocument(t, "Outbox", "python")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, t.TempDir())
+	p.must(t, "PUT", "/api/v1/organizations/customer-42/", object{"name": "Acme", "plan": "growth"}, nil)
+	away := httptest.NewServer(nil)
+	away.Close()
+	var lost atomic.Int32
+	target, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse = func(*http.Response) error { // the event is stored
+		if lost.Add(1) <= 2 {
+			panic(http.ErrAbortHandler)
+		}
+		return nil
+	}
+	losing := httptest.NewServer(proxy)
+	t.Cleanup(losing.Close)
+
+	run := func(url, orders string, texts ...string) {
+		cmd := pythonBackend(t, dir)
+		cmd.Args = append([]string{cmd.Args[0], "outbox.py"}, strings.Fields(orders)...)
+		relay := startBackend(t, p, url, cmd)
+		relay.await(t, texts...)
+		relay.stop() // kills it
+	}
+	run(away.URL, "1001 1002", "waiting: ")
+	run(losing.URL, "", "waiting: ", `sent: customer-42 order.created {"number": 1002}`)
+	run(p.url, "1003", `sent: customer-42 order.created {"number": 1003}`)
+	database, err := sql.Open("sqlite", filepath.Join(dir, "shop.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer database.Close()
+	if _, err := database.Exec("INSERT INTO outbox (customer, type, data, key) VALUES ('customer-42', 'Not a type', '{}', 'x')"); err != nil {
+		t.Fatal(err)
+	}
+	run(p.url, "1004", "refused: customer-42 not a type", `sent: customer-42 order.created {"number": 1004}`)
+
+	var list struct{ Data []struct{ ID string } }
+	p.must(t, "GET", "/api/v1/events/?type=order.created&organization=all", nil, &list)
+	var numbers []int
+	for _, e := range slices.Backward(list.Data) {
+		var event struct {
+			Data struct{ Number int }
+		}
+		acting := p.caller
+		acting.organization = "customer-42"
+		acting.must(t, "GET", "/api/v1/events/"+e.ID+"/", nil, &event)
+		numbers = append(numbers, event.Data.Number)
+	}
+	if !slices.Equal(numbers, []int{1001, 1002, 1003, 1004}) || lost.Load() < 3 {
+		t.Errorf("events of the orders %v, %d requests through the proxy", numbers, lost.Load())
 	}
 }
 
@@ -159,8 +228,8 @@ func (b *backend) refuses(t *testing.T, run int) {
 	}
 }
 
-// startBackend follows the document: it sets up a user for the back end once, and starts the program.
-func startBackend(t *testing.T, p *process, program *exec.Cmd) *backend {
+// startBackend follows the document: it sets up a user for the back end once, and starts the program with the URL of the server.
+func startBackend(t *testing.T, p *process, url string, program *exec.Cmd) *backend {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,7 +241,7 @@ func startBackend(t *testing.T, p *process, program *exec.Cmd) *backend {
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, program.Path, program.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = program.Dir, b, b
-	cmd.Env = append(program.Environ(), "PORT="+port, "URL="+p.url, "BACKEND_TOKEN="+backendToken(t, p))
+	cmd.Env = append(program.Environ(), "PORT="+port, "URL="+url, "BACKEND_TOKEN="+backendToken(t, p))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

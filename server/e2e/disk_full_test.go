@@ -142,11 +142,21 @@ func worksWhileFull(t *testing.T, p *process, subscription, authorization string
 	p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/deliveries/", nil, nil)
 }
 
-// rightsAreWithdrawn revokes keys on the full disk, each in a commit of its own, and checks that each is refused at once.
+// rightsAreWithdrawn revokes keys on the full disk, each in a commit of its own, and checks that each is refused at once. Half of them
+// are revoked by somebody who found them.
 func rightsAreWithdrawn(t *testing.T, p *process, keys map[string]string) {
 	t.Helper()
+	finder := p.caller
+	finder.authorization = ""
+	byFinder := false
 	for id, authorization := range keys {
-		a, err := p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+id+"/", nil)
+		var a answer
+		var err error
+		if byFinder = !byFinder; byFinder {
+			a, err = finder.call(t.Context(), "POST", "/api/v1/auth/leaked/", object{"key": strings.TrimPrefix(authorization, "ApiKey ")})
+		} else {
+			a, err = p.caller.call(t.Context(), "DELETE", "/api/v1/api-keys/"+id+"/", nil)
+		}
 		if err != nil || a.status != http.StatusNoContent {
 			t.Fatalf("a key cannot be revoked while the disk is full: status %d %s, error %v", a.status, a.body, err)
 		}

@@ -26,6 +26,8 @@ var notRun = map[string]string{
 	"operating.md: litestream replicate keyhook.db file:///var/backups/keyhook":                    "writes outside of the directory; TestLitestream runs it",
 	"operating.md: litestream restore -o replica.db file:///var/backups/keyhook":                   "as above",
 	"operating.md: curl -s $URL/api/v1/whoami/ -H \"Authorization: Bearer $JWT\"":                  "needs an identity provider; server/oidc has one",
+	"clients.md: go mod init shop && mkdir keyhook":                                                "TestGeneratedClients runs it",
+	"clients.md: npm init -y && npm pkg set type=module":                                           "as above",
 	"monitoring.md: promtool check rules keyhook-alerts.yaml":                                      "server/monitoring_test.go runs it",
 	"capacity.md: keyhook bench":                                                                   "takes a minute; TestBench runs it",
 	"capacity.md: export KEYHOOK_BOOTSTRAP_TOKEN=operator-token-for-capacity":                      "publishes 100,000 events to a server of its own",
@@ -40,7 +42,7 @@ var failures = map[string]int{
 }
 
 // harmless lists the files that the commands make and git shows. Every other file may have a secret, so git must ignore it.
-var harmless = []string{"backend.go", "backend.mjs", "backend.py", "cursor.txt", "customers.yaml", "keyhook-alerts.yaml"}
+var harmless = []string{"backend.go", "backend.mjs", "backend.py", "cursor.txt", "customers.yaml", "generate.yaml", "keyhook-alerts.yaml", "main.go", "main.ts", "outbox.py", "overlay.yaml"}
 
 // block is a piece of code in a document.
 type block struct {

@@ -70,9 +70,13 @@ func (x *Exchange) Organization() int64 {
 
 // Actor is the caller as the audit log names it.
 func (x *Exchange) Actor() access.Actor {
-	ip := ""
-	if x.Client.IsValid() {
-		ip = x.Client.String()
+	return x.Principal.Actor(x.ClientIP(), x.ID)
+}
+
+// ClientIP returns the address of the client for the audit log. It is empty for the local socket.
+func (x *Exchange) ClientIP() string {
+	if !x.Client.IsValid() {
+		return ""
 	}
-	return x.Principal.Actor(ip, x.ID)
+	return x.Client.String()
 }

@@ -50,6 +50,9 @@ func New() *Metrics {
 // ServeHTTP answers a scrape on any path. It reads the database for a limited time.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
+// Describe sends the description of every metric, as prometheus.Collector says. A scrape shows only those that something has counted.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) { m.registry.Describe(to) }
+
 // factory makes metrics and registers them.
 type factory struct{ promauto.Factory }
 

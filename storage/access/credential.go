@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"hash/crc32"
 	"regexp"
 	"strings"
@@ -66,6 +67,12 @@ func LooksMinted(raw string) (prefix string, ok bool) {
 		return "", false
 	}
 	return raw[:under], true
+}
+
+// Pattern returns a regular expression for the credentials that Mint makes with these prefixes. It uses only what all secret scanners
+// understand, and checks neither the checksum nor what stands around a credential.
+func Pattern(prefixes ...string) string {
+	return fmt.Sprintf("(?:%s)_[0-9A-Za-z]{%d}", strings.Join(prefixes, "|"), randomChars+checksumChars)
 }
 
 var word = regexp.MustCompile(`\w{36,}`)

@@ -284,3 +284,26 @@ func leaks(text, secret string) bool {
 	hidden := fmt.Sprintf("%x", secret)
 	return strings.Contains(text, secret) || strings.Contains(strings.ToLower(text), hidden)
 }
+
+// TestPattern tries the pattern on new credentials, and on what is almost one.
+func TestPattern(t *testing.T) {
+	t.Parallel()
+	pattern := regexp.MustCompile("^" + access.Pattern("svc", access.TokenPrefix) + "$")
+	for range 1000 {
+		for _, prefix := range []string{"svc", access.TokenPrefix} {
+			if raw := access.Mint(prefix).Reveal(); !pattern.MatchString(raw) {
+				t.Fatalf("no match of %q", raw)
+			}
+		}
+	}
+	key := access.Mint("svc").Reveal()
+	for name, raw := range map[string]string{
+		"a character less": key[:39], "a character more": key + "0", "another prefix": access.Mint("abc").Reveal(), "another case": "SVC" + key[3:],
+		"a sign-in link": access.Mint(access.LinkPrefix).Reveal(), "a hyphen": key[:20] + "-" + key[21:], "no underscore": "svc" + key[4:] + "0",
+		"a session": access.MintSession().Reveal(), "an id": "key_01h455vb4pex5vsknk084sn02q", "what is shown": access.Mint("svc").Display(),
+	} {
+		if pattern.MatchString(raw) {
+			t.Errorf("%s: %q matches", name, raw)
+		}
+	}
+}

@@ -153,7 +153,7 @@ func (d *Directory) revokeUnused(t *sqlite.Tx, first firstOperator, but access.C
 		return err
 	}
 	for _, token := range unused {
-		if err := d.revokeToken(t, access.System(token.Organization), token); err != nil {
+		if err := d.revokeToken(t, access.System(token.Organization), token, map[string]any{}); err != nil {
 			return err
 		}
 	}

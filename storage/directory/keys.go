@@ -205,16 +205,22 @@ func (d *Directory) addKey(
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return d.change(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
-		found, err := keyNamed(t, organization, id)
-		if err != nil || found.RevokedAt != nil {
-			return err
-		}
-		if err := endKey(t, found, 0); err != nil {
-			return err
-		}
-		d.OutdatePrincipals(t)
-		return d.hooks.Audit(t, by, organization, access.KeyRevoked, Target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
+		return d.revokeKey(t, by, organization, id, map[string]any{})
 	})
+}
+
+// revokeKey revokes an API key that is not revoked yet, and audits it with these details and the name of the key.
+func (d *Directory) revokeKey(t *sqlite.Tx, by access.Actor, organization int64, id string, details map[string]any) error {
+	found, err := keyNamed(t, organization, id)
+	if err != nil || found.RevokedAt != nil {
+		return err
+	}
+	if err := endKey(t, found, 0); err != nil {
+		return err
+	}
+	d.OutdatePrincipals(t)
+	details["name"] = found.Name
+	return d.hooks.Audit(t, by, organization, access.KeyRevoked, Target{Type: "api_key", ID: id}, details)
 }
 
 // timeText formats a time for the audit log; nil stays nil.

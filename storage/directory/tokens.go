@@ -114,12 +114,13 @@ func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id s
 		if err != nil || found.Revoked {
 			return err
 		}
-		return d.revokeToken(t, by, found)
+		return d.revokeToken(t, by, found, map[string]any{})
 	})
 }
 
-// revokeToken revokes an access token that is not revoked yet, deletes the links to it, and audits it.
-func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke) error {
+// revokeToken revokes an access token that is not revoked yet, deletes the links to it, and audits it with these details,
+// its name and its user.
+func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke, details map[string]any) error {
 	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
 		return err
 	}
@@ -127,6 +128,6 @@ func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevo
 		return err
 	}
 	d.OutdatePrincipals(t)
-	return d.hooks.Audit(t, by, token.Organization, access.AccessTokenRevoked, Target{Type: "access_token", ID: token.ID},
-		map[string]any{"user_id": token.User, "name": token.Name})
+	details["user_id"], details["name"] = token.User, token.Name
+	return d.hooks.Audit(t, by, token.Organization, access.AccessTokenRevoked, Target{Type: "access_token", ID: token.ID}, details)
 }

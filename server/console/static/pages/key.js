@@ -100,7 +100,7 @@ function History({ apiKey: { id } }) {
 
 const what = {
   api_key_created: () => 'Created',
-  api_key_revoked: () => 'Revoked',
+  api_key_revoked: ({ reason }) => (reason === 'leaked' ? 'Reported as leaked, and revoked' : 'Revoked'),
   api_key_expiring: () => 'Its end was announced',
   api_key_rotated: ({ grace_seconds: s }) => (s ? `Rotated, with a grace of ${duration(s * 1000)}` : 'Rotated, and ended at once'),
 };

@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGeneratedClients generates clients from the served description with the commands of the document, compiles them, and runs the
+// programs of the document twice against a server. The tools come from the registries of Go and npm.
+func TestGeneratedClients(t *testing.T) {
+	t.Parallel()
+	const maxLines = 15_000 // of Go
+	for _, language := range []string{"Go", "TypeScript"} {
+		t.Run("in "+language, func(t *testing.T) {
+			t.Parallel()
+			tool(t, map[string]string{"Go": "go", "TypeScript": "npx"}[language])
+			p := start(t, t.TempDir())
+			dir, script := t.TempDir(), ""
+			for _, b := range blocks(t, "clients.md") {
+				switch {
+				case b.heading != language:
+				case b.file != "":
+					if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				case b.language == "sh":
+					script = b.text
+				}
+			}
+			run := func(script string) string {
+				cmd := exec.CommandContext(t.Context(), tool(t, "sh"), "-ec", script)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "URL="+p.url, "BACKEND_TOKEN="+backendToken(t, p), "GOFLAGS=-mod=mod")
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s\n%v\n%s", script, err, out)
+				}
+				return string(out)
+			}
+			lines := strings.Split(strings.TrimSpace(script), "\n")
+			again := lines[len(lines)-1]
+			for _, said := range []string{run(script), run(again)} {
+				if !strings.Contains(said, "in_feed ") {
+					t.Errorf("no verdict in %s", said)
+				}
+			}
+			var list struct{ Data []struct{ ID string } }
+			p.must(t, "GET", "/api/v1/webhooks/subscriptions/?organization=all", nil, &list)
+			if len(list.Data) != 1 {
+				t.Errorf("%d subscriptions after two runs", len(list.Data))
+			}
+			if language == "Go" {
+				text, err := os.ReadFile(filepath.Join(dir, "keyhook/keyhook.go"))
+				if n := strings.Count(string(text), "\n"); err != nil || n > maxLines {
+					t.Errorf("the client has %d lines, and may have %d; error %v", n, maxLines, err)
+				}
+			}
+		})
+	}
+}
