@@ -18,7 +18,7 @@ var notRun = map[string]string{
 	"install.md: sha256sum --check --ignore-missing SHA256SUMS":                                                         "as above",
 	"install.md: export KEYHOOK_IMAGE=registry.keyhook.example/keyhook:0.1.0":                                           "needs Docker",
 	"install.md: curl -fsSL https://keyhook.example/releases/download/v0.1.0/keyhook_0.1.0_linux_amd64.tar.gz | tar xz": "needs a release",
-	"install.md: git clone https://keyhook.example keyhook && cd keyhook && git checkout v0.1.0":                    "as above",
+	"install.md: git clone https://keyhook.example keyhook && cd keyhook && git checkout v0.1.0":                        "as above",
 	"README.md: go build . && ./keyhook serve --dev":                                                                    "the server runs already",
 	"README.md: go test ./...":                                                                     "runs this test",
 	"README.md: ./keyhook bench":                                                                   "takes a minute; TestBench runs it",
