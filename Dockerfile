@@ -11,16 +11,20 @@ RUN go mod download
 COPY . .
 ARG TARGETOS
 ARG TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /out/keyhook . \
+ARG VERSION=
+# The flags of .github/release/build, so the image has the same binary as the archives.
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=true \
+	-ldflags "-s -w -buildid= -X $(go list -m)/server/build.version=$VERSION" -o /out/keyhook . \
 	&& mkdir -p /out/data
 
 # This image has no shell and no package manager. It has root certificates, time zones, /tmp and an unprivileged user.
 FROM gcr.io/distroless/static-debian13:nonroot
 ARG VERSION=dev
 ARG REVISION=unknown
+ARG SOURCE=https://keyhook.example
 LABEL org.opencontainers.image.title="Keyhook" \
 	org.opencontainers.image.description="API keys and signed webhooks in one process and one SQLite file" \
-	org.opencontainers.image.source="https://github.com/keyhook/keyhook" \
+	org.opencontainers.image.source="$SOURCE" \
 	org.opencontainers.image.base.name="gcr.io/distroless/static-debian13:nonroot" \
 	org.opencontainers.image.version="$VERSION" \
 	org.opencontainers.image.revision="$REVISION"

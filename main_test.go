@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"server/config":                {"dispatch", "dispatch/alert", "dispatch/signature", "server/check", "server/console", "server/exchange", "server/share"}, // their limits and defaults
 	"server/metrics":               {"server/build", "server/share", "dispatch/alert", "storage/clock"},                                                       // main calls its hooks
 	"server/cli/output":            {},
+	"server/cli/about":             {"server/build", "server/cli/output"},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
 	"server/cli/child":             {},
@@ -66,7 +67,7 @@ var mayImport = map[string][]string{
 	"server/cli/leak":              {"server/cli/output", "server/config"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output", "server/form"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/build", "server/cli/about", "server/cli/apply", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive", "server/config", "server/console", "server/explain", "server/form", "storage", "storage/disk"},
 	"dispatch":                     {"dispatch/fair", "dispatch/sender", "dispatch/signature"},
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
@@ -101,7 +102,7 @@ var mayImport = map[string][]string{
 
 // fences lists the packages that may import a module.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                    {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"modernc.org/sqlite":                    {"storage/sqlite", "storage/faultdisk", "server/build"}, // the second is for tests, and nobody may import it; the third reads the version
 	"github.com/santhosh-tekuri/jsonschema": {"server/servertest"},
 	"modernc.org/libc":                      {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":               {"storage", "storage/encryption", "storage/sqlite"},
@@ -112,7 +113,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":                 {"server/metrics"},
 	"github.com/spf13/viper":                {"server/config"},
 	"github.com/yuin/goldmark":              {"server/docs"},
-	"github.com/spf13/cobra":                {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive"},
+	"github.com/spf13/cobra":                {"", "server/cli", "server/cli/about", "server/cli/bench", "server/cli/client", "server/cli/database", "server/cli/demo", "server/cli/doctor", "server/cli/leak", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                       {"server/config", "server/cli/apply", "server"}, // server completes openapi.yaml
 	"golang.org/x/oauth2":                   {"server/oidc"},
 	"golang.org/x/time/rate":                {"dispatch/fair", "server/check", "server/share"},
@@ -210,9 +211,10 @@ var budget = map[string]int{
 	"limiter":                      190,
 	"server":                       3420,
 	"server/apply":                 990,
-	"server/build":                 60,
+	"server/build":                 90,
 	"server/check":                 650,
-	"server/cli":                   3500,
+	"server/cli":                   3480,
+	"server/cli/about":             50,
 	"server/cli/apply":             930,
 	"server/cli/bench":             580,
 	"server/cli/child":             150,
@@ -267,7 +269,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57460 // the aim is 50,000
+	budgetOfAll    = 57510 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

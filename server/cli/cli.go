@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/build"
+	"github.com/keyhook/keyhook/server/cli/about"
 	"github.com/keyhook/keyhook/server/cli/bench"
 	"github.com/keyhook/keyhook/server/cli/database"
 	"github.com/keyhook/keyhook/server/cli/demo"
@@ -64,7 +65,7 @@ server on another machine, give --url and --token.`,
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
 		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck(), leak.New())
 	add(groupClients, newApply(), newAPI(), newToken())
-	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
+	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), about.NewLicenses(), about.NewVersion())
 	for _, n := range nouns {
 		add(groupClients, n.command())
 	}
@@ -121,27 +122,4 @@ func prepare(cmd *cobra.Command, started *bool) {
 		*started = true
 		return run(cmd, args)
 	}
-}
-
-func newVersion() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Show the version and the build of this binary",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := build.Read()
-			if asJSON {
-				return output.WriteJSON(cmd.OutOrStdout(), b)
-			}
-			t := output.Table{}
-			t.Add("keyhook", b.Version)
-			t.Add("revision", b.Revision)
-			t.Add("go", b.Go+" "+b.Platform)
-			t.Add("modernc.org/sqlite", b.SQLite)
-			t.Add("modernc.org/libc", b.Libc)
-			return t.Write(cmd.OutOrStdout())
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	return cmd
 }

@@ -161,7 +161,7 @@ func TestVersion(t *testing.T) {
 	t.Run("names Go and the modules of the driver", func(t *testing.T) {
 		t.Parallel()
 		code, stdout, _ := run(t, []string{"version"})
-		for _, want := range []string{"keyhook", "revision", runtime.Version(), "modernc.org/sqlite", "modernc.org/libc"} {
+		for _, want := range []string{"keyhook", "commit", "date", runtime.Version(), "sqlite ", "modernc.org/sqlite", "modernc.org/libc"} {
 			if code != cli.ExitOK || !strings.Contains(stdout, want) {
 				t.Errorf("code %d, no %s in:\n%s", code, want, stdout)
 			}
@@ -174,12 +174,19 @@ func TestVersion(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitOK {
 			t.Fatalf("code %d, error %v, output:\n%s", code, err, stdout)
 		}
-		for _, name := range []string{"version", "revision", "go", "platform", "modernc_sqlite", "modernc_libc"} {
+		for _, name := range []string{"version", "commit", "date", "go", "platform", "sqlite", "modernc_sqlite", "modernc_libc"} {
 			if got[name] == "" {
 				t.Errorf("no %s in %v", name, got)
 			}
 		}
 	})
+}
+
+func TestLicensesAreInTheBinary(t *testing.T) {
+	t.Parallel()
+	if code, stdout, _ := run(t, []string{"licenses"}); code != cli.ExitOK || !strings.Contains(stdout, "\npreact ") || !strings.Contains(stdout, "\nmodernc.org/sqlite v") {
+		t.Errorf("code %d:\n%s", code, stdout[:min(4000, len(stdout))])
+	}
 }
 
 func TestConfigShow(t *testing.T) {

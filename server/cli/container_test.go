@@ -89,7 +89,16 @@ func TestDockerfile(t *testing.T) {
 				t.Errorf("no %s in %s", want, build)
 			}
 		}
-		for _, arg := range []string{"TARGETOS", "TARGETARCH"} {
+		release, err := os.ReadFile(top + ".github/release/build")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range []string{"-trimpath -buildvcs=true", `"-s -w -buildid= -X $(go list -m)/server/build.version=$`} {
+			if !strings.Contains(build, flags) || !strings.Contains(string(release), flags) {
+				t.Errorf("the image and the archives do not both have %s", flags)
+			}
+		}
+		for _, arg := range []string{"TARGETOS", "TARGETARCH", "VERSION="} {
 			if !slices.Contains(argumentsOf(all, "ARG"), arg) {
 				t.Errorf("no ARG %s, so that it would be empty", arg)
 			}

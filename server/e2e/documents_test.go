@@ -13,8 +13,13 @@ import (
 
 // notRun lists the commands of documents that need more than a server, by page and first line, and says why.
 var notRun = map[string]string{
-	"README.md: go build . && ./keyhook serve --dev":                                               "the server runs already",
-	"README.md: docker compose -f .github/compose.yaml up --build":                                 "needs Docker",
+	"README.md: apt install ./keyhook_0.1.0_amd64.deb && systemctl enable --now keyhook":                                "needs a release; .ci/release installs its package",
+	"install.md: apt install ./keyhook_0.1.0_amd64.deb":                                                                 "as above",
+	"install.md: sha256sum --check --ignore-missing SHA256SUMS":                                                         "as above",
+	"install.md: export KEYHOOK_IMAGE=registry.keyhook.example/keyhook:0.1.0":                                           "needs Docker",
+	"install.md: curl -fsSL https://keyhook.example/releases/download/v0.1.0/keyhook_0.1.0_linux_amd64.tar.gz | tar xz": "needs a release",
+	"install.md: git clone https://keyhook.example keyhook && cd keyhook && git checkout v0.1.0":                        "as above",
+	"README.md: go build . && ./keyhook serve --dev":                                                                    "the server runs already",
 	"README.md: go test ./...":                                                                     "runs this test",
 	"README.md: ./keyhook bench":                                                                   "takes a minute; TestBench runs it",
 	"operating.md: keyhook doctor https://example.com/hook":                                        "needs the network; the tests of doctor have receivers",

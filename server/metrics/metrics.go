@@ -36,7 +36,7 @@ func New() *Metrics {
 	f.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
 		Help:        "Version, revision and Go version of the binary; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Commit, "goversion": b.Go},
 	}).Set(1)
 	m := &Metrics{counts: newCounts(f), registry: registry, requests: newRequests(f), state: newState()}
 	registry.MustRegister(&m.state)

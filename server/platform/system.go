@@ -41,7 +41,9 @@ type System struct {
 type systemBody struct {
 	Version    string         `json:"version"`
 	Commit     string         `json:"commit"`
+	CommitDate string         `json:"commit_date"`
 	Go         string         `json:"go_version"`
+	SQLite     string         `json:"sqlite_version"`
 	StartedAt  exchange.Time  `json:"started_at"`
 	Uptime     int64          `json:"uptime_seconds"`
 	Now        exchange.Time  `json:"now"`
@@ -87,7 +89,7 @@ func (h System) Read(x *exchange.Exchange) error {
 	}
 	now := time.Now()
 	return x.OK(systemBody{
-		Version: h.build.Version, Commit: h.build.Revision, Go: h.build.Go,
+		Version: h.build.Version, Commit: h.build.Commit, CommitDate: h.build.Date, Go: h.build.Go, SQLite: h.build.SQLite,
 		StartedAt: exchange.Time(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: exchange.Time(now.UnixMilli()),
 		Database: database, Deliveries: deliveringBody{exchange.NullIfEmpty(warning)}, Clock: trustBody{h.store.Clock().Trusted()},
 	})

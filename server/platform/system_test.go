@@ -3,6 +3,7 @@ package platform_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ func TestSystem(t *testing.T) {
 	})
 	type described struct {
 		Version, Commit string
+		Date            string    `json:"commit_date"`
 		Go              string    `json:"go_version"`
+		SQLite          string    `json:"sqlite_version"`
 		Started         time.Time `json:"started_at"`
 		Now             time.Time
 		Database        struct {
@@ -45,7 +48,7 @@ func TestSystem(t *testing.T) {
 	}
 	t.Run("describes the process and the database", func(t *testing.T) {
 		s := get(t)
-		if s.Version == "" || s.Commit == "" || s.Go == "" || s.Now.Before(s.Started) || time.Since(s.Started) > time.Minute {
+		if s.Version == "" || s.Commit == "" || s.Date == "" || s.Go == "" || !strings.HasPrefix(s.SQLite, "3.") || s.Now.Before(s.Started) || time.Since(s.Started) > time.Minute {
 			t.Errorf("%+v", s)
 		}
 		d := s.Database

@@ -56,7 +56,9 @@ const runningFor = (seconds) => (seconds < 60 ? `${seconds} s` : duration(second
 const Process = ({ system }) => html`<${Section} title="Process"><${Facts} items=${[
   ['Version', system.version],
   ['Commit', system.commit === 'unknown' ? 'Unknown' : html`<code>${system.commit}</code>`],
+  ['Date', system.commit_date === 'unknown' ? 'Unknown' : html`<${Time} value=${system.commit_date} form="exact" />`],
   ['Go', system.go_version],
+  ['SQLite', system.sqlite_version],
   ['Running for', html`${runningFor(system.uptime_seconds)}<span class="quiet">, since <${Time} value=${system.started_at} form="exact" /></span>`],
   ['Clock', html`<${Time} value=${system.now} form="exact" />${!system.clock.trusted && html`<span class="warning"> not trusted</span>`}`],
 ]} /><//>`;
