@@ -223,7 +223,7 @@ var budget = map[string]int{
 	"server/config":                1690,
 	"server/console":               410,
 	"server/credential":            430,
-	"server/docs":                  140,
+	"server/docs":                  810,
 	"server/exchange":              860,
 	"server/explain":               940,
 	"server/form":                  1930,
@@ -262,7 +262,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57180 // the aim is 50,000
+	budgetOfAll    = 57880 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
