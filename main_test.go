@@ -205,7 +205,7 @@ var budget = map[string]int{
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3370,
+	"server":                       3420,
 	"server/apply":                 1000,
 	"server/build":                 60,
 	"server/check":                 650,
@@ -221,7 +221,7 @@ var budget = map[string]int{
 	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
 	"server/config":                1690,
-	"server/console":               410,
+	"server/console":               420,
 	"server/credential":            430,
 	"server/docs":                  810,
 	"server/exchange":              860,
@@ -257,12 +257,12 @@ var budget = map[string]int{
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
-	"storage/sqlite":               3710,
+	"storage/sqlite":               3720,
 	"storage/webhook":              1720,
 }
 
 const (
-	budgetOfAll    = 57880 // the aim is 50,000
+	budgetOfAll    = 57960 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

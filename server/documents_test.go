@@ -153,7 +153,7 @@ func TestReferenceHasEveryOperation(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`<a href="#ApiKey">ApiKey</a>`, "1 to 100 characters", "<b>required</b>", "<code>permission_denied</code>", "&#39;http://keys.example/api/v1/events/&#39;",
+		`<a href="/docs/objects/#ApiKey">ApiKey</a>`, "1 to 100 characters", "<b>required</b>", "permission_denied", "&#39;http://keys.example/api/v1/events/&#39;",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)

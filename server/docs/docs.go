@@ -59,8 +59,11 @@ var attachments = map[string]string{
 	"monitoring/dashboard.json": "application/json",
 }
 
-// referenceName is the name of the page with all operations of the API.
-const referenceName = "api"
+// The names of the pages with all operations of the API, and with the objects in its requests and responses.
+const (
+	referenceName = "api"
+	objectsName   = "objects"
+)
 
 // HTML is the media type of a page.
 const HTML = "text/html; charset=utf-8"
@@ -70,7 +73,7 @@ const HTML = "text/html; charset=utf-8"
 func Render(o Options) (*Site, error) {
 	s := &Site{options: o}
 	var err error
-	if s.layout, err = template.New("").Funcs(template.FuncMap{"md": s.md}).ParseFS(files, "*.html"); err != nil {
+	if s.layout, err = template.New("").Funcs(template.FuncMap{"md": s.md, "join": strings.Join, "object": s.object}).ParseFS(files, "*.html"); err != nil {
 		return nil, err
 	}
 	for name, head := range map[string][]byte{"style.css": o.Style, "docs.js": o.Script} {
@@ -97,7 +100,8 @@ func Render(o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.entries = append(s.entries, entry{referenceName, "API reference", "Every operation of the API: permission, fields, refusals, and a command to paste."})
+	s.entries = append(s.entries, entry{referenceName, "API reference", "Every operation of the API: permission, fields, refusals, and a command to paste."},
+		entry{objectsName, "API objects", "The fields of all objects in requests and responses."})
 	if err := s.addReference(api); err != nil {
 		return nil, fmt.Errorf("render the reference of the API: %w", err)
 	}
@@ -174,6 +178,9 @@ func (s *Site) fill(v view) ([]byte, error) {
 	err := s.layout.ExecuteTemplate(&page, "page.html", v)
 	return page.Bytes(), err
 }
+
+// object returns where the object of this name is described.
+func (s *Site) object(name string) string { return s.options.Base + Path + objectsName + "/#" + name }
 
 // md renders Markdown for a template.
 func (s *Site) md(text string) (template.HTML, error) {

@@ -3,6 +3,7 @@ package docs
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -10,7 +11,7 @@ import (
 	"strings"
 )
 
-// reference is what the page of the API shows of its description in OpenAPI.
+// reference is what the pages of the API show of its description in OpenAPI.
 type reference struct {
 	Info       struct{ Description string }
 	Tags       []*group
@@ -179,8 +180,8 @@ func (s *Site) addReference(r *reference) error {
 			})
 		}
 	}
-	v.Sections = append(v.Sections, link{"objects", "Objects"}, link{"refusals", "Refusals"})
-	return s.add(v)
+	v.Sections = append(v.Sections, link{"refusals", "Refusals"})
+	return errors.Join(s.add(v), s.add(view{template: "objects", Name: objectsName, Title: "API objects", API: r}))
 }
 
 // lastOf returns the name at the end of a reference.
@@ -256,11 +257,10 @@ func (r *reference) typeOf(s *schema) (words, object string) {
 		}
 		return strings.Join(alternatives, " or "), object
 	}
-	types, isList := s.Type.([]any)
-	if !isList {
-		types = []any{s.Type}
+	if types, isList := s.Type.([]any); isList {
+		return join(types, " or "), ""
 	}
-	return join(types, " or "), ""
+	return join([]any{s.Type}, ""), ""
 }
 
 // bounds returns what limits a value.
