@@ -322,26 +322,24 @@ func (r *reference) curl(op *operation) string {
 	}
 	line := "curl " + quote(r.url+path)
 	if op.Method != "GET" {
-		line = "curl -X " + op.Method + " " + quote(r.url+path)
+		line = "curl -X " + op.Method + line[4:]
 	}
-	takes := func(credential string) bool {
-		security := cmp.Or(op.Security, &r.Security)
-		return slices.ContainsFunc(*security, func(c map[string]any) bool { return c[credential] != nil })
-	}
-	switch {
-	case takes("accessToken"):
-		line += ` -H "Authorization: Bearer $TOKEN"`
-	case takes("apiKey"):
-		line += ` -H "Authorization: ApiKey $KEY"`
-	case takes("session"):
-		line += ` -b "keyhook_session=$SESSION"`
+	const next = " \\\n  " // the command goes on in the next line
+	security := cmp.Or(op.Security, &r.Security)
+	for _, c := range [][2]string{
+		{"accessToken", `-H "Authorization: Bearer $TOKEN"`}, {"apiKey", `-H "Authorization: ApiKey $KEY"`}, {"session", `-b "keyhook_session=$SESSION"`},
+	} {
+		if slices.ContainsFunc(*security, func(taken map[string]any) bool { return taken[c[0]] != nil }) {
+			line += next + c[1]
+			break
+		}
 	}
 	if body := op.RequestBody.Content["application/json"].Schema; body != nil {
 		example := []any{map[string]any{}}
 		if s, _ := r.follow(body); len(s.Examples) > 0 {
 			example = s.Examples[:1]
 		}
-		line += " --json " + quote(join(example, ""))
+		line += next + "--json " + quote(join(example, ""))
 	}
 	return line
 }
