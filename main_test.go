@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
 	"server/cli/child":             {},
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature", "storage"}, // it writes the week of --keep into a file that no server has open
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/client", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
@@ -215,7 +215,7 @@ var budget = map[string]int{
 	"server/cli/child":             150,
 	"server/cli/client":            460,
 	"server/cli/database":          400,
-	"server/cli/demo":              420,
+	"server/cli/demo":              745,
 	"server/cli/doctor":            950,
 	"server/cli/output":            500,
 	"server/cli/receive":           1210,
@@ -262,7 +262,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57960 // the aim is 50,000
+	budgetOfAll    = 58320 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

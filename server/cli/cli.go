@@ -63,7 +63,7 @@ server on another machine, give --url and --token.`,
 	add(GroupServer, newConfig(o.Example), newAlert(), database.NewBackup(files), database.NewRestore(files), database.NewRekey(files),
 		doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	add(groupClients, newApply(), newAPI(), newToken())
-	add(groupOther, demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
+	add(groupOther, demo.New(demo.Options{Schema: o.Schema, UntilSignal: UntilSignal}), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion())
 	for _, n := range nouns {
 		add(groupClients, n.command())
 	}
