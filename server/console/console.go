@@ -60,6 +60,7 @@ type Options struct {
 	PortalPages    []string // of PortalPages: what the session of a portal link shows; empty: all
 	FrameAncestors []string // origins of pages that may show the console in a frame; empty: none
 	OIDC           bool     // people can sign in with the identity provider
+	Parts          bool     // for developers of the console: the page with all components
 }
 
 // PortalPages lists the pages that Options.PortalPages may have.

@@ -50,6 +50,7 @@ func pages(w *world) []pageRow {
 		{"audit", "/console/audit/", w.acme.token, "Revoked the API key Old laptop"},
 		{"audit-none", "/console/audit/?type=plan_deleted", w.acme.token, "No entry matches the filters"},
 		{"audit-entry-hostile", "/console/audit/?type=api_key_created&id=" + w.entry(w.hostile), w.hostile.token, "<script>alert"},
+		{"parts", "/console/parts/", w.acme.token, "Badges, tags and facts"},
 		{"docs", "/docs/", "", "API reference"},
 		{"docs-api", "/docs/api/", "", "Publish an event"},
 		{"docs-objects", "/docs/objects/", "", "API objects"},
