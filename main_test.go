@@ -212,7 +212,7 @@ var budget = map[string]int{
 	"server/cli":                   3500,
 	"server/cli/apply":             950,
 	"server/cli/bench":             590,
-	"server/cli/child":             150,
+	"server/cli/child":             155,
 	"server/cli/client":            460,
 	"server/cli/database":          400,
 	"server/cli/demo":              745,

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -54,6 +55,7 @@ func keepDemo(t *testing.T) client {
 	cmd := exec.Command(program(), "demo", "--keep")
 	dir := t.TempDir()
 	cmd.Env = []string{"TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +70,7 @@ func keepDemo(t *testing.T) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt) // it may have ended by itself
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // as Ctrl C in a terminal; it may have ended by itself
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("demo --keep: %v\n%s", err, out())
 		}
