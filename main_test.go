@@ -223,7 +223,7 @@ var budget = map[string]int{
 	"server/config":                1690,
 	"server/console":               420,
 	"server/credential":            430,
-	"server/docs":                  810,
+	"server/docs":                  820,
 	"server/exchange":              860,
 	"server/explain":               940,
 	"server/form":                  1930,

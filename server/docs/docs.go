@@ -132,7 +132,7 @@ func (s *Site) readDocuments() (documents []view, err error) {
 		v := view{Name: about.Name, Title: about.Title, Body: body}
 		for _, found := range sections {
 			found.Page, found.PageTitle = about.Name, about.Title
-			s.sections = append(s.sections, found)
+			s.sections = append(s.sections, found.indexed())
 			if found.level == 2 {
 				v.Sections = append(v.Sections, link{found.Anchor, found.Title})
 			}

@@ -23,6 +23,13 @@ type section struct {
 
 	level int
 	text  string
+	index [3]string // Title, PageTitle and text, folded, each with a space before it
+}
+
+// indexed returns the section with its index.
+func (s section) indexed() section {
+	s.index = [3]string{" " + fold(s.Title), " " + fold(s.PageTitle), " " + fold(s.text)}
+	return s
 }
 
 // result is a section that has all words.
@@ -61,11 +68,10 @@ func (s *Site) Search(query string) ([]byte, error) {
 
 // score is 0 unless the section has all words. A word in a title weighs most.
 func (s section) score(words []string) (score int) {
-	title, page, text := " "+fold(s.Title), " "+fold(s.PageTitle), " "+fold(s.text)
+	title, page, text := s.index[0], s.index[1], s.index[2]
 	for _, word := range words {
 		word = " " + word
-		inText := strings.Count(text, word)
-		weight := min(inText, 5)
+		weight := min(strings.Count(text, word), 5)
 		if strings.Contains(title, word) {
 			weight += 10
 		}
@@ -82,7 +88,7 @@ func (s section) score(words []string) (score int) {
 
 // excerpt returns the text around the first word that the section has, with the words marked.
 func (s section) excerpt(words []string) (parts []part) {
-	folded := " " + fold(s.text)
+	folded := s.index[2]
 	first := len(folded)
 	for _, word := range words {
 		if at := strings.Index(folded, " "+word); at >= 0 {
