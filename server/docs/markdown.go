@@ -70,8 +70,8 @@ func (s *Site) toHTML(source []byte) (template.HTML, []section, error) {
 		return "", nil, err
 	}
 	// Long lines of code scroll, so the keyboard must reach them. In the text of a document, < is escaped.
-	framed := strings.NewReplacer("<pre>", `<div class="code"><pre tabindex="0">`, "</pre>", "</pre></div>").Replace(out.String())
-	return template.HTML(framed), sections[1:], nil
+	framed := strings.NewReplacer("<pre>", `<div class="code"><pre tabindex="0">`, "</pre>", "</pre></div>")
+	return template.HTML(framed.Replace(out.String())), sections[1:], nil // our own text
 }
 
 // target returns where a link leads when the documents are pages.

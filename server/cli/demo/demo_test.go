@@ -90,6 +90,15 @@ func TestAWeekOfData(t *testing.T) {
 	if age := time.Since(time.UnixMilli(newest)); age < 0 || age > 2*time.Hour || oldest >= newest {
 		t.Errorf("the newest event is %s old", age)
 	}
+	listed, err := store.Directory.KeyPage(t.Context(), access.AllOrganizations, access.KeyFilter{Limit: 10})
+	if err != nil || len(listed.Keys) != 6 {
+		t.Fatalf("%d keys, error %v", len(listed.Keys), err)
+	}
+	for _, key := range listed.Keys {
+		if key.LastUsedAt == nil || time.Since(time.UnixMilli(*key.LastUsedAt)) > time.Hour {
+			t.Errorf("the key %s was last used at %v", key.Name, key.LastUsedAt)
+		}
+	}
 	if clock := store.Clock(); !clock.Trusted() {
 		t.Error(clock.Warning())
 	}

@@ -43,7 +43,7 @@ var companies = []company{
 	{"Brightwater Logistics", "enterprise", 9, []string{"Warehouse back end", "Nightly report"}, []endpoint{
 		{path: "warehouse", description: "Orders to the warehouse", types: []string{"order.*"}},
 		{path: "tracking", description: "Parcel tracking, in the order of the events", types: []string{"order.shipped"}, ordered: true},
-		{path: "returns", description: "Returns desk", types: []string{"order.returned", "invoice.paid"}, down: 100 * time.Minute, failure: "Down for maintenance"},
+		{path: "service", description: "Customer service", types: []string{"order.shipped", "order.returned"}, down: 3 * time.Hour, failure: "Down for maintenance"},
 	}},
 	{"Tallgrass Books", "growth", 5, []string{"Shop"}, []endpoint{
 		{path: "large-orders", description: "Orders of 100 and more", types: []string{"order.paid"}, filter: `[{"path":"data.total","op":"gte","value":100}]`},
@@ -184,11 +184,14 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 		receivers = append(receivers, s)
 	}
 	for _, at := range w.times(c.perHour) {
-		w.moments = append(w.moments, moment{at, func() error {
+		w.moments = append(w.moments, moment{at, func() error { return w.publish(ctx, owner.Organization.RowID, receivers) }})
+	}
+	for day := range days {
+		w.moments = append(w.moments, moment{w.end.Add(time.Duration(-24*day)*time.Hour - time.Minute), func() error {
 			for i, key := range keys {
-				people.Used(key, access.KeyUse{Allowed: 5 + w.rand.Int64N(int64(20+50*i)), RateLimited: int64(w.rand.IntN(40) / 39)})
+				people.Used(key, access.KeyUse{Allowed: 200 + w.rand.Int64N(int64(300+2000*i)), RateLimited: w.rand.Int64N(3)})
 			}
-			return w.publish(ctx, owner.Organization.RowID, receivers)
+			return people.KeepUses(ctx, true)
 		}})
 	}
 	return nil
@@ -269,7 +272,7 @@ func (w *week) deliver(ctx context.Context, s sending) error {
 		}
 		r := webhook.Result{
 			Attempt: attempts[0], Delivery: job.Delivery, Subscription: s.row, Epoch: target.Epoch, Number: start.Number, Trigger: start.Trigger,
-			DurationMS: 20 + int64(60*w.rand.ExpFloat64()), RetryAt: now + time.Minute.Milliseconds(), ProbeAt: now + 20*time.Minute.Milliseconds(),
+			DurationMS: 20 + int64(60*w.rand.ExpFloat64()), RetryAt: now + time.Minute.Milliseconds(), ProbeAt: now + 45*time.Minute.Milliseconds(),
 			Succeeded: true, ResponseStatus: new(204),
 		}
 		isDown := s.down > 0 && now > w.end.Add(-s.down).UnixMilli()

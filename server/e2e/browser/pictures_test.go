@@ -30,19 +30,16 @@ func TestPictures(t *testing.T) {
 	p.in("table", "Problems").expect("Tallgrass Books")
 	p.picture("overview")
 
-	var events struct {
-		Data []struct {
-			ID             string
-			OrganizationID string `json:"organization_id"`
-		}
-	}
-	c.must(t, "GET", "/api/v1/events/?organization=all&type=order.returned&state=pending&limit=1", nil, &events)
-	if len(events.Data) != 1 {
+	var found struct{ Data []struct{ ID string } }
+	c.must(t, "GET", "/api/v1/organizations/?search=Brightwater", nil, &found)
+	c.organization = found.Data[0].ID
+	c.must(t, "GET", "/api/v1/events/?type=order.shipped&state=pending&limit=1", nil, &found)
+	if len(found.Data) != 1 {
 		t.Fatal("no event of the demo waits")
 	}
-	p.visit(eventPage(events.Data[0].ID) + "?org=" + events.Data[0].OrganizationID)
+	p.visit(eventPage(found.Data[0].ID) + "?org=" + c.organization)
 	p.expect("brightwater/warehouse")
-	p.expect("brightwater/returns")
+	p.expect("brightwater/service")
 	p.picture("event")
 
 	p.visit("/console/parts/") // only a server with --dev has it
