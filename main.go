@@ -243,6 +243,7 @@ func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 	if c.Console.Enabled {
 		o.Console = &console.Options{
 			Name: c.Console.Name, Accent: c.Console.Accent, Logo: a.logo, PortalPages: c.Console.PortalPages, FrameAncestors: c.Console.FrameAncestors,
+			Parts: c.Development,
 		}
 		if c.Console.OIDCClientID != "" { // then config requires an issuer
 			o.SignIn = oidc.NewSignIn(a.issuer, oidc.SignInOptions{ClientID: c.Console.OIDCClientID, Secret: c.Console.OIDCClientSecret, RedirectURL: server.CallbackURL(a.url)})

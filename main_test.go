@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
 	"server/cli/child":             {},
 	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature", "storage"}, // it writes the week of --keep into a file that no server has open
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/leak":              {"server/cli/output", "server/config"},
@@ -209,7 +209,7 @@ var budget = map[string]int{
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3420,
+	"server":                       3480,
 	"server/apply":                 990,
 	"server/build":                 90,
 	"server/check":                 650,
@@ -217,19 +217,19 @@ var budget = map[string]int{
 	"server/cli/about":             50,
 	"server/cli/apply":             930,
 	"server/cli/bench":             580,
-	"server/cli/child":             150,
+	"server/cli/child":             160,
 	"server/cli/client":            460,
 	"server/cli/database":          400,
-	"server/cli/demo":              380,
+	"server/cli/demo":              750,
 	"server/cli/doctor":            950,
 	"server/cli/leak":              80,
 	"server/cli/output":            500,
 	"server/cli/receive":           1210,
 	"server/cli/receive/diagnosis": 470,
-	"server/config":                1680,
-	"server/console":               410,
+	"server/config":                1690,
+	"server/console":               420,
 	"server/credential":            410,
-	"server/docs":                  140,
+	"server/docs":                  820,
 	"server/exchange":              860,
 	"server/explain":               940,
 	"server/form":                  1930,
@@ -263,13 +263,13 @@ var budget = map[string]int{
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
-	"storage/sqlite":               3500,
-	"storage/sqlite/ownership":     220,
+	"storage/sqlite":               3480,
+	"storage/sqlite/ownership":     250,
 	"storage/webhook":              1720,
 }
 
 const (
-	budgetOfAll    = 57510 // the aim is 50,000
+	budgetOfAll    = 58640 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -54,14 +54,7 @@ func (h *handlers) consoleFile() handler {
 		for _, field := range file.Header {
 			x.SetHeader(field[0], field[1])
 		}
-		body := file.Body
-		if exchange.AcceptsGzip(x.Request.Header) {
-			if zipped := file.Zipped(); zipped != nil {
-				x.SetHeader("Content-Encoding", "gzip")
-				body = zipped
-			}
-		}
-		x.Send(http.StatusOK, file.Type, body)
+		sendFile(x, file.Type, file.Body, file.Zipped)
 		return nil
 	}
 }

@@ -250,16 +250,16 @@ func TestServedDescription(t *testing.T) {
 		t.Run("can be cached and revalidated at "+path, func(t *testing.T) {
 			t.Parallel()
 			f := start(t)
-			first := f.Do(t, "GET "+path, "", "").Want(t, http.StatusOK, "")
+			first := f.Do(t, "GET "+path, "", "", "Accept-Encoding", "identity").Want(t, http.StatusOK, "")
 			tag := first.Header.Get("ETag")
-			for _, held := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
+			for _, held := range []string{tag, strings.TrimPrefix(tag, "W/"), `"other", ` + tag, "*"} {
 				again := f.Do(t, "GET "+path, "", "", "If-None-Match", held).Want(t, http.StatusNotModified, "")
 				if again.Text != "" || again.Header.Get("ETag") != tag {
 					t.Errorf("If-None-Match %s: ETag %s, body %q", held, again.Header.Get("ETag"), again.Text)
 				}
 			}
 			f.Do(t, "GET "+path, "", "", "If-None-Match", `"other"`).Want(t, http.StatusOK, "")
-			if head := f.Do(t, "HEAD "+path, "", ""); head.ContentLength != first.ContentLength || head.Header.Get("ETag") != tag {
+			if head := f.Do(t, "HEAD "+path, "", "", "Accept-Encoding", "identity"); head.ContentLength != first.ContentLength || head.Header.Get("ETag") != tag {
 				t.Errorf("HEAD has length %d and ETag %s; GET %d and %s", head.ContentLength, head.Header.Get("ETag"), first.ContentLength, tag)
 			}
 		})

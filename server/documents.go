@@ -8,62 +8,111 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/docs"
 	"github.com/keyhook/keyhook/server/exchange"
 )
 
-const docsPath = "/docs/"
-
-// documents serves the user documents as HTML.
+// documents serves the user documents and the reference of the API as HTML.
 type documents struct {
-	pages func() (map[string]document, error) // by name; rendered at the first request
+	site func() (site, error) // rendered at the first request
+}
+
+// site has the documents by name.
+type site struct {
+	*docs.Site
+	pages map[string]document
 }
 
 // newDocuments serves documents. base is the path under which callers reach the server.
-func newDocuments(base string) documents {
-	return documents{sync.OnceValues(func() (map[string]document, error) {
-		rendered, err := docs.Render(base + docsPath)
-		if err != nil {
-			return nil, err
+func newDocuments(o Options, base string, api description) documents {
+	return documents{sync.OnceValues(func() (site, error) {
+		settings := docs.Options{Base: base, URL: strings.TrimSuffix(o.ConsoleURL, "/")}
+		accent := ""
+		if o.Console != nil {
+			settings.Console, accent = base+console.Path, o.Console.Accent
 		}
-		pages := make(map[string]document, len(rendered))
-		for _, page := range rendered {
+		described, err := api.json()
+		if err != nil {
+			return site{}, err
+		}
+		settings.Description = described.body
+		if settings.Style, err = console.Tokens(accent); err != nil {
+			return site{}, err
+		}
+		if settings.Script, err = console.Colours(); err != nil {
+			return site{}, err
+		}
+		rendered, err := docs.Render(settings)
+		if err != nil {
+			return site{}, err
+		}
+		pages := make(map[string]document, len(rendered.Pages))
+		for _, page := range rendered.Pages {
 			pages[page.Name] = newDocument(page.MediaType, page.Body)
 		}
-		return pages, nil
+		return site{rendered, pages}, nil
 	})}
 }
 
-// index lists the documents.
-func (h documents) index(x *exchange.Exchange) error { return h.show(x, "") }
-
-// read shows one document, or the style sheet.
-func (h documents) read(x *exchange.Exchange) error { return h.show(x, x.Path.Value("name")) }
-
-func (h documents) show(x *exchange.Exchange, name string) error {
-	pages, err := h.pages()
+// index lists the documents, or the sections that have the words of a search.
+func (h documents) index(x *exchange.Exchange) error {
+	words, _ := x.Query.Value("q")
+	if len(words) > docs.MaxQuery {
+		x.Query.Refuse("q", fmt.Sprintf("must have at most %d bytes", docs.MaxQuery))
+	}
+	if err := x.Query.Err(); err != nil {
+		return err
+	}
+	if words == "" {
+		return h.show(x, "")
+	}
+	s, err := h.site()
 	if err != nil {
 		return fmt.Errorf("documents: %w", err)
 	}
-	page, found := pages[name]
-	if !found {
-		return exchange.Refuse(http.StatusNotFound, "not_found", "There is no document with this name; see the list at "+x.Base+docsPath+".")
+	found, err := s.Search(words)
+	if err != nil {
+		return fmt.Errorf("documents: search: %w", err)
 	}
-	x.SetHeader("Content-Security-Policy", "default-src 'none'; style-src 'self'")
-	page.serve(x)
+	h.send(x, newDocument(docs.HTML, found))
 	return nil
+}
+
+// read shows one document, or a file that documents use.
+func (h documents) read(x *exchange.Exchange) error { return h.show(x, x.Path.Value("name")) }
+
+func (h documents) show(x *exchange.Exchange, name string) error {
+	s, err := h.site()
+	if err != nil {
+		return fmt.Errorf("documents: %w", err)
+	}
+	page, found := s.pages[name]
+	if !found {
+		return exchange.Refuse(http.StatusNotFound, "not_found", "There is no document with this name; see the list at "+x.Base+docs.Path+".")
+	}
+	h.send(x, page)
+	return nil
+}
+
+// send sends a page that may load its own style and script, and nothing else.
+func (h documents) send(x *exchange.Exchange, page document) {
+	x.SetHeader("Content-Security-Policy",
+		"default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	page.serve(x)
 }
 
 // document is a response that is the same for all callers.
 type document struct {
 	mediaType string
 	body      []byte
-	tag       string // of the body, in quotes (RFC 9110 section 8.8.3)
+	zipped    func() []byte
+	tag       string // of the body (RFC 9110 section 8.8.3); weak, because the body in gzip has it too
 }
 
 func newDocument(mediaType string, body []byte) document {
 	sum := sha256.Sum256(body)
-	return document{mediaType, body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	return document{mediaType, body, console.Zipped(body), `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
 // serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
@@ -71,19 +120,30 @@ func newDocument(mediaType string, body []byte) document {
 func (d document) serve(x *exchange.Exchange) {
 	x.SetHeader("ETag", d.tag)
 	x.SetHeader("Cache-Control", "no-cache")
+	x.SetHeader("Vary", "Accept-Encoding")
 	if matchesETag(x.Request.Header.Values("If-None-Match"), d.tag) {
 		x.WriteHeader(http.StatusNotModified)
 		return
 	}
-	x.Send(http.StatusOK, d.mediaType, d.body)
+	sendFile(x, d.mediaType, d.body, d.zipped)
 }
 
-// matchesETag reports whether If-None-Match contains the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our
-// tags contain no comma.
+// sendFile sends a file, in gzip if the caller takes it.
+func sendFile(x *exchange.Exchange, mediaType string, body []byte, zipped func() []byte) {
+	if exchange.AcceptsGzip(x.Request.Header) {
+		if smaller := zipped(); smaller != nil {
+			x.SetHeader("Content-Encoding", "gzip")
+			body = smaller
+		}
+	}
+	x.Send(http.StatusOK, mediaType, body)
+}
+
+// matchesETag reports whether If-None-Match contains the weak tag (RFC 9110 section 13.1.2). Our tags contain no comma.
 func matchesETag(lists []string, tag string) bool {
 	for _, list := range lists {
 		for item := range strings.SplitSeq(list, ",") {
-			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == tag {
+			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == strings.TrimPrefix(tag, "W/") {
 				return true
 			}
 		}

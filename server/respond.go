@@ -113,6 +113,9 @@ func (s *Server) run(c *call) error {
 	switch {
 	case c.route.access == open:
 		c.requireMemory()
+		if len(c.route.parameters) > 0 {
+			return c.handle()
+		}
 		return c.route.handle(c)
 	case c.route.access == proxied:
 		return c.route.handle(c)

@@ -31,7 +31,7 @@ func (h *handlers) table() []route {
 		get("/metrics/", h.metrics).to(local).need(access.PlatformRead),
 		get("/openapi.yaml/", h.description.asYAML).to(open),
 		get("/openapi.json/", h.description.asJSON).to(open),
-		get("/docs/", h.documents.index).to(open),
+		get("/docs/", h.documents.index).to(open).query("q"),
 		get("/docs/{name}/", h.documents.read).to(open),
 
 		// The console: the page, and every path below it.
@@ -303,11 +303,11 @@ type handlers struct {
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
 func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
-	lookup := form.Lookup{Store: o.Store}
+	lookup, api := form.Lookup{Store: o.Store}, newDescription(o.BaseURL)
 	h := &handlers{
 		health:       health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
-		description:  newDescription(o.BaseURL),
-		documents:    newDocuments(base),
+		description:  api,
+		documents:    newDocuments(o, base, api),
 		console:      site,
 		whoami:       whoami{o.Store},
 		usage:        usage.Endpoints{Store: o.Store},

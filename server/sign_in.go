@@ -9,7 +9,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -47,7 +46,6 @@ func (h signIns) begin() func(*call) error {
 		return nil
 	}
 	return func(c *call) error {
-		c.Query = form.ParseQuery(c.Request.URL.RawQuery, c.route.parameters)
 		c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
 		if err := c.Query.Err(); err != nil {
 			return err

@@ -202,7 +202,7 @@ func seedInstance(t *tx, key seal.Key) error {
 		salt, encryption.Canary(seal.NewRing(key))); err != nil {
 		return err
 	}
-	return writeClock(t, clock.State{Seen: t.Now()})
+	return writeClock(t, clock.State{Seen: time.Now().UnixMilli()})
 }
 
 func (t *tx) loadSalt() (err error) {

@@ -45,6 +45,7 @@ type Options struct {
 	BootstrapLink access.Credential // the secret of a link that signs in once as that token; the zero value is none
 	Observer      Observer          // may be nil
 	Logger        *slog.Logger      // nil means slog.Default
+	Now           func() time.Time  // of writes; nil means time.Now. The demo writes the past with it
 
 	isCopy         bool                                                            // Restore sets it: the file is a copy, and no server uses it
 	findKeys       func(ctx context.Context, path string) (encryption.Keys, error) // nil means encryption.Source.FindOrCreate; Rekey and Restore set it

@@ -36,6 +36,8 @@ type Config struct {
 	Metrics    Metrics
 	Alerts     Alerts
 	Log        Log
+
+	Development bool // --dev was given; see Dev
 }
 
 // Server is how clients reach the process.
@@ -197,8 +199,10 @@ func (l Log) Logger(w io.Writer, replace func([]string, slog.Attr) slog.Attr) *s
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// Dev returns c for development: deliveries may go to http:// URLs and to this machine, and the log is text.
+// Dev returns c for development: deliveries may go to http:// URLs and to this machine, the log is text, and the console has a page with
+// its components.
 func (c Config) Dev() Config {
+	c.Development = true
 	c.Egress.AllowHTTP = true
 	c.Egress.AllowedNetworks = slices.Concat(c.Egress.AllowedNetworks, loopback)
 	c.Log.Format = LogText

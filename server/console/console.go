@@ -60,6 +60,7 @@ type Options struct {
 	PortalPages    []string // of PortalPages: what the session of a portal link shows; empty: all
 	FrameAncestors []string // origins of pages that may show the console in a frame; empty: none
 	OIDC           bool     // people can sign in with the identity provider
+	Parts          bool     // for developers of the console: the page with all components
 }
 
 // PortalPages lists the pages that Options.PortalPages may have.
@@ -100,6 +101,19 @@ func logoName(logo []byte) string {
 	return ""
 }
 
+// Tokens returns the style sheet of the tokens: colours, spaces, sizes. An empty accent means DefaultAccent.
+func Tokens(accent string) ([]byte, error) {
+	theme, err := Theme(cmp.Or(accent, DefaultAccent))
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := static.ReadFile("static/tokens.css")
+	return append(tokens, theme...), err
+}
+
+// Colours returns the script that applies the light or dark colours that somebody chose, before a page is painted.
+func Colours() ([]byte, error) { return static.ReadFile("static/colours.js") }
+
 // File is one response. Its fields must not be changed.
 type File struct {
 	Header [][2]string // except Content-Type
@@ -117,12 +131,12 @@ type Site struct {
 
 // New reads the embedded files and renders the page. An error is a wrong accent, or a defect of the embedded files.
 func New(o Options) (*Site, error) {
-	o.Name, o.Accent = cmp.Or(o.Name, DefaultName), cmp.Or(o.Accent, DefaultAccent)
-	theme, err := Theme(o.Accent)
+	o.Name = cmp.Or(o.Name, DefaultName)
+	tokens, err := Tokens(o.Accent)
 	if err != nil {
 		return nil, err
 	}
-	contents := map[string][]byte{"theme.css": theme}
+	contents := map[string][]byte{"theme.css": tokens}
 	if logo := logoName(o.Logo); logo != "" {
 		contents[logo] = o.Logo
 	}
@@ -131,7 +145,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || name == "index.html" {
+		if err != nil || entry.IsDir() || name == "index.html" || name == "tokens.css" {
 			return err
 		}
 		contents[name], err = fs.ReadFile(files, name)
@@ -198,20 +212,22 @@ func sorted[V any](m map[string]V) []string {
 func newFile(mediaType string, body []byte, header ...[2]string) File {
 	return File{
 		Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body,
-		Zipped: sync.OnceValue(func() []byte { return zip(body) }),
+		Zipped: Zipped(body),
 	}
 }
 
-// zip returns the body in gzip; nil if that is not smaller.
-func zip(body []byte) []byte {
-	var zipped bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(body)                                       // a buffer takes everything
-	_ = w.Close()
-	if zipped.Len() >= len(body) {
-		return nil
-	}
-	return zipped.Bytes()
+// Zipped returns a function that returns the body in gzip, made at the first call; nil if that is not smaller.
+func Zipped(body []byte) func() []byte {
+	return sync.OnceValue(func() []byte {
+		var zipped bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
+		_, _ = w.Write(body)                                       // a buffer takes everything
+		_ = w.Close()
+		if zipped.Len() >= len(body) {
+			return nil
+		}
+		return zipped.Bytes()
+	})
 }
 
 // pageHeader has the headers of the page. The page may load its own files, call its own server, and nothing else.

@@ -22,7 +22,7 @@ var (
 	white = color{255, 255, 255}
 )
 
-// scheme is the light or the dark appearance. style.css has the same backgrounds.
+// scheme is the light or the dark appearance. tokens.css has the same backgrounds.
 type scheme struct {
 	name    string
 	page    color // background of the page

@@ -52,17 +52,17 @@ func TestThemeIsReadable(t *testing.T) {
 	}
 }
 
-// TestContrastOfTheColours reads the colours of style.css, for light and dark.
+// TestContrastOfTheColours reads the colours of tokens.css, for light and dark.
 func TestContrastOfTheColours(t *testing.T) {
 	t.Parallel()
-	sheet, err := static.ReadFile("static/style.css")
+	sheet, err := static.ReadFile("static/tokens.css")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range schemes {
 		colors := colorsOf(sheet, i)
 		if colors["grey-1"] != schemes[i].page || colors["grey-3"] != schemes[i].surface {
-			t.Errorf("%s: theme.go has other backgrounds than style.css", schemes[i].name)
+			t.Errorf("%s: theme.go has other backgrounds than tokens.css", schemes[i].name)
 		}
 		for _, on := range []string{"grey-1", "grey-2", "grey-3"} {
 			for _, name := range []string{"grey-7", "grey-8", "grey-9", "success", "warning", "danger"} {

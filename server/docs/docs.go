@@ -1,31 +1,50 @@
-// Package docs owns the documents for users. They are Markdown files in the binary, which serves them as HTML, so they describe
-// the running version and need no network. It does not know HTTP.
+// Package docs owns the documents for users and the reference of the API. The documents are Markdown files in the binary, which
+// serves them as HTML, so they describe the running version and need no network. It does not know HTTP.
 package docs
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"path"
 	"strings"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/parser"
-	"github.com/yuin/goldmark/text"
 )
 
-//go:embed *.md page.html style.css keyhook.service monitoring
+//go:embed *.md *.html style.css docs.js keyhook.service monitoring
 var files embed.FS
+
+// Path is where the pages are served, below the path of the server.
+const Path = "/docs/"
+
+// Options say where the pages are, and what they show of the server.
+type Options struct {
+	Base        string // path of the server, without a slash at the end
+	Console     string // path of the console; empty: there is none
+	URL         string // where callers reach the server, without a slash at the end
+	Description []byte // the description of the API, in JSON
+	Style       []byte // the tokens of style.css
+	Script      []byte // what runs before a page is painted
+}
 
 // Page is one file as it is served.
 type Page struct {
 	Name      string // the last part of its path; empty is the list of all documents
 	MediaType string
 	Body      []byte
+}
+
+// Site has all pages. Use Render.
+type Site struct {
+	Pages []Page
+
+	options  Options
+	layout   *template.Template
+	entries  []entry
+	sections []section
+	anchors  map[string]string // "METHOD /path/" → the anchor of the operation in the reference
 }
 
 // entry is a document in the list of all documents.
@@ -35,68 +54,138 @@ type entry struct {
 
 // attachments are files that documents link to, with their media types.
 var attachments = map[string]string{
-	"style.css":                 "text/css; charset=utf-8",
 	"keyhook.service":           "text/plain; charset=utf-8",
 	"monitoring/alerts.yaml":    "application/yaml",
 	"monitoring/dashboard.json": "application/json",
 }
 
-// Render returns all pages: the list of documents, each document, and their attachments. Their links begin with root, the
-// path under which the pages are served, which ends in a slash. An error is a defect of the embedded files.
-func Render(root string) ([]Page, error) {
-	layout, err := template.ParseFS(files, "page.html")
-	if err != nil {
+// The names of the pages with all operations of the API, and with the objects in its requests and responses.
+const (
+	referenceName = "api"
+	objectsName   = "objects"
+)
+
+// HTML is the media type of a page.
+const HTML = "text/html; charset=utf-8"
+
+// Render returns all pages: the list of documents, each document, the reference of the API, and the files that they use. An error is
+// a defect of the embedded files or of the description.
+func Render(o Options) (*Site, error) {
+	s := &Site{options: o}
+	var err error
+	if s.layout, err = template.New("").Funcs(template.FuncMap{"md": s.md, "join": strings.Join, "object": s.object}).ParseFS(files, "*.html"); err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(files, "*.md")
-	if err != nil {
-		return nil, err
+	for name, head := range map[string][]byte{"style.css": o.Style, "docs.js": o.Script} {
+		body, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		mediaType := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}[path.Ext(name)]
+		s.Pages = append(s.Pages, Page{name, mediaType, append(bytes.Clone(head), body...)})
 	}
-	var pages []Page
 	for file, mediaType := range attachments {
 		body, err := files.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		pages = append(pages, Page{Name: path.Base(file), MediaType: mediaType, Body: body})
+		s.Pages = append(s.Pages, Page{path.Base(file), mediaType, body})
 	}
-	var entries []entry
+	api, err := readReference(o.Description, o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the description of the API: %w", err)
+	}
+	s.anchors = api.anchors()
+	documents, err := s.readDocuments()
+	if err != nil {
+		return nil, err
+	}
+	s.entries = append(s.entries, entry{referenceName, "API reference", "Every operation of the API: permission, fields, refusals, and a command to paste."},
+		entry{objectsName, "API objects", "The fields of all objects in requests and responses."})
+	if err := s.addReference(api); err != nil {
+		return nil, fmt.Errorf("render the reference of the API: %w", err)
+	}
+	for _, v := range append(documents, view{Title: "Documents", template: "list"}) {
+		if err := s.add(v); err != nil {
+			return nil, fmt.Errorf("render %s: %w", cmp.Or(v.Name, "the list of documents"), err)
+		}
+	}
+	return s, nil
+}
+
+// readDocuments reads the Markdown files. The pages that show them wait until all entries are known.
+func (s *Site) readDocuments() (documents []view, err error) {
+	names, err := fs.Glob(files, "*.md")
+	if err != nil {
+		return nil, err
+	}
 	for _, file := range names {
 		source, err := files.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		name := strings.TrimSuffix(file, ".md")
-		about := summarize(name, string(source))
-		body, err := toHTML(source, root)
+		about := summarize(strings.TrimSuffix(file, ".md"), string(source))
+		body, sections, err := s.toHTML(source)
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", file, err)
 		}
-		page, err := fill(layout, view{Root: root, Title: about.Title, Body: template.HTML(body)}) // our own text
-		if err != nil {
-			return nil, fmt.Errorf("render %s: %w", file, err)
+		v := view{Name: about.Name, Title: about.Title, Body: body}
+		for _, found := range sections {
+			found.Page, found.PageTitle = about.Name, about.Title
+			s.sections = append(s.sections, found.indexed())
+			if found.level == 2 {
+				v.Sections = append(v.Sections, link{found.Anchor, found.Title})
+			}
 		}
-		pages = append(pages, Page{name, "text/html; charset=utf-8", page})
-		entries = append(entries, about)
+		documents, s.entries = append(documents, v), append(s.entries, about)
 	}
-	list, err := fill(layout, view{Root: root, Title: "Documents", Entries: entries})
-	if err != nil {
-		return nil, fmt.Errorf("render the list of documents: %w", err)
-	}
-	return append(pages, Page{"", "text/html; charset=utf-8", list}), nil
+	return documents, nil
 }
 
 // view is what page.html shows.
 type view struct {
-	Root, Title string
-	Body        template.HTML
-	Entries     []entry
+	template string // of the body; empty: Body is there already
+
+	Base, Root, Console string
+	Name, Title, Query  string
+	Sections            []link // of this page
+	Entries             []entry
+	Body                template.HTML
+	Results             []result
+	API                 *reference
 }
 
-func fill(layout *template.Template, v view) ([]byte, error) {
+// link leads to a section of the same page.
+type link struct{ Anchor, Title string }
+
+func (s *Site) add(v view) error {
+	body, err := s.fill(v)
+	s.Pages = append(s.Pages, Page{v.Name, HTML, body})
+	return err
+}
+
+// fill returns a page: its body in the frame of all pages.
+func (s *Site) fill(v view) ([]byte, error) {
+	v.Base, v.Root, v.Console, v.Entries = s.options.Base, s.options.Base+Path, s.options.Console, s.entries
 	var page bytes.Buffer
-	err := layout.Execute(&page, v)
+	if v.template != "" {
+		if err := s.layout.ExecuteTemplate(&page, v.template+".html", v); err != nil {
+			return nil, err
+		}
+		v.Body = template.HTML(page.String()) // a template has escaped it
+		page.Reset()
+	}
+	err := s.layout.ExecuteTemplate(&page, "page.html", v)
 	return page.Bytes(), err
+}
+
+// object returns where the object of this name is described.
+func (s *Site) object(name string) string { return s.options.Base + Path + objectsName + "/#" + name }
+
+// md renders Markdown for a template.
+func (s *Site) md(text string) (template.HTML, error) {
+	body, _, err := s.toHTML([]byte(text))
+	return body, err
 }
 
 // summarize takes the title from the first heading, and the summary from the first sentence below it.
@@ -105,33 +194,4 @@ func summarize(name, source string) entry {
 	paragraph, _, _ := strings.Cut(strings.TrimSpace(rest), "\n\n")
 	sentence, _, _ := strings.Cut(strings.ReplaceAll(paragraph, "\n", " ")+" ", ". ")
 	return entry{name, strings.TrimPrefix(head, "# "), strings.TrimSuffix(sentence, ".") + "."}
-}
-
-// toHTML renders Markdown. A link to another document, "name.md", or to an attachment becomes a link to its page.
-func toHTML(source []byte, root string) ([]byte, error) {
-	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
-	tree := markdown.Parser().Parse(text.NewReader(source))
-	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if link, isLink := n.(*ast.Link); isLink && entering {
-			file, fragment, hasFragment := strings.Cut(string(link.Destination), "#")
-			if _, isAttachment := attachments[file]; isAttachment {
-				link.Destination = []byte(root + path.Base(file))
-			}
-			if name, isDocument := strings.CutSuffix(file, ".md"); isDocument && !strings.Contains(name, "/") {
-				target := root + name + "/"
-				if hasFragment {
-					target += "#" + fragment
-				}
-				link.Destination = []byte(target)
-			}
-		}
-		return ast.WalkContinue, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	err = markdown.Renderer().Render(&out, source, tree)
-	// Long lines of code scroll, so the keyboard must reach them. In the text of a document, < is escaped.
-	return bytes.ReplaceAll(out.Bytes(), []byte("<pre>"), []byte(`<pre tabindex="0">`)), err
 }

@@ -59,7 +59,7 @@ type useNote struct {
 // EnsureBootstrapToken.
 func (d *Directory) Used(p access.Principal, use access.KeyUse) {
 	d.firstRequest.note()
-	at := time.Now().UnixMilli()
+	at := d.file.Now()
 	switch {
 	case p.Key != nil:
 		d.uses.note(useNote{credentialDay{credentialRow{row: p.Key.RowID}, at / dayLength}, credentialUse{at, use}})

@@ -122,7 +122,7 @@ func (f *File) lockFile() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
 	}
-	return lockDatabase(f.o.Path, f.lock)
+	return f.lock.LockFile(f.o.Path)
 }
 
 // identify reads the database before the first write, because it might belong to another application. It checks a file

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
@@ -102,7 +101,7 @@ func claimForRestore(path string, owner disk.User) (owned *ownership.Lock, err e
 		if size, err := fileSize(path); err != nil || size == 0 {
 			return err
 		}
-		return lockDatabase(path, owned)
+		return owned.LockFile(path)
 	})
 	if err != nil && owned != nil {
 		err = errors.Join(err, owned.Release())
@@ -154,7 +153,7 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	replaced := path + replacedSuffix + time.Now().UTC().Format("20060102-150405.000")
+	replaced := path + ownership.ReplacedSuffix + time.Now().UTC().Format("20060102-150405.000")
 	if is, err := isDatabase(path); err != nil {
 		return "", err
 	} else if is {
@@ -179,40 +178,6 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 		replaced = ""
 	}
 	return replaced, disk.SyncDir(filepath.Dir(path))
-}
-
-// replacedSuffix is the start of the suffix of a database that Restore has replaced.
-const replacedSuffix = ".replaced-"
-
-// lockDatabase locks the database, which must exist, after removing the name that a killed restore gave to it.
-func lockDatabase(path string, lock *ownership.Lock) error {
-	if err := dropSecondName(path); err != nil {
-		return err
-	}
-	return lock.LockFile(path)
-}
-
-// dropSecondName removes the second name that a killed restore gave to the present database. The database still has its
-// own name, and must have no other.
-func dropSecondName(path string) error {
-	present, err := os.Lstat(path)
-	if err != nil {
-		return disk.Advise(path, err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return disk.Advise(filepath.Dir(path), err)
-	}
-	for _, e := range entries {
-		name := filepath.Join(filepath.Dir(path), e.Name())
-		if !strings.HasPrefix(name, path+replacedSuffix) {
-			continue
-		}
-		if info, err := os.Lstat(name); err == nil && os.SameFile(info, present) {
-			return disk.Remove(name)
-		}
-	}
-	return nil
 }
 
 // magic is the start of every SQLite database.

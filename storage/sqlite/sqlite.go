@@ -31,6 +31,8 @@ type Options struct {
 	LogBounds   LogBounds
 	Reserve     int64        // bytes of disk space that are kept for writes with Work.Reserve; 0 keeps none
 	Logger      *slog.Logger // nil means slog.Default
+	// Now is the time of writes; nil means time.Now. Deadlines and durations follow the clock of the machine.
+	Now func() time.Time
 	Hooks
 }
 
@@ -75,6 +77,9 @@ func (o Options) withDefaults() Options {
 	o.Synchronous = cmp.Or(o.Synchronous, Full)
 	o.LogBounds = cmp.Or(o.LogBounds, defaultLogBounds)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Reached == nil {
 		o.Reached = func(string) {}
 	}
@@ -96,6 +101,9 @@ type File struct {
 	checkpointer
 	pools []*Pool
 }
+
+// Now is the time of writes in milliseconds; see Options.Now.
+func (f *File) Now() int64 { return f.o.Now().UnixMilli() }
 
 // Created reports whether Open created the database.
 func (f *File) Created() bool { return f.created }

@@ -265,7 +265,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	}
 	t := f.tx
 	began := time.Now()
-	t.now, t.onReserve = began.UnixMilli(), f.reserve.spent
+	t.now, t.onReserve = f.Now(), f.reserve.spent
 	t.committed = t.committed[:0]
 	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
 		return len(batch), &transactionError{fmt.Errorf("begin: %w", err)}

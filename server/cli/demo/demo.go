@@ -18,22 +18,38 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
+// Options are what the commands need of the program.
+type Options struct {
+	Schema      string                                // the text of schema.sql
+	UntilSignal func(context.Context) context.Context // ends the context at the first signal
+}
+
 // New returns the command demo.
-func New() *cobra.Command {
-	return &cobra.Command{
+func New(o Options) *cobra.Command {
+	keep := false
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show all of Keyhook in a few seconds, in a temporary directory",
 		Long: `Show all of Keyhook in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates an
 API key and a subscription. It publishes events, and lets deliveries fail and recover. Then it rotates the signing
 secret and revokes the key. Each step prints what it did and what it checked. At the end, the demo removes the
-directory. The exit code is 0 only if every check passed.`,
-		Example: "  keyhook demo",
+directory. The exit code is 0 only if every check passed.
+
+With --keep, the demo checks nothing. It makes a server with a week of data of four invented companies, and leaves it
+running until you stop it: to look at the console.`,
+		Example: `  keyhook demo
+  keyhook demo --keep`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if keep {
+				return o.keep(o.UntilSignal(cmd.Context()), cmd.OutOrStdout())
+			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))
 			defer cancel()
 			return run(ctx, cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave a server running that has a week of data")
+	return cmd
 }
 
 // The time limits of the whole demo, and of each wait in it.
@@ -42,12 +58,21 @@ const (
 	wait  = 15 * time.Second
 )
 
+// temporary makes a directory for the files of a demo.
+func temporary() (string, error) {
+	dir, err := os.MkdirTemp("", "keyhook-demo-")
+	if err != nil {
+		return "", fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
+	}
+	return dir, nil
+}
+
 // run runs the steps until one fails.
 func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
-	dir, err := os.MkdirTemp("", "keyhook-demo-")
+	dir, err := temporary()
 	if err != nil {
-		return fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
+		return err
 	}
 	defer os.RemoveAll(dir)
 	s := &demo{out: out}

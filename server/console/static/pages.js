@@ -1,3 +1,5 @@
+import { settings } from './settings.js';
+
 // The pages: path, title, and who sees them. from loads the module of a page when it is opened, or before, while the browser has
 // nothing to do; page is its name there. nav puts a page into the side bar: [group, icon]. needs is the permission to read what
 // the page shows: nobody without it loads the module. A page that is not here does not exist yet.
@@ -27,4 +29,5 @@ export const pages = [
   { path: '/event-types/', title: 'Event types', from: () => import('./pages/event_types.js'), page: 'EventTypes', needs: 'platform:read', nav: ['Operator', 'menu'] },
   { path: '/event-types/{type}/', title: 'Event type', from: () => import('./pages/event_types.js'), page: 'EventType', needs: 'platform:read' },
   { path: '/system/', title: 'System', from: () => import('./pages/system.js'), page: 'System', needs: 'platform:read', nav: ['Operator', 'system'] },
-];
+  settings.parts && { path: '/parts/', title: 'Parts', from: () => import('./pages/parts.js'), page: 'Parts', needs: 'webhooks:read' },
+].filter(Boolean);

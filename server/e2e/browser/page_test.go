@@ -267,9 +267,9 @@ func (p *page) photograph(name string) string {
 	return path
 }
 
-// limited returns the context of the page with a deadline.
+// limited returns the context of the page with a deadline, which axe needs on the longest page.
 func (p *page) limited() context.Context {
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, 5*patience)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }

@@ -50,7 +50,11 @@ func pages(w *world) []pageRow {
 		{"audit", "/console/audit/", w.acme.token, "Revoked the API key Old laptop"},
 		{"audit-none", "/console/audit/?type=plan_deleted", w.acme.token, "No entry matches the filters"},
 		{"audit-entry-hostile", "/console/audit/?type=api_key_created&id=" + w.entry(w.hostile), w.hostile.token, "<script>alert"},
-		{"docs", "/docs/", "", "Keyhook documents"},
+		{"parts", "/console/parts/", w.acme.token, "Badges, tags and facts"},
+		{"docs", "/docs/", "", "API reference"},
+		{"docs-api", "/docs/api/", "", "Publish an event"}, // takes axe half a minute; the page of the objects is made of the same
+		{"docs-search", "/docs/?q=retry", "", "sections have all words"},
+		{"docs-search-hostile", "/docs/?q=%3Cscript%3Ealert(1)%3C/script%3E" + strings.Repeat("x", 60), "", "No section has all words"},
 		{"docs-operating", "/docs/operating/", "", "Operate Keyhook"}, // long, with tables and code
 		{"docs-receiving", "/docs/receiving/", "", "Receive webhooks"},
 		{"sign-in", "/console/", "", "Sign in"},

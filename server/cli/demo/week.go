@@ -1,0 +1,289 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/filter"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// company is a customer in the data of the demo.
+type company struct {
+	name, plan string
+	perHour    float64 // events at the busiest time
+	keys       []string
+	endpoints  []endpoint
+}
+
+// endpoint is a subscription in the data of the demo. Its path at the receiver says how the receiver answers.
+type endpoint struct {
+	path, description string
+	types             []string
+	filter            string
+	ordered           bool
+	down, paused      time.Duration // how long before now it began to fail, or a person paused it; 0: it did not
+	failure           string        // what the receiver says when it is down
+}
+
+var companies = []company{
+	{"Brightwater Logistics", "enterprise", 9, []string{"Warehouse back end", "Nightly report"}, []endpoint{
+		{path: "warehouse", description: "Orders to the warehouse", types: []string{"order.*"}},
+		{path: "tracking", description: "Parcel tracking, in the order of the events", types: []string{"order.shipped"}, ordered: true},
+		{path: "service", description: "Customer service", types: []string{"order.shipped", "order.returned"}, down: 3 * time.Hour, failure: "Down for maintenance"},
+	}},
+	{"Tallgrass Books", "growth", 5, []string{"Shop"}, []endpoint{
+		{path: "large-orders", description: "Orders of 100 and more", types: []string{"order.paid"}, filter: `[{"path":"data.total","op":"gte","value":100}]`},
+		{path: "stock", description: "Stock keeping", types: []string{"order.shipped", "stock.low"}, down: 52 * time.Hour, failure: "panic: no such table: stock"},
+	}},
+	{"Kestrel Cycles", "growth", 3, []string{"Workshop", "Price comparison"}, []endpoint{
+		{path: "accounting", description: "Invoices to accounting", types: []string{"invoice.*"}},
+		{path: "loyalty", description: "Loyalty points", types: []string{"order.paid"}, paused: 26 * time.Hour},
+	}},
+	{"Juniper Kitchens", "growth", 1, []string{"Shop"}, []endpoint{
+		{path: "kitchen", description: "New orders to the kitchen", types: []string{"order.created"}},
+	}},
+}
+
+// eventTypes are the types of the product, with their groups and descriptions.
+var eventTypes = [][3]string{
+	{"order.created", "Orders", "A customer placed an order."}, {"order.paid", "Orders", "The payment of an order arrived."},
+	{"order.shipped", "Orders", "An order left the warehouse."}, {"order.returned", "Orders", "A customer sent an order back."},
+	{"invoice.created", "Invoices", "An invoice was written."}, {"invoice.paid", "Invoices", "An invoice was paid."},
+	{"stock.low", "Stock", "Few pieces of an article are left."},
+}
+
+// week writes a week of data into a new database, before a server opens it.
+type week struct {
+	store *storage.Store
+	at    atomic.Int64 // the time of writes, in milliseconds
+	end   time.Time
+	rand  *rand.Rand // always the same data
+	// moments are what happens in the week.
+	moments []moment
+}
+
+// moment is something that happens at a time.
+type moment struct {
+	at time.Time
+	do func() error
+}
+
+// sending is a subscription with what happens to its deliveries.
+type sending struct {
+	endpoint
+	row int64
+}
+
+const days = 7
+
+// writeWeek writes the week that ends now, and returns the operator's access token. Subscriptions go to paths below receiver.
+func writeWeek(ctx context.Context, path, schema, receiver string) (operator access.Credential, err error) {
+	w := &week{end: time.Now().Truncate(time.Second), rand: rand.New(rand.NewPCG(1, 2))}
+	w.set(w.end.AddDate(0, 0, -days-1))
+	operator = access.Mint(access.TokenPrefix)
+	w.store, err = storage.Open(ctx, storage.Options{
+		Path: path, Schema: schema, Synchronous: storage.Normal, Bootstrap: operator,
+		Now: func() time.Time { return time.UnixMilli(w.at.Load()) }, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return operator, err
+	}
+	running, stop := context.WithCancel(ctx)
+	var parts errgroup.Group
+	parts.Go(func() error { return w.store.Run(running) })
+	err = w.write(ctx, operator, receiver)
+	stop()
+	return operator, errors.Join(err, parts.Wait(), w.store.Close())
+}
+
+func (w *week) set(t time.Time) { w.at.Store(t.UnixMilli()) }
+
+func (w *week) write(ctx context.Context, first access.Credential, receiver string) error {
+	operator, err := w.store.Directory.PrincipalByToken(ctx, first.Digest())
+	if err != nil {
+		return err
+	}
+	by := operator.Actor("", "")
+	for _, t := range eventTypes {
+		change := webhook.EventTypeChange{Group: &t[1], Description: &t[2]}
+		if _, err := w.store.Catalogue.PutEventType(ctx, by, t[0], change); err != nil {
+			return err
+		}
+	}
+	for _, c := range companies {
+		if err := w.company(ctx, by, c, receiver); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	slices.SortStableFunc(w.moments, func(a, b moment) int { return a.at.Compare(b.at) })
+	for _, m := range w.moments {
+		w.set(m.at)
+		if err := m.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// company creates a customer, and plans what happens to it.
+func (w *week) company(ctx context.Context, by access.Actor, c company, receiver string) error {
+	people := w.store.Directory
+	organization, err := people.CreateOrganization(ctx, by, access.Organization{Name: c.name, Plan: c.plan})
+	if err != nil {
+		return err
+	}
+	domain := strings.ToLower(strings.Fields(c.name)[0]) + ".example"
+	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + domain, Name: "Developers of " + c.name, IsActive: true})
+	if err != nil {
+		return err
+	}
+	if _, err := people.SetMember(ctx, by, organization.ID, user.ID, "owner"); err != nil {
+		return err
+	}
+	token := access.Mint(access.TokenPrefix)
+	if _, err := people.CreateToken(ctx, by, user.ID, organization.ID, token, "Laptop", nil); err != nil {
+		return err
+	}
+	owner, err := people.PrincipalByToken(ctx, token.Digest())
+	if err != nil {
+		return err
+	}
+	var keys []access.Principal
+	for _, name := range c.keys {
+		key := access.Mint(access.DefaultKeyPrefix)
+		wanted := access.NewKey{Credential: key, Name: name, Scope: access.NewScope(access.EventsWrite, access.WebhooksRead)}
+		if _, err := people.CreateKey(ctx, owner, owner.Actor("", ""), wanted); err != nil {
+			return err
+		}
+		principal, err := people.PrincipalByKey(ctx, key.Digest())
+		if err != nil {
+			return err
+		}
+		keys = append(keys, principal)
+	}
+	var receivers []sending
+	for _, e := range c.endpoints {
+		s, err := w.subscribe(ctx, owner, e, receiver+strings.TrimSuffix(domain, ".example")+"/")
+		if err != nil {
+			return err
+		}
+		receivers = append(receivers, s)
+	}
+	for _, at := range w.times(c.perHour) {
+		w.moments = append(w.moments, moment{at, func() error { return w.publish(ctx, owner.Organization.RowID, receivers) }})
+	}
+	for day := range days {
+		w.moments = append(w.moments, moment{w.end.Add(time.Duration(-24*day)*time.Hour - time.Minute), func() error {
+			for i, key := range keys {
+				people.Used(key, access.KeyUse{Allowed: 200 + w.rand.Int64N(int64(300+2000*i)), RateLimited: w.rand.Int64N(3)})
+			}
+			return people.KeepUses(ctx, true)
+		}})
+	}
+	return nil
+}
+
+func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint, receiver string) (s sending, err error) {
+	url, types := receiver+e.path, webhook.Types(e.types)
+	change := webhook.SubscriptionChange{URL: &url, EventTypes: &types, Description: &e.description, Ordered: &e.ordered}
+	if e.filter != "" {
+		parsed, err := filter.Parse(e.filter)
+		if err != nil {
+			return s, err
+		}
+		change.Filter = &parsed
+	}
+	by := owner.Actor("", "")
+	sub, _, err := w.store.Subscriptions.CreateSubscription(ctx, by, owner.Organization.RowID, change)
+	if e.paused > 0 {
+		w.moments = append(w.moments, moment{w.end.Add(-e.paused), func() error {
+			_, err := w.store.Subscriptions.UpdateSubscription(ctx, by, owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)})
+			return err
+		}})
+	}
+	return sending{e, sub.RowID}, err
+}
+
+// times returns when a company publishes: much by day and little by night. The week ends by day, whenever that is, so that it always has
+// the same shape.
+func (w *week) times(perHour float64) (list []time.Time) {
+	for at := w.end.AddDate(0, 0, -days); ; {
+		ago := w.end.Sub(at).Hours() / 24
+		busy := 0.08 + math.Pow(math.Cos(math.Pi*(ago-0.1)), 4)
+		at = at.Add(time.Duration(w.rand.ExpFloat64() / (perHour * busy) * float64(time.Hour)))
+		if !at.Before(w.end) {
+			return list
+		}
+		list = append(list, at)
+	}
+}
+
+// publish publishes an event, and makes the attempts that are due.
+func (w *week) publish(ctx context.Context, organization int64, to []sending) error {
+	number := 1000 + w.rand.IntN(9000)
+	total := fmt.Sprintf("%d.%02d", 5+w.rand.IntN(200), w.rand.IntN(100))
+	data := fmt.Sprintf(`{"number":%d,"total":%s,"currency":"EUR","lines":[{"article":"A-%d","pieces":%d}]}`, number, total, 100+w.rand.IntN(900), 1+w.rand.IntN(4))
+	eventType := eventTypes[w.rand.IntN(len(eventTypes))][0]
+	if _, err := w.store.Queue.PublishEvents(ctx, organization, []webhook.NewEvent{{Type: eventType, Data: []byte(data)}}); err != nil {
+		return err
+	}
+	for _, s := range to {
+		if err := w.deliver(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver makes the attempts that are due at a subscription. To a failing one, it makes only one.
+func (w *week) deliver(ctx context.Context, s sending) error {
+	for range 20 {
+		now := w.at.Load()
+		target, err := w.store.Queue.Target(ctx, s.row)
+		if err != nil || !target.Sends(now) || target.Status == webhook.Failing && target.ProbeAt > now {
+			return err
+		}
+		jobs, err := w.store.Queue.PendingJobs(ctx, s.row, 1, nil)
+		if s.ordered && err == nil {
+			jobs, err = w.store.Queue.OrderedJobs(ctx, s.row, 1)
+		}
+		if err != nil || len(jobs) == 0 || jobs[0].DueAt > now {
+			return err
+		}
+		job := jobs[0]
+		start := webhook.Start{Delivery: job.Delivery, Subscription: s.row, Epoch: target.Epoch, Number: job.Attempts + 1, Trigger: job.Cause}
+		attempts, err := w.store.Queue.Begin(ctx, []webhook.Start{start})
+		if err != nil || attempts[0] == 0 {
+			return err
+		}
+		r := webhook.Result{
+			Attempt: attempts[0], Delivery: job.Delivery, Subscription: s.row, Epoch: target.Epoch, Number: start.Number, Trigger: start.Trigger,
+			DurationMS: 20 + int64(60*w.rand.ExpFloat64()), RetryAt: now + time.Minute.Milliseconds(), ProbeAt: now + 45*time.Minute.Milliseconds(),
+			Succeeded: true, ResponseStatus: new(204),
+		}
+		isDown := s.down > 0 && now > w.end.Add(-s.down).UnixMilli()
+		if isDown || w.rand.IntN(80) == 0 {
+			r.Succeeded, r.ResponseStatus, r.ResponseBody = false, new(503), cmp.Or(s.failure, "Try again")
+			r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
+		}
+		w.at.Add(r.DurationMS)
+		if _, err := w.store.Queue.Record(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
