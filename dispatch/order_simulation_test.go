@@ -109,6 +109,7 @@ func (m *orderSimulation) stepInOrder() {
 	m.owner = r.owner
 	n := m.random.IntN(100)
 	m.faults.trace.note("step %d %s", n, r.host)
+	m.checkProbe(r.Subscription, r.host)
 	switch {
 	case n < 45:
 		m.publishSome()
@@ -117,11 +118,17 @@ func (m *orderSimulation) stepInOrder() {
 		r.behaviour = []string{"well", "well", "fails", "hangs", "slow", "flaky"}[m.random.IntN(6)]
 		r.simulatedReceiver.mu.Unlock()
 	case n < 66:
-		m.setActive(m.t, r.Subscription, m.random.IntN(2) == 0)
+		on := m.random.IntN(2) == 0
+		if m.setActive(m.t, r.Subscription, on); !on {
+			m.silent("although it is off", time.Duration(m.random.IntN(4000))*time.Millisecond, r.host)
+		}
 	case n < 69:
-		m.setPlan(m.t, []string{"growth", "free"}[m.random.IntN(2)])
+		plan := []string{"growth", "free"}[m.random.IntN(2)]
+		if m.setPlan(m.t, plan); plan == "free" {
+			m.silent("although its plan has no webhooks", time.Minute, r.host)
+		}
 	case n < 72:
-		m.setRateLimit(m.t, r.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
+		m.limitRate(r.Subscription, r.host, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	case n < 77:
 		_, _ = m.Queue.Recover(ctx, m.actor(), m.org(), r.ID, webhook.RecoveryRequest{Since: 1, Activate: true}) // refused while the plan has no webhooks
 	case n < 80:
@@ -138,7 +145,11 @@ func (m *orderSimulation) stepInOrder() {
 		m.crash()
 	case n < 91:
 		m.hold(m.t)
-		time.Sleep(time.Duration(m.random.IntN(50_000)) * time.Millisecond)
+		var hosts []string
+		for _, r := range m.receivers {
+			hosts = append(hosts, r.host)
+		}
+		m.silent("although the queue is held", time.Duration(m.random.IntN(50_000))*time.Millisecond, hosts...)
 		m.release(m.t)
 	case n < 97:
 		method := []string{"Begin", "Record", "Release", "Target", "OrderedJobs", "Lanes"}[m.random.IntN(6)]
@@ -190,6 +201,7 @@ func (m *orderSimulation) checkOrder() {
 		}
 		m.faults.trace.records(m.t, m.fixture, r.host, r.Subscription)
 		m.findRecords(r, places)
+		checkRetries(m.t, m.attempts(m.t, r.Subscription))
 		if r.ordered {
 			r.checkOrder(m.t)
 		}
@@ -209,9 +221,10 @@ func (m *orderSimulation) checkOrder() {
 	}
 }
 
-// findRecords finds the record of each request: the latest one that began before it and has no other. The record says which delivery was sent.
+// findRecords finds the record of each request: the latest one that began before it and has no other. The record says which delivery
+// was sent. After a success on record, only a redelivery sends an event again.
 func (m *orderSimulation) findRecords(r *orderedReceiver, places map[string]int) {
-	records, first, used := map[string][]webhook.Attempt{}, map[string]int64{}, map[int64]bool{}
+	records, first, used, arrived := map[string][]webhook.Attempt{}, map[string]int64{}, map[int64]bool{}, map[string]bool{}
 	for _, a := range m.attempts(m.t, r.Subscription) {
 		what := a.EventID + " " + strconv.Itoa(a.Number)
 		records[what] = append(records[what], a)
@@ -230,7 +243,10 @@ func (m *orderSimulation) findRecords(r *orderedReceiver, places map[string]int)
 		if record.RowID == 0 || !agrees {
 			m.t.Errorf("attempt %d of %s to %s succeeded: %v, but its record is %+v", q.number, q.event, r.host, q.succeeded, record)
 		}
-		used[record.RowID] = true
+		if arrived[q.event] && !r.redelivered[q.event] {
+			m.t.Errorf("attempt %d of %s to %s comes after a success", q.number, q.event, r.host)
+		}
+		used[record.RowID], arrived[q.event] = true, arrived[q.event] || record.Outcome == webhook.Succeeded
 		place, isEvent := places[q.event]
 		q.delivery, q.place = record.RowID>>8, place
 		q.inOrder = isEvent && (q.delivery == first[q.event] || !r.redelivered[q.event])
@@ -288,6 +304,9 @@ func TestOrderSimulation(t *testing.T) {
 		}
 		for range 80 {
 			m.stepInOrder()
+		}
+		for _, r := range m.receivers {
+			m.checkHealth(r.Subscription)
 		}
 		m.repairInOrder()
 		m.checkOrder()

@@ -37,7 +37,8 @@ type simulatedReceiver struct {
 	owner   access.Principal
 	host    string
 	deleted bool
-	off     bool
+	dropped bool // some of its deliveries were discarded
+	secrets []usedSecret
 
 	mu        sync.Mutex
 	behaviour string
@@ -91,6 +92,9 @@ func (m *simulation) step() {
 	ctx := context.Background()
 	n := m.random.IntN(100)
 	m.faults.trace.note("step %d %s", n, sub.host)
+	if !sub.deleted {
+		m.checkProbe(sub.Subscription, sub.host)
+	}
 	switch {
 	case n < 40:
 		m.publish(m.t, 1+m.random.IntN(40))
@@ -99,26 +103,28 @@ func (m *simulation) step() {
 		sub.behaviour = []string{"well", "fails", "hangs", "slow", "flaky"}[m.random.IntN(5)]
 		sub.mu.Unlock()
 	case n < 70 && !sub.deleted:
-		sub.off = m.random.IntN(2) == 0
-		m.setActive(m.t, sub.Subscription, !sub.off)
-		if sub.off {
-			before := len(m.requests(sub.host))
-			time.Sleep(time.Duration(m.random.IntN(100_000)) * time.Millisecond)
-			if n := len(m.requests(sub.host)); n != before {
-				m.t.Errorf("%d requests to a subscription that is off", n-before)
-			}
+		off := m.random.IntN(2) == 0
+		m.setActive(m.t, sub.Subscription, !off)
+		if off {
+			m.silent("although it is off", time.Duration(m.random.IntN(100_000))*time.Millisecond, sub.host)
 		}
 	case n < 74 && !sub.deleted:
-		if _, _, err := m.Subscriptions.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.random.IntN(2)) * time.Minute, Force: true}); err != nil {
+		_, fresh, err := m.Subscriptions.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.random.IntN(2)) * time.Minute, Force: true})
+		if err != nil {
 			m.t.Error(err)
 		}
+		sub.secrets = append(sub.secrets, usedSecret{time.Now(), fresh})
 	case n < 75 && !sub.deleted:
 		sub.deleted = true
 		if err := m.Subscriptions.DeleteSubscription(ctx, m.actor(), m.org(), sub.ID); err != nil {
 			m.t.Error(err)
 		}
+		m.silent("although it is deleted", time.Minute, sub.host)
 	case n < 79:
-		m.setPlan(m.t, []string{"growth", "free"}[m.random.IntN(2)])
+		plan := []string{"growth", "free"}[m.random.IntN(2)]
+		if m.setPlan(m.t, plan); plan == "free" {
+			m.silent("although its plan has no webhooks", time.Minute, sub.host)
+		}
 	case n < 90:
 		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "OrderedJobs", "Lanes"}[m.random.IntN(7)]
 		m.faults.fail(true, method)
@@ -134,7 +140,10 @@ func (m *simulation) step() {
 		time.Sleep(time.Duration(m.random.IntN(100_000)) * time.Millisecond)
 		m.open()
 	case n < 99 && !sub.deleted:
-		m.setRateLimit(m.t, sub.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
+		m.limitRate(sub.Subscription, sub.host, []int64{0, 1, 10, 100}[m.random.IntN(4)])
+	case !sub.deleted:
+		sub.dropped = true
+		m.discard(sub.Subscription, sub.host)
 	}
 	time.Sleep(time.Duration(m.random.ExpFloat64() * 3 * float64(time.Second)))
 }
@@ -186,27 +195,36 @@ func (m *simulation) check() {
 			m.t.Errorf("%s missed %+v, error %v", sub.host, missed, err)
 		}
 		m.compare(sub, sent)
+		m.checkSignatures(sub)
+		checkRetries(m.t, m.attempts(m.t, sub.Subscription))
 		m.faults.trace.records(m.t, m.fixture, sub.host, sub.Subscription)
 	}
 }
 
 // compare checks the records of a subscription against the requests that its receiver got, by event and number. Each request
 // has a record, and each record one request, unless the attempt was cut off right before it was sent. Only a recovery
-// begins anew with attempt 1, after the last one. Only an attempt that was cut off gets another one after the last.
+// begins anew with attempt 1, after the last one. Only an attempt that was cut off gets another one after the last. Attempts follow
+// until one succeeds or the last one fails, unless their delivery was discarded.
 func (m *simulation) compare(sub *simulatedReceiver, sent map[string]int) {
 	most := m.file.Policy.MaxAttempts
 	last, outcome, recorded, cutOff := map[string]int{}, map[string]webhook.Outcome{}, map[string]int{}, map[string]int{}
+	tests := map[string]bool{}
 	for _, a := range m.attempts(m.t, sub.Subscription) {
 		isAgain := m.file.Policy.ProbeDisabled > 0 && a.Number == 1 && last[a.EventID] >= most && outcome[a.EventID] == webhook.Failed
 		isExtra := a.Number > most && outcome[a.EventID] != webhook.Interrupted
 		if a.Number != last[a.EventID]+1 && !isAgain || isExtra || !isAgain && outcome[a.EventID] == webhook.Succeeded || a.Outcome == webhook.Sending {
 			m.t.Errorf("attempt %d of %s comes after %d, and is on record as %s", a.Number, a.EventID, last[a.EventID], a.Outcome)
 		}
-		last[a.EventID], outcome[a.EventID] = a.Number, a.Outcome
+		last[a.EventID], outcome[a.EventID], tests[a.EventID] = a.Number, a.Outcome, a.Trigger == webhook.ByTest
 		what := a.EventID + " " + strconv.Itoa(a.Number)
 		recorded[what]++
 		if a.Outcome == webhook.Interrupted {
 			cutOff[what]++
+		}
+	}
+	for event, n := range last {
+		if end := outcome[event]; end != webhook.Succeeded && (end != webhook.Failed || n < most) && !tests[event] && !sub.dropped {
+			m.t.Errorf("nothing follows attempt %d of %s to %s, which is on record as %s", n, event, sub.host, end)
 		}
 	}
 	for what, n := range recorded {
@@ -232,13 +250,21 @@ func TestSimulation(t *testing.T) {
 		for i := range 6 {
 			m.owner = []access.Principal{first, m.other}[i%2]
 			sub := &simulatedReceiver{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", behaviour: "well"}
-			sub.Subscription = m.subscribe(t, sub.host, sub.answer)
+			var secret webhook.Secret
+			sub.Subscription, secret = m.subscribeWithSecret(t, sub.host, sub.answer)
+			sub.secrets = []usedSecret{{time.Now(), secret}}
 			m.subs = append(m.subs, sub)
 		}
 		for range 80 {
 			m.step()
 		}
+		for _, sub := range m.subs {
+			if m.owner = sub.owner; !sub.deleted {
+				m.checkHealth(sub.Subscription)
+			}
+		}
 		m.repairAll()
+		m.checkPrompt()
 		m.check()
 	})
 }
