@@ -109,6 +109,7 @@ func (m *orderSimulation) stepInOrder() {
 	m.owner = r.owner
 	n := m.random.IntN(100)
 	m.faults.trace.note("step %d %s", n, r.host)
+	m.checkProbe(r.Subscription, r.host)
 	switch {
 	case n < 45:
 		m.publishSome()

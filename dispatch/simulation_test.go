@@ -93,6 +93,9 @@ func (m *simulation) step() {
 	ctx := context.Background()
 	n := m.random.IntN(100)
 	m.faults.trace.note("step %d %s", n, sub.host)
+	if !sub.deleted {
+		m.checkProbe(sub.Subscription, sub.host)
+	}
 	switch {
 	case n < 40:
 		m.publish(m.t, 1+m.random.IntN(40))
