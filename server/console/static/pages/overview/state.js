@@ -27,18 +27,34 @@ export function useOverview(all, [range, step]) {
   if (!backlog || [problems, known, instance].some((part) => part.data === undefined)) return { error, reload, stats };
   const { healthy, failing, disabled } = statuses;
   const data = {
-    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data],
+    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data.slice(0, 2)], first: known.data[2],
   };
   return { data, error, reload, stats };
 }
 
-// useSteps tells whether there are keys and events. It asks until there are.
+// useSteps tells which of the first steps are done: keys and events exist; in a portal, a test and an event have arrived. It asks until
+// they are.
 function useSteps(query) {
-  const known = useLoad((signal) => Promise.all([
+  const known = useLoad((signal) => (session.get().portal ? readArrivals(signal) : Promise.all([
     has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
-  ]), [query.organization]);
+  ])), [query.organization]);
   useRepeat(known.reload, known.data?.includes(false) ? 5000 : 0, [query.organization]);
   return known;
+}
+
+let arrived = false; // an event has, and a session of a portal stays in one organization
+
+// readArrivals returns what useSteps tells, then the newest subscription with an address, the last test, and the last event that arrived.
+// It tells null where nobody may know, and where nothing has an address but feeds are read.
+async function readArrivals(signal) {
+  if (arrived || !can('events:read')) return [null, null];
+  const list = async (path, query) => (await api.get(path, { signal, query })).data;
+  const [subscriptions, events, [event]] = await Promise.all([list('/webhooks/subscriptions/'), list('/events/', { audit_events: false }),
+    list('/events/', { audit_events: false, state: 'delivered', limit: 1 })]);
+  const endpoint = subscriptions.find((s) => s.url), test = events.find((e) => e.test);
+  arrived = Boolean(event);
+  if (!endpoint && subscriptions.length) return [null, null];
+  return [arrived || test?.states.delivered > 0, arrived, { endpoint, test, event }];
 }
 
 // readInstance reads the list of waiting deliveries only while something is wrong with them.
