@@ -126,7 +126,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/roles/{name}/", h.platform.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.platform.Roles.Remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search"),
+		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search", "sort"),
 		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
 		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody),
