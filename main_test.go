@@ -229,13 +229,13 @@ var budget = map[string]int{
 	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  940,
-	"server/platform":              1280,
+	"server/platform":              1310,
 	"server/share":                 570,
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      5300,
-	"storage/access":               1440,
+	"storage":                      5340,
+	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            150,
@@ -251,7 +251,7 @@ var budget = map[string]int{
 	"storage/pending":              430,
 	"storage/principal":            780,
 	"storage/publicid":             70,
-	"storage/quota":                180,
+	"storage/quota":                200,
 	"storage/redact":               60,
 	"storage/retention":            1160,
 	"storage/scan":                 560,
@@ -262,7 +262,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57180 // the aim is 50,000
+	budgetOfAll    = 57375 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -60,7 +60,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused"),
+		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
 		post("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.Create).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Read).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),

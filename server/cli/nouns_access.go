@@ -92,7 +92,7 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		verb: "list", short: "List the organizations", example: "--sort pending_deliveries\n--search acme",
 		request: get(pathOrganizations),
 		query: []field{{member: "search", usage: "only organizations whose name or external id begins with this text", value: someText},
-			{member: "sort", usage: "the order: the most first", value: oneOf("subscriptions_in_trouble", "pending_deliveries", "last_event_at")}},
+			{member: "sort", usage: "the largest first", value: oneOf("subscriptions_in_trouble", "pending_deliveries", "last_event_at")}},
 		show: list{columns: []string{"id", "name", "plan", "external_id", "subscriptions_in_trouble", "pending_deliveries", "last_event_at", "closed_at"}},
 	},
 	{

@@ -72,7 +72,6 @@ async function readProblems({ failing, disabled, paused }, query, signal) {
   problems.sort((a, b) => (a.status === b.status ? b.pending_deliveries - a.pending_deliveries : a.status < b.status ? -1 : 1));
   const customers = [...new Set(problems.map((s) => s.organization_id))];
   problems.sort((a, b) => customers.indexOf(a.organization_id) - customers.indexOf(b.organization_id));
-  if (query.organization === 'all') await name(problems, signal);
   return problems;
 }
 
@@ -99,18 +98,4 @@ async function has(path, permission, query, signal) {
   const { data } = await api.get(path, { signal, query: { ...query, limit: 1 } });
   if (data.length) seen.add(key);
   return seen.has(key);
-}
-
-const names = new Map(); // of organizations, by their ids
-let listed = false; // whether the list of organizations was read
-
-// name adds the names of the organizations. One page of their list has most of them; a few of the others are asked for.
-async function name(problems, signal) {
-  const missing = () => [...new Set(problems.map((s) => s.organization_id))].filter((id) => !names.has(id));
-  if (!listed && missing().length > 1) {
-    for (const { id, name: text } of (await api.get('/organizations/', { signal, query: { limit: 200 }, organization: '' })).data) names.set(id, text);
-    listed = true;
-  }
-  await Promise.all(missing().slice(0, 10).map(async (id) => names.set(id, (await api.get(`/organizations/${id}/`, { signal, organization: '' })).name)));
-  for (const s of problems) s.organization_name = names.get(s.organization_id) ?? s.organization_id;
 }
