@@ -25,11 +25,11 @@ export function Organizations() {
     { head: 'Organization', main: true, cell: (o) => html`<${TwoLines} title=${o.name}>${o.closed_at && html`<code>${o.id}</code>`}<//>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    { head: 'In trouble', size: 's', number: true, wide: true, sort: 'subscriptions_in_trouble', down: true,
+    { head: 'In trouble', size: 's', number: true, sort: 'subscriptions_in_trouble', down: true,
       cell: (o) => html`<span class=${o.subscriptions_in_trouble ? 'strong danger' : 'quiet'}>${number(o.subscriptions_in_trouble)}</span>` },
     { head: 'Waiting', size: 's', number: true, wide: true, sort: 'pending_deliveries', down: true,
       cell: (o) => html`<span class=${o.pending_deliveries ? 'strong' : 'quiet'}>${number(o.pending_deliveries)}</span>` },
-    { head: 'Last event', size: 'm', sort: 'last_event_at', down: true, cell: (o) => html`<${Time} value=${o.last_event_at} />` },
+    { head: 'Last event', size: 'm', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<${Time} value=${o.last_event_at} />` },
     actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
       aria-label=${`Switch to ${o.name}`}>Switch to</a>` },
   ].filter(Boolean);
