@@ -101,7 +101,8 @@ function Concerned({ from, to }) {
     const lowered = ['api_keys', 'subscriptions'].filter((what) => isLess(from, to, `max_${what}`));
     const over = !lowered.length || !actsEverywhere() ? [] : await Promise.all(on.slice(0, mostAsked).map(async ({ id, name }) => {
       const has = await api.get('/usage/', { signal, organization: id });
-      return lowered.filter((what) => has[what] > to[`max_${what}`]).map((what) => `${name} (${number(has[what])} ${what.replace('api_', 'API ')})`);
+      const more = lowered.filter((what) => has[what] > to[`max_${what}`]).map((what) => `${number(has[what])} ${what.replace('api_', 'API ')}`);
+      return more.length ? `${name} (${more.join(', ')})` : [];
     }));
     return { n: on.length, text: (cursor ? 'At least ' : '') + count(on.length, 'organization'), over: over.flat(), isPart: lowered.length > 0 && (cursor || on.length > mostAsked) };
   }, []);
