@@ -429,7 +429,7 @@ func TestHowCustomersAreDoing(t *testing.T) {
 	p.look("subscriptions-everywhere")
 	p.click("link", "Organization")
 	p.expectPath("/console/subscriptions/?in=all&sort=customer")
-	p.fill("Search", "warehouse")
+	p.in("search", "Filters").fill("Search", "warehouse")
 	p.press("Enter")
 	p.gone("/disabled")
 	p.in("row", "/healthy").click("link", "Acme")
