@@ -132,7 +132,10 @@ func TestSortedOrganizations(t *testing.T) {
 	for _, name := range []string{"acme", "beta", "gamma"} {
 		_, token := storagetest.Organization(t, f.Store, name, "enterprise", access.RoleOwner)
 		if as := servertest.Bearer(token); name != "gamma" {
-			f.Do(t, "POST /api/v1/webhooks/subscriptions/", as, `{"url":"https://`+name+`.example.com/","description":"Orders of `+name+`"}`).Want(t, 201, `"organization_name":"`+name+`"`)
+			made := f.Do(t, "POST /api/v1/webhooks/subscriptions/", as, `{"url":"https://`+name+`.example.com/","description":"Orders of `+name+`"}`).Want(t, 201, "")
+			if got := made.Field("organization_name"); got != name {
+				t.Errorf("the subscription belongs to %s", got)
+			}
 			f.Do(t, "POST /api/v1/events/", as, `{"type":"order.paid","data":{}}`).Want(t, 202, "")
 		}
 	}

@@ -1,4 +1,4 @@
-// The headers of the response to one attempt, folded; the id under which the receiver knows the request is visible.
+// The response headers of an attempt, folded. The receiver's id of the request is visible.
 import { html } from '../../ui/html.js';
 import { Headers } from '../../ui/code.js';
 import { Id } from '../../ui/copy.js';
