@@ -235,29 +235,29 @@ var budget = map[string]int{
 	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  930,
-	"server/platform":              1280,
+	"server/platform":              1310,
 	"server/share":                 570,
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      5320,
-	"storage/access":               1450,
+	"storage":                      5370,
+	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            150,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3270,
+	"storage/directory":            3280,
 	"storage/disk":                 850,
 	"storage/encryption":           670,
 	"storage/fanout":               280,
 	"storage/filter":               460,
 	"storage/fault":                170,
 	"storage/history":              1380,
-	"storage/pending":              400,
+	"storage/pending":              420,
 	"storage/principal":            770,
 	"storage/publicid":             70,
-	"storage/quota":                180,
+	"storage/quota":                200,
 	"storage/redact":               60,
 	"storage/retention":            1160,
 	"storage/scan":                 560,
@@ -265,11 +265,11 @@ var budget = map[string]int{
 	"storage/search":               310,
 	"storage/sqlite":               3480,
 	"storage/sqlite/ownership":     250,
-	"storage/webhook":              1720,
+	"storage/webhook":              1730,
 }
 
 const (
-	budgetOfAll    = 58640 // the aim is 50,000
+	budgetOfAll    = 58830 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

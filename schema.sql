@@ -59,6 +59,7 @@ CREATE TABLE organizations (
     closed_at   INTEGER, -- since when the organization is closed
     cleaned_at  INTEGER, -- when the last data of the closed organization was removed
     expired_event INTEGER, -- the newest of its events that retention has deleted; NULL: none
+    last_event_at INTEGER, -- when it last published an event, to the second; NULL: never
     told_expiry_at INTEGER, -- when an alert has told the operator of credentials that expire
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
@@ -301,6 +302,7 @@ CREATE UNIQUE INDEX subscriptions_by_external_id ON subscriptions (external_id, 
 CREATE INDEX subscriptions_by_host ON subscriptions (substr(url, instr(url, '//') + 2));
 CREATE INDEX subscriptions_by_host_in_organization ON subscriptions (organization_id, substr(url, instr(url, '//') + 2));
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
+CREATE INDEX subscriptions_in_trouble ON subscriptions (organization_id) WHERE status <> 'healthy' AND paused = 0 AND deleted_at IS NULL;
 CREATE INDEX subscriptions_paused ON subscriptions (last_error) WHERE paused = 1; -- last_error names a user
 
 -- The own request headers of subscriptions. They stand apart from the subscriptions, because they may be long, and each

@@ -125,3 +125,35 @@ func TestFiltersOfLists(t *testing.T) {
 		})
 	}
 }
+
+func TestSortedOrganizations(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	for _, name := range []string{"acme", "beta", "gamma"} {
+		_, token := storagetest.Organization(t, f.Store, name, "enterprise", access.RoleOwner)
+		if as := servertest.Bearer(token); name != "gamma" {
+			made := f.Do(t, "POST /api/v1/webhooks/subscriptions/", as, `{"url":"https://`+name+`.example.com/","description":"Orders of `+name+`"}`).Want(t, 201, "")
+			if got := made.Field("organization_name"); got != name {
+				t.Errorf("the subscription belongs to %s", got)
+			}
+			f.Do(t, "POST /api/v1/events/", as, `{"type":"order.paid","data":{}}`).Want(t, 202, "")
+		}
+	}
+	const path = "/api/v1/organizations/"
+	for _, limit := range []int{1, 200} {
+		for order, want := range map[string]string{"": "gamma beta acme Default", "?sort=pending_deliveries": "beta acme gamma Default", "?sort=last_event_at": "beta acme gamma Default"} {
+			if got := strings.Join(f.All(t, servertest.Operator, path+order, "name", limit), " "); got != want {
+				t.Errorf("%s, pages of %d: %s, want %s", order, limit, got, want)
+			}
+		}
+	}
+	one := *f.List(t, servertest.Operator, path+"?limit=1&sort=pending_deliveries").NextCursor
+	f.Do(t, "GET "+path+"?sort=last_event_at&cursor="+url.QueryEscape(one), servertest.Operator, "").Want(t, 400, "invalid_cursor")
+	f.Do(t, "GET "+path+"?cursor="+url.QueryEscape(one), servertest.Operator, "").Want(t, 400, "invalid_cursor")
+	f.Do(t, "GET "+path+"?sort=name", servertest.Operator, "").Want(t, 400, "invalid_parameter")
+	for search, want := range map[string]int{"ACME.example": 1, "orders+of+b": 1, "example.com": 2, "nothing": 0} {
+		if got := f.List(t, servertest.Operator, "/api/v1/webhooks/subscriptions/?organization=all&search="+search).Data; len(got) != want {
+			t.Errorf("%s finds %d", search, len(got))
+		}
+	}
+}

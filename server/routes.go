@@ -61,7 +61,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused"),
+		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
 		post("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.Create).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Read).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
@@ -127,7 +127,7 @@ func (h *handlers) table() []route {
 		patch("/api/v1/roles/{name}/", h.platform.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.platform.Roles.Remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search"),
+		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search", "sort"),
 		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
 		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody),

@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -42,6 +43,16 @@ func (s *Store) WriteWhole(ctx context.Context, organization int64, run func(*Tx
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
 	return s.change(ctx, sqlite.Work{Payer: organization, Cost: rows, Urgent: urgent}, run)
 }
+
+// CountPending counts one pending delivery for each of the first subscriptions.
+func (s *Store) CountPending(subscriptions int64) {
+	for row := range subscriptions {
+		s.Queue.pending.Add(row+1, 1)
+	}
+}
+
+// FreshSurvey returns a survey that has read nothing yet.
+func (s *Store) FreshSurvey() *pending.Survey { return newSurvey(s.shared, s.pools) }
 
 // WriteHealth writes a subscription's health.
 func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {

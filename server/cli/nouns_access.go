@@ -89,10 +89,11 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 
 var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
-		verb: "list", short: "List the organizations", example: "--all\n--search acme",
+		verb: "list", short: "List the organizations", example: "--sort pending_deliveries\n--search acme",
 		request: get(pathOrganizations),
-		query:   []field{{member: "search", usage: "only organizations whose name or external id begins with this text", value: someText}},
-		show:    list{columns: []string{"id", "name", "plan", "external_id", "closed_at"}},
+		query: []field{{member: "search", usage: "only organizations whose name or external id begins with this text", value: someText},
+			{member: "sort", usage: "the largest first", value: oneOf("subscriptions_in_trouble", "pending_deliveries", "last_event_at")}},
+		show: list{columns: []string{"id", "name", "plan", "external_id", "subscriptions_in_trouble", "pending_deliveries", "last_event_at", "closed_at"}},
 	},
 	{
 		verb: "get", short: "Show an organization", example: "org_01h455vb4pex5vsknk084sn02q",

@@ -131,13 +131,12 @@ const filesAreSafer = "The secret and the headers come from files, because ps sh
 
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
-		verb: "list", short: "List the webhook subscriptions of an organization",
-		example: "--status failing\n--organization all --status failing,disabled",
+		verb: "list", short: "List the webhook subscriptions of an organization", example: "--status failing\n--organization all --status failing,disabled",
 		request: get(pathSubscriptions),
 		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
-			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean}},
-		note: noteBlocked,
-		show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
+			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean},
+			{member: "search", usage: "only subscriptions with this text in the URL or the description", value: someText}},
+		note: noteBlocked, show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
 	},
 	{
 		verb: "get", short: "Show a subscription", example: "sub_01h455vb4pex5vsknk084sn02q",

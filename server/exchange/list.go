@@ -32,7 +32,7 @@ func (x *Exchange) ListOrganization() (int64, error) {
 // Page reads limit and cursor. A handler reads them last, because Page returns all problems of the query.
 func (x *Exchange) Page() (form.Page, error) { return x.Query.Page(x.list()) }
 
-// list names the list of a request: its route, the organization whose items it has, and the values in the path.
+// list names the list of a request: its route, the organization whose items it has, its order, and the values in the path.
 func (x *Exchange) list() string {
 	var name strings.Builder
 	organization := x.Principal.Organization.ID
@@ -40,6 +40,9 @@ func (x *Exchange) list() string {
 		organization = AllOrganizations
 	}
 	name.WriteString(x.Path.Pattern + "\n" + organization)
+	if order, sorted := x.Query.Value("sort"); sorted {
+		name.WriteString("\n" + order)
+	}
 	for _, v := range x.Path.values {
 		name.WriteString("\n" + v.value)
 	}

@@ -15,9 +15,8 @@ import (
 
 // organizationStore is the part of the store that the organization endpoints use.
 type organizationStore interface {
-	// OrganizationPage lists those that begin with a text, newest first, with row ids below before; 0 starts at the newest. If next
-	// is not 0, the search ended early.
-	OrganizationPage(ctx context.Context, beginning string, before int64, limit int) (page []access.Organization, next int64, err error)
+	// OrganizationPage lists those that begin with a text, in an order. If next is not 0, the search ended early.
+	OrganizationPage(ctx context.Context, f access.OrganizationFilter) (page []access.ListedOrganization, next int64, err error)
 	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
 	// PutOrganization creates or changes the organization with an external id. A creation needs the name and the plan.
@@ -61,16 +60,46 @@ func (h Organizations) Create(x *exchange.Exchange) error {
 	return x.Created(organizationsPath+organization.ID+"/", newOrganizationBody(organization))
 }
 
-// List lists organizations, newest first.
+// listedOrganizationBody is an organization in a list.
+type listedOrganizationBody struct {
+	organizationBody
+	InTrouble   int64          `json:"subscriptions_in_trouble"`
+	Pending     int64          `json:"pending_deliveries"`
+	LastEventAt *exchange.Time `json:"last_event_at"`
+}
+
+// List lists organizations.
 func (h Organizations) List(x *exchange.Exchange) error {
-	return listBeginning(x, h.store.OrganizationPage, newOrganizationBody, h.row)
+	filter := access.OrganizationFilter{Beginning: readBeginning(x)}
+	filter.Sort = access.OrganizationSort(x.Query.Choice("sort", "", string(access.ByTrouble), string(access.ByPending), string(access.ByLastEvent)))
+	p, err := x.Page()
+	if err != nil {
+		return err
+	}
+	filter.Before, filter.Figure, filter.Limit = p.After.Row, p.After.At, p.More()
+	found, next, err := h.store.OrganizationPage(x.Request.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: next}
+	body := func(o access.ListedOrganization) listedOrganizationBody {
+		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt)}
+	}
+	return exchange.WritePage(x, p, found, body, func(o access.ListedOrganization) form.Position {
+		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
+	})
+}
+
+// readBeginning reads the parameter search.
+func readBeginning(x *exchange.Exchange) string {
+	return x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
+		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 }
 
 // listBeginning responds with a page of a list that may have only items that begin with the parameter search.
 func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
 	body func(R) B, row func(R) int64) error {
-	beginning := x.Query.Matching("search", fmt.Sprintf("may have at most %d characters", access.MaxExternalID),
-		func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
+	beginning := readBeginning(x)
 	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
 		return list(ctx, beginning, before, limit)
 	}, body, row)

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
@@ -60,6 +61,7 @@ type subscriptionBody struct {
 	PendingDeliveries      int64              `json:"pending_deliveries"`
 	OrganizationID         string             `json:"organization_id"`
 	OrganizationExternalID *string            `json:"organization_external_id"`
+	OrganizationName       string             `json:"organization_name"`
 	CreatedAt              exchange.Time      `json:"created_at"`
 	UpdatedAt              exchange.Time      `json:"updated_at"`
 	DisabledAt             *exchange.Time     `json:"disabled_at"`
@@ -79,7 +81,7 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: exchange.NullIfEmpty(s.LastError), Hint: hintOf(s.LastError),
 		BlockedBy: exchange.NullIfEmpty(string(s.Why())), Description: s.Description, ExternalID: s.ExternalID,
 		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, Filter: s.Filter, FilterChangedAt: (*exchange.Time)(s.FilterChangedAt), Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries,
-		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID,
+		OrganizationID: s.OrganizationID, OrganizationExternalID: s.OrganizationExternalID, OrganizationName: s.OrganizationName,
 		CreatedAt: exchange.Time(s.CreatedAt), UpdatedAt: exchange.Time(s.UpdatedAt), DisabledAt: (*exchange.Time)(s.DisabledAt),
 		LastSuccessAt: (*exchange.Time)(s.LastSuccessAt), LastFailureAt: (*exchange.Time)(s.LastFailureAt),
 	}
@@ -137,12 +139,13 @@ func (h Subscriptions) List(x *exchange.Exchange) error {
 	if text := x.Query.Choice("paused", "", "true", "false"); text != "" {
 		paused = new(text == "true")
 	}
+	text := x.Query.Matching("search", "may have at most 255 characters", func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Before: before, Limit: limit})
+		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Text: text, Before: before, Limit: limit})
 		return page.Subscriptions, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })

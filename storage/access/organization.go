@@ -5,15 +5,63 @@ import "cmp"
 // Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
 // since the epoch, UTC, in this whole package.
 type Organization struct {
-	RowID      int64   `db:"id"`
-	ID         string  `db:"public_id"`
-	Name       string  `db:"name"`
-	Plan       string  `db:"plan"`
-	ExternalID *string `db:"external_id"` // the host product's own id, unique
-	ClosedAt   *int64  `db:"closed_at"`   // nil unless the organization is closed
-	CleanedAt  *int64  `db:"cleaned_at"`  // nil unless the closure is complete
-	CreatedAt  int64   `db:"created_at"`
-	UpdatedAt  int64   `db:"updated_at"`
+	RowID       int64   `db:"id"`
+	ID          string  `db:"public_id"`
+	Name        string  `db:"name"`
+	Plan        string  `db:"plan"`
+	ExternalID  *string `db:"external_id"`   // the host product's own id, unique
+	ClosedAt    *int64  `db:"closed_at"`     // nil unless the organization is closed
+	LastEventAt *int64  `db:"last_event_at"` // when it last published, to the second; nil: never
+	CleanedAt   *int64  `db:"cleaned_at"`    // nil unless the closure is complete
+	CreatedAt   int64   `db:"created_at"`
+	UpdatedAt   int64   `db:"updated_at"`
+}
+
+// OrganizationFigures tell how an organization is doing. They may be some seconds old.
+type OrganizationFigures struct {
+	RowID       int64 `db:"id"`
+	InTrouble   int64 `db:"in_trouble"`    // subscriptions that are failing, or disabled by failures
+	Pending     int64 `db:"pending"`       // deliveries
+	LastEventAt int64 `db:"last_event_at"` // 0: never
+}
+
+// OrganizationSort is the order of a list of organizations: the largest of a figure first. Organizations with the same figure, and those of
+// the zero value, are newest first.
+type OrganizationSort string
+
+// The orders.
+const (
+	ByTrouble   OrganizationSort = "subscriptions_in_trouble"
+	ByPending   OrganizationSort = "pending_deliveries"
+	ByLastEvent OrganizationSort = "last_event_at"
+)
+
+// Of returns the figure that decides the order.
+func (s OrganizationSort) Of(f OrganizationFigures) int64 {
+	switch s {
+	case ByTrouble:
+		return f.InTrouble
+	case ByPending:
+		return f.Pending
+	case ByLastEvent:
+		return f.LastEventAt
+	}
+	return 0
+}
+
+// OrganizationFilter selects a page of organizations.
+type OrganizationFilter struct {
+	Beginning string // of the name or the external id
+	Sort      OrganizationSort
+	Before    int64 // the row id of the last organization of the page before; 0 starts the list
+	Figure    int64 // that decided its place
+	Limit     int
+}
+
+// ListedOrganization is an organization with its figures.
+type ListedOrganization struct {
+	Organization
+	OrganizationFigures
 }
 
 // IsNamed reports whether text is the id or the external id of the organization.

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.cleaned_at, o.created_at, o.updated_at"
+	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at, o.created_at, o.updated_at"
 	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
 )
 
@@ -33,16 +34,30 @@ func (d *Directory) OrganizationPage(ctx context.Context, beginning string, befo
 	}
 	list := scan.List[access.Organization]{
 		Logs: d.logs, Table: "organizations o", Columns: organizationColumns, Joins: "CROSS JOIN plans p ON p.id = o.plan_id",
-		Where: `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`,
+		Where: beginningIs,
 	}
 	return beginningWith(ctx, list, beginning, before, limit)
 }
 
+// beginningIs is the condition for organizations whose name or external id begins with a text.
+const beginningIs = `(o.name LIKE ?5 ESCAPE '\' OR o.external_id LIKE ?5 ESCAPE '\')`
+
+// startingWith returns the pattern of texts that begin with a text.
+func startingWith(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
+}
+
+// OrganizationsInOrder lists the first of some organizations, by row id and in their order, whose name or external id begins with a text.
+func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, beginning string, limit int) ([]access.Organization, error) {
+	return sqlite.All[access.Organization](d.in(ctx), `
+		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations o ON o.id = j.value CROSS JOIN plans p ON p.id = o.plan_id
+		WHERE `+beginningIs+` ORDER BY j.key LIMIT ?4`, sqlite.RowList(slices.Values(rows)), nil, nil, limit, startingWith(beginning))
+}
+
 // beginningWith returns a page of a list with a condition on texts that are LIKE the parameter ?5: they begin with a text.
 func beginningWith[T any](ctx context.Context, list scan.List[T], text string, before int64, limit int) ([]T, int64, error) {
-	pattern := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
 	return list.Page(ctx, scan.Query{
-		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{pattern},
+		Organization: access.AllOrganizations, Before: before, Limit: limit, Filtered: true, Args: []any{startingWith(text)},
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 
 // SubscriptionColumns are the columns of webhook.Subscription, without what Complete sets. Their tables are SubscriptionJoins.
 const SubscriptionColumns = `
-	s.id, s.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, s.url, s.event_types, s.audit_events, s.description,
+	s.id, s.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
 	s.ordered, s.filter, s.filter_changed_at, s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, s.external_id, p.webhooks,
 	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
@@ -45,10 +45,11 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 	list := scan.List[webhook.Subscription]{
 		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
-		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR " + delivery.PausedByPerson + " = ?6)",
+		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR " + delivery.PausedByPerson + ` = ?6)
+			AND (?7 = '' OR instr(lower(s.url), lower(?7)) OR instr(lower(s.description), lower(?7)))`,
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused, f.Text},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.hold()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -18,6 +19,7 @@ import (
 type Survey struct {
 	o            Options
 	summaryOfAll sharedRead[webhook.PendingSummary]
+	figures      sharedRead[map[int64]access.OrganizationFigures]
 }
 
 // Options are what a survey needs. All are required.
@@ -34,7 +36,7 @@ type Options struct {
 
 // New returns the survey of an open database.
 func New(o Options) *Survey {
-	return &Survey{o: o, summaryOfAll: newSharedRead[webhook.PendingSummary]()}
+	return &Survey{o: o, summaryOfAll: newSharedRead[webhook.PendingSummary](), figures: newSharedRead[map[int64]access.OrganizationFigures]()}
 }
 
 // Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
@@ -87,4 +89,26 @@ func (s *Survey) QueueSummary(ctx context.Context) (webhook.Queue, error) {
 		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.SubscriptionID, b.SubscriptionID))
 	})
 	return q, err
+}
+
+// OrganizationFigures returns the figures of all organizations by row id. They may be some seconds old: with 10,000 organizations that all
+// have pending deliveries, the read takes 40 ms. SQLite would take twice the time to add up.
+func (s *Survey) OrganizationFigures(ctx context.Context) (map[int64]access.OrganizationFigures, error) {
+	return s.figures.get(ctx, func(ctx context.Context) (map[int64]access.OrganizationFigures, error) {
+		var found []access.OrganizationFigures
+		err := s.o.Reads.List(ctx, &found, `
+			SELECT id, 0 AS in_trouble, 0 AS pending, coalesce(last_event_at, 0) AS last_event_at FROM organizations
+			UNION ALL SELECT s.organization_id, 1, 0, 0 FROM subscriptions s INDEXED BY subscriptions_in_trouble
+			WHERE s.status <> 'healthy' AND s.paused = 0 AND s.deleted_at IS NULL AND NOT `+delivery.PausedByPerson+`
+			UNION ALL SELECT s.organization_id, 0, j.value, 0 FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+			WHERE s.deleted_at IS NULL`, sqlite.RowCounts(s.o.Count.All()))
+		figures := make(map[int64]access.OrganizationFigures, len(found))
+		for _, f := range found {
+			sum := figures[f.RowID]
+			figures[f.RowID] = access.OrganizationFigures{
+				RowID: f.RowID, InTrouble: sum.InTrouble + f.InTrouble, Pending: sum.Pending + f.Pending, LastEventAt: sum.LastEventAt + f.LastEventAt,
+			}
+		}
+		return figures, err
+	})
 }

@@ -49,8 +49,9 @@ type Quota struct {
 	Limit *int64 `db:"max_stored_bytes_per_day"` // nil means no limit
 	Bytes int64  `db:"bytes"`                    // includes those of this transaction
 
-	Webhooks bool `db:"webhooks"` // the plan has webhooks
-	Closed   bool `db:"closed"`   // the organization is closed
+	eventAt  int64 // the stored time of its last event; 0: not known
+	Webhooks bool  `db:"webhooks"` // the plan has webhooks
+	Closed   bool  `db:"closed"`   // the organization is closed
 }
 
 // New returns quotas without any count.
@@ -172,7 +173,25 @@ func (q *Quotas) Write(t *sqlite.Tx) error {
 			organization, t.Now()/dayLength, use.StoredBytes, use.Events, use.Succeeded, use.Failed); err != nil {
 			return fmt.Errorf("count usage: %w", err)
 		}
+		if err := q.writeEventTime(t, organization, use); err != nil {
+			return err
+		}
 	}
 	clear(q.added)
 	return nil
+}
+
+const eventTimePrecision = 1000 // milliseconds; an organization that publishes all the time writes it so rarely
+
+// writeEventTime stores the time of the organization's last event, unless the stored time is precise enough.
+func (q *Quotas) writeEventTime(t *sqlite.Tx, organization int64, use access.OrganizationUse) error {
+	known := q.cached[organization]
+	if use.Events == 0 || known != nil && t.Now() >= known.eventAt && t.Now() < known.eventAt+eventTimePrecision {
+		return nil
+	}
+	if known != nil {
+		known.eventAt = t.Now()
+	}
+	_, err := t.Exec("UPDATE organizations SET last_event_at = ? WHERE id = ?", t.Now(), organization)
+	return err
 }

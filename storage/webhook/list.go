@@ -9,6 +9,7 @@ type SubscriptionFilter struct {
 	Limit    int
 	Statuses []Status // any of them
 	Paused   *bool    // whether a person has paused them
+	Text     string   // a part of the URL or of the description
 }
 
 // SubscriptionPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page

@@ -25,6 +25,7 @@ type Subscription struct {
 	ID                     string  `db:"public_id"`
 	OrganizationID         string  `db:"organization_public_id"`
 	OrganizationExternalID *string `db:"organization_external_id"`
+	OrganizationName       string  `db:"organization_name"` // the name now
 	URL                    string  `db:"url"`
 	EventTypes             Types   `db:"event_types"`
 	AuditEvents            bool    `db:"audit_events"` // whether it receives audit events of its EventTypes

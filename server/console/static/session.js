@@ -66,9 +66,9 @@ function takeLink() {
 
 // follow signs in with a one-time link. If somebody else is signed in, the server refuses it, and the page asks first: anybody can send a
 // link of their own, and what is done after it belongs to the sender. If the link does not work, an earlier session goes on.
-async function follow(link) {
+async function follow(link, replace = false) {
   try {
-    await api.post('/session/', { link }, asMyself);
+    await api.post('/session/', { link, replace }, asMyself);
     await load();
   } catch (refused) {
     if (refused.code === 'signed_in_as_other') await offer(link);
@@ -90,14 +90,9 @@ async function offer(link) {
 const isSame = (a, b) => a.user.id === b.user.id && a.organization.id === b.organization.id;
 
 // useLink exchanges a one-time link for a session, after the person has agreed.
-export async function useLink(link) {
+export function useLink(link) {
   session.set({ offeredLink: null });
-  try {
-    await api.post('/session/', { link, replace: true }, asMyself);
-    await load();
-  } catch (refused) {
-    await load(refused);
-  }
+  return follow(link, true);
 }
 
 // takeRefusal returns why a sign-in with the identity provider was refused, and removes it from the URL; null if it was not.
@@ -116,9 +111,20 @@ async function load(error = null) {
     await enter(await api.get('/session/', asMyself), error);
   } catch (refused) {
     if (!(refused instanceof ApiError)) throw refused;
-    session.set({ status: 'out', me: null, home: null, error: error ?? (refused.status === 401 ? null : refused) });
+    leave(error ?? (refused.status === 401 ? null : refused));
   }
 }
+
+// leave shows the sign-in.
+function leave(error = null) {
+  wanted = null;
+  actIn('');
+  session.set({ status: 'out', me: null, home: null, portal: null, ended: false, error });
+}
+
+// The tabs of a browser share the session, so each looks again when another has signed in or out.
+const tabs = new BroadcastChannel(settings.root);
+tabs.onmessage = () => load();
 
 let wanted = null; // the organization of the latest call of act
 
@@ -146,17 +152,13 @@ export async function signIn(token) {
   await enter(await api.post('/session/', { token }, asMyself));
 }
 
-// resume goes on if somebody has signed in again in another tab.
-export async function resume() {
-  const home = await api.get('/session/', asMyself).catch(() => null);
-  if (home && session.get().ended) await enter(home);
-}
-
 // enter begins or continues a session. For another person, all pages start afresh.
 async function enter(home, refusedLink = null) {
-  const before = session.get().home;
+  const { home: before, ended } = session.get();
+  const isOther = !before || !isSame(before, home);
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
-  if (!before || !isSame(before, home)) session.set({ me: null });
+  if (isOther) session.set({ me: null });
+  if (isOther || ended) tabs.postMessage('');
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];
@@ -168,8 +170,7 @@ export async function signOut() {
     if (refused.status !== 401 && refused.status !== 404) throw refused;
   });
   const back = session.get().portal?.return_url;
-  if (back) return location.assign(back); // there is no other way to sign in for a customer
-  wanted = null;
-  actIn('');
-  session.set({ status: 'out', me: null, home: null, portal: null, ended: false, error: null });
+  tabs.postMessage('');
+  if (back) location.assign(back); // there is no other way to sign in for a customer
+  else leave();
 }

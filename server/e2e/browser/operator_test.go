@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -214,10 +215,16 @@ func TestPlansRolesAndPermissions(t *testing.T) {
 	p.expectElement("heading", "small")
 	p.fill("Requests a minute", "1,200")
 	p.click("checkbox", "Webhooks")
+	p.fill("Active API keys", "1")
 	on := s.create(t, "/api/v1/organizations/", object{"name": "On the plan", "plan": "small"})
+	keys := client{s.base, "Bearer " + operatorToken, on}
+	for range 2 {
+		keys.create(t, "/api/v1/api-keys/", object{"name": "Back end", "scope": "events:write"})
+	}
 	p.click("button", "Change plan…")
 	p.in("dialog", "").expect("1 organization on the plan has these limits")
 	p.in("dialog", "").expect("All subscriptions stop.")
+	p.in("dialog", "").expect("Over the new limit: On the plan (2 API keys).")
 	p.in("row", "Requests a minute").expect("60 1,200")
 	p.confirm("", "Change plan")
 	s.must(t, "PATCH", "/api/v1/organizations/"+on+"/", object{"plan": "growth"}, nil)
@@ -384,4 +391,47 @@ func TestCustomersSeeNoOperatorPages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHowCustomersAreDoing sorts the organizations, and all subscriptions.
+func TestHowCustomersAreDoing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := operate(t, w.server)
+	names := func(column int) string {
+		return evaluate[string](p, fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].map(r => r.cells[%d].innerText.trim().slice(0, 30)).join(" | ")`, column))
+	}
+	time.Sleep(1500 * time.Millisecond) // the figures may be a second old
+	p.visit("/console/organizations/?search=Acme")
+	row := p.in("row", "Acme")
+	row.expect("2")
+	row.expect("now")
+	p.visit("/console/organizations/")
+	p.click("link", "In trouble")
+	p.expectPath("/console/organizations/?sort=subscriptions_in_trouble")
+	p.expectElement("columnheader", "In trouble")
+	if got := names(0); !strings.HasPrefix(got, "Acme |") {
+		t.Errorf("the order is %s", got)
+	}
+	p.look("organizations-sorted")
+	p.click("link", "Last event")
+	p.expectPath("/console/organizations/?sort=last_event_at")
+	p.click("link", "Last event")
+	p.expectPath("/console/organizations/")
+
+	p.visit("/console/subscriptions/?in=all")
+	p.expect("Acme")
+	p.click("link", "Address")
+	p.expectPath("/console/subscriptions/?in=all&sort=address")
+	if got := names(1); strings.Index(got, "/disabled") > strings.Index(got, "/healthy") {
+		t.Errorf("the order is %s", got)
+	}
+	p.look("subscriptions-everywhere")
+	p.click("link", "Organization")
+	p.expectPath("/console/subscriptions/?in=all&sort=customer")
+	p.in("search", "Filters").fill("Search", "warehouse")
+	p.press("Enter")
+	p.gone("/disabled")
+	p.in("row", "/healthy").click("link", "Acme")
+	p.expectPath("/console/organizations/" + w.acme.id + "/")
 }

@@ -43,7 +43,15 @@ func open(tb testing.TB, base string) *page {
 	require(tb, err)
 	browser, err := chromium()
 	require(tb, err)
-	ctx, _ := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	return openIn(tb, base, browser, chromedp.WithNewBrowserContext())
+}
+
+// tab opens another page in the same browser: both have the same session.
+func (p *page) tab() *page { return openIn(p.tb, p.base, p.ctx) }
+
+func openIn(tb testing.TB, base string, browser context.Context, options ...chromedp.ContextOption) *page {
+	tb.Helper()
+	ctx, _ := chromedp.NewContext(browser, options...)
 	p := &page{tb: tb, base: base, ctx: ctx, watch: newWatch(base), told: new(bool), wait: patience}
 	tb.Cleanup(func() {
 		p.check()

@@ -37,7 +37,7 @@ func TestPortal(t *testing.T) {
 		p.expectElement("heading", "Overview")
 		p.in("navigation", "Pages").expectElement("link", "Pumps & Co")
 		p.expectElement("link", "Back to "+hostOf(s.base))
-		p.expect("Three steps to the first delivery")
+		p.expect("Three steps to the first event")
 		if got := evaluate[string](p, `document.title + " " + getComputedStyle(document.querySelector(".button.primary")).backgroundColor`); got != "Overview · Pumps & Co rgb(11, 114, 133)" {
 			t.Errorf("title and accent are %q", got)
 		}
@@ -151,7 +151,7 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.expectElement("button", "Send test again")
 	p.click("button", "I have saved it")
 
-	p.visit("/console/")
+	p.visit("/console/keys/")
 	p.click("link", "New API key")
 	p.fill("Name", "Back end")
 	p.click("checkbox", "events:write")
@@ -165,6 +165,59 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.fill("Type", "order.paid")
 	p.click("button", "Publish event")
 	r.await(t, "hook", 2)
+}
+
+// TestTheFirstStepsOfACustomer adds an endpoint, sends a test that fails and one that arrives, and waits for the first event of the product.
+func TestTheFirstStepsOfACustomer(t *testing.T) {
+	t.Parallel()
+	s, r := start(t, "KEYHOOK_CONSOLE_NAME=Pumps & Co"), receive(t)
+	s.must(t, "PUT", "/api/v1/event-types/order.paid/", object{"description": "An order was paid.", "example": object{"order": 1001}}, nil)
+	acme := s.customer(t, "Acme")
+	acme.publish(t, "order.paid", object{}) // before there is an endpoint
+	p := open(t, s.base)
+	p.visit(s.portalLink(t, acme, "customer"))
+	p.expect("Three steps to the first event")
+	p.expect("Pumps & Co sends it when something happens.")
+	for _, text := range []string{"API key", "Publish", "perator", "Keyhook", "plan", "queue", "Success rate"} {
+		p.in("main", "").gone(text)
+	}
+	p.look("portal-first")
+
+	p.click("link", "New subscription")
+	p.fill("Address", r.url("hook"))
+	p.click("button", "Create subscription")
+	p.click("button", "I have saved it")
+	p.visit("/console/")
+	p.expect("Done Add an endpoint")
+	r.answer("hook", http.StatusInternalServerError, "")
+	p.click("button", "Send test…")
+	dialog := p.in("dialog", "Send a test")
+	if got := dialog.value("Event type"); got != "order.paid" {
+		t.Errorf("the test has the type %q", got)
+	}
+	dialog.expect(`"order": 1001`)
+	p.look("portal-first-test")
+	dialog.click("button", "Send test")
+	p.in("region", "Attempt").expect("Response 500")
+	p.visit("/console/")
+	p.expect("The last test failed.")
+	r.answer("hook", http.StatusNoContent, "")
+	p.click("button", "Send test…")
+	p.in("dialog", "Send a test").click("button", "Send test")
+	p.in("region", "Attempt").expect("Response 204")
+	p.visit("/console/")
+	p.expect("Done Send a test")
+	p.expect("Step 3 Wait for the first event")
+	p.gone("Success rate")
+	p.look("portal-first-waiting")
+
+	event := acme.publish(t, "order.paid", object{"order": 7})
+	p.expect("All three steps are done")
+	p.click("link", "order.paid")
+	p.expectPath("/console/events/" + event + "/")
+	p.visit("/console/")
+	p.expect("Success rate")
+	p.gone("three steps")
 }
 
 // TestPortalPages has the logo of the host and two of its pages. An operator sees all pages.

@@ -120,6 +120,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	status, answer := e.status, e.body
 	r.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("X-Request-Id", "request-of-"+name)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, answer) // the sender may have gone
 }

@@ -169,3 +169,27 @@ func TestSignInWithTheIdentityProvider(t *testing.T) {
 		p.expectElement("link", button)
 	})
 }
+
+// TestASecondTab signs in and out in one tab, and looks at the other.
+func TestASecondTab(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	acme := s.customer(t, "Acme")
+	one := open(t, s.base)
+	one.allow(http.StatusUnauthorized, "/api/v1/")
+	one.visit("/console/events/")
+	two := one.tab()
+	two.allow(http.StatusUnauthorized, "/api/v1/")
+	two.visit("/console/subscriptions/")
+	two.fill("Access token", acme.token)
+	two.click("button", "Sign in")
+	two.expect("No subscription yet")
+	one.expectElement("heading", "Events")
+	one.click("button", "Owner of Acme")
+	one.click("menuitem", "Sign out")
+	one.expectElement("heading", "Sign in")
+	two.expectElement("heading", "Sign in")
+	one.fill("Access token", operatorToken) // somebody else
+	one.click("button", "Sign in")
+	two.expectElement("link", "Organizations")
+}

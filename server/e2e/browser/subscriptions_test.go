@@ -296,6 +296,9 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 		t.Errorf("the head covers %.0f px of the filters", -room)
 	}
 	panel.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
+	panel.expect("X-Request-Id request-of-failing")
+	panel.click("DisclosureTriangle", "2 response headers")
+	panel.expect("Content-Type: text/html; charset=utf-8")
 	panel.expect("X-Service-Signature: ***")
 	panel.expect(`"invoice": 1`)
 	panel.click("button", "Copy as curl")

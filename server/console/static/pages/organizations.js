@@ -8,6 +8,7 @@ import { Dialog } from '../ui/dialog.js';
 import { Filters, TextFilter, NoneLike } from '../ui/filters.js';
 import { Form, TextField, SelectField, useForm } from '../ui/form.js';
 import { Empty } from '../ui/state.js';
+import { Time, number } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
@@ -16,14 +17,19 @@ import { can, actsEverywhere } from '../session.js';
 import { paths } from '../paths.js';
 
 export function Organizations() {
-  const [{ search }] = useQuery();
-  const list = useList('/organizations/', { search });
+  const [{ search, sort }] = useQuery();
+  const list = useList('/organizations/', { search, sort });
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
     { head: 'Organization', main: true, cell: (o) => html`<${TwoLines} title=${o.name}>${o.closed_at && html`<code>${o.id}</code>`}<//>` },
     { head: 'External id', size: 'l', wide: true, cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
+    { head: 'In trouble', size: 's', number: true, sort: 'subscriptions_in_trouble', down: true,
+      cell: (o) => html`<span class=${o.subscriptions_in_trouble ? 'strong danger' : 'quiet'}>${number(o.subscriptions_in_trouble)}</span>` },
+    { head: 'Waiting', size: 's', number: true, wide: true, sort: 'pending_deliveries', down: true,
+      cell: (o) => html`<span class=${o.pending_deliveries ? 'strong' : 'quiet'}>${number(o.pending_deliveries)}</span>` },
+    { head: 'Last event', size: 'm', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<${Time} value=${o.last_event_at} />` },
     actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true, cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
       aria-label=${`Switch to ${o.name}`}>Switch to</a>` },
   ].filter(Boolean);

@@ -18,21 +18,22 @@ import { Start } from './overview/start.js';
 const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], ['30d', '30 d', 21_600]];
 
 export function Overview() {
-  const { me } = useSession();
+  const { me, portal } = useSession();
   const [query] = useQuery();
   const all = isOperator() && (query.in ?? (place.get().org ? 'one' : 'all')) === 'all';
   const [period, , step] = periods.find(([value]) => value === query.range) ?? periods[1];
   const { data: state, error, reload, stats } = useOverview(all, [period, step]);
   const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
-  const choice = html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
+  const hasFigures = !portal || (state && state.steps[2] !== false); // a customer begins with the first steps alone
+  const choice = hasFigures && html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
   return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
     ${state ? html`
       <${Start} state=${state} />
-      <${Figures} stats=${stats.data} backlog=${state.backlog} />
+      ${hasFigures && html`<${Figures} stats=${stats.data} backlog=${state.backlog} />`}
       <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
-      ${stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data} />`}
+      ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data} />`)}
       ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
   <//>`;
 }
@@ -55,7 +56,7 @@ function Rate({ good, bad }) {
   return html`<span class="row"><span class="figure">${percent} %</span>${percent < 99 && html`<${Badge} status="failing" text="Below 99 %" />`}</span>`;
 }
 
-const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'An operator holds the queue' };
+const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'All sending is stopped' };
 
 const columns = [
   { head: 'Why', main: true, cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },

@@ -11,7 +11,7 @@ import { count, number, bytes } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
-import { can } from '../session.js';
+import { actsEverywhere, can } from '../session.js';
 import { paths } from '../paths.js';
 import { Deletion } from './ending.js';
 
@@ -82,33 +82,44 @@ function EditPlan({ plan, reload }) {
   return html`<${Form} form=${form} submit="Change plan…" disabled=${same}><${LimitFields} form=${form} /><//>
     ${asked && html`<${Confirm} title=${`Change the plan ${plan.name}?`} action="Change plan" onConfirm=${() => save(asked)} onClose=${() => setAsked(null)}>
       <${Changes} from=${plan} to=${asked} />
-      <${Concerned} plan=${plan.name} /><//>`}`;
+      <${Concerned} from=${plan} to=${asked} /><//>`}`;
 }
 
 const mostPages = 10; // of organizations that are counted
+const mostAsked = 50; // organizations whose keys and subscriptions are counted
 
-// Concerned says how many organizations a change of the plan concerns.
-function Concerned({ plan }) {
+// Concerned says how many organizations a change of the plan concerns, and which of them have more than it allows then.
+function Concerned({ from, to }) {
   const { data, error } = useLoad(async (signal) => {
-    let n = 0, cursor = null;
-    for (let page = 0; page < mostPages; page++) {
+    const on = [];
+    let cursor = null, page = 0;
+    do {
       const found = await api.get('/organizations/', { signal, query: { limit: 200, cursor }, organization: '' });
-      n += found.data.filter((o) => o.plan === plan && !o.closed_at).length;
+      on.push(...found.data.filter((o) => o.plan === from.name && !o.closed_at));
       cursor = found.next_cursor;
-      if (!found.has_more) return count(n, 'organization');
-    }
-    return `At least ${count(n, 'organization')}`;
-  }, [plan]);
+    } while (cursor && ++page < mostPages);
+    const lowered = ['api_keys', 'subscriptions'].filter((what) => isLess(from, to, `max_${what}`));
+    const over = !lowered.length || !actsEverywhere() ? [] : await Promise.all(on.slice(0, mostAsked).map(async ({ id, name }) => {
+      const has = await api.get('/usage/', { signal, organization: id });
+      const more = lowered.filter((what) => has[what] > to[`max_${what}`]).map((what) => `${number(has[what])} ${what.replace('api_', 'API ')}`);
+      return more.length ? `${name} (${more.join(', ')})` : [];
+    }));
+    return { n: on.length, text: (cursor ? 'At least ' : '') + count(on.length, 'organization'), over: over.flat(), isPart: lowered.length > 0 && (cursor || on.length > mostAsked) };
+  }, []);
   if (error) return html`<${ErrorBar} error=${error} />`;
-  return html`<p aria-busy=${!data}>${data ? html`<strong class="strong">${data}</strong> on the plan` : 'All organizations on the plan'}
-    ${' '}${data?.startsWith('1 ') ? 'has' : 'have'} these limits from the next request and the next attempt on.</p>`;
+  return html`<p aria-busy=${!data}>${data ? html`<strong class="strong">${data.text}</strong> on the plan` : 'All organizations on the plan'}
+    ${' '}${data?.n === 1 ? 'has' : 'have'} these limits from the next request and the next attempt on.</p>
+    ${data?.over.length > 0 && html`<p><strong class="strong">Over the new limit:</strong> <bdi>${data.over.join(', ')}</bdi>.</p>`}
+    ${data?.isPart && html`<p class="quiet">Only the newest ${mostAsked} organizations were compared with the new limit.</p>`}`;
 }
+
+const isLess = (from, to, field) => to[field] !== null && (from[field] === null || to[field] < from[field]);
 
 // Changes shows what a change of a plan, or to another plan, means: each limit now and then. For one organization, subscriptions
 // and keys are how many it has.
 export function Changes({ from, to, subscriptions, keys }) {
   const changed = limits.filter(([field]) => from[field] !== to[field]);
-  const less = changed.some(([field]) => field.startsWith('max_') && to[field] !== null && (from[field] === null || to[field] < from[field]));
+  const less = changed.some(([field]) => field.startsWith('max_') && isLess(from, to, field));
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
   return html`<table class="table changes">
       <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>

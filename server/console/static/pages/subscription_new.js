@@ -80,9 +80,9 @@ function Test({ subscription }) {
     setAttempt(await api.post(`/webhooks/subscriptions/${subscription.id}/test/`, bodyOfTest(type)));
   };
   return html`<div class="stack">
-    <p class="quiet">Keyhook sends an event to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
+    <p class="quiet">This sends an event to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
     <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
-    ${asking && html`<${SendTest} ...${{ types, send }} onClose=${() => setAsking(false)} />`}
+    ${asking && html`<${SendTest} ...${{ subscription, types, send }} onClose=${() => setAsking(false)} />`}
     <${ErrorBar} error=${error} />
     ${attempt && html`<div class="card stack" role="status">
       <${Facts} across items=${[

@@ -3,11 +3,10 @@ import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Address, Badge, Tags, subscriptionStatus } from '../ui/badge.js';
-import { Filters, Choice, rangeStart, Everywhere, NoneLike } from '../ui/filters.js';
+import { Filters, Choice, TextFilter, rangeStart, Everywhere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
 import { Empty } from '../ui/state.js';
-import { Id } from '../ui/copy.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
@@ -25,39 +24,49 @@ export function Subscriptions() {
   const { me } = useSession();
   const [query] = useQuery();
   const everywhere = query.in === 'all' && isOperator();
-  const list = useList('/webhooks/subscriptions/', { status: query.status, paused: query.status === needsAttention ? false : '', organization: everywhere ? 'all' : '' }, { poll: 5000 });
+  const list = useList('/webhooks/subscriptions/', {
+    status: query.status, paused: query.status === needsAttention ? false : '', search: query.search, organization: everywhere ? 'all' : '',
+  }, { poll: 5000, limit: everywhere ? 200 : 50 });
   const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [
-    { head: 'Status', size: 'm', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
-    { head: 'Address', main: true, cell: (s) => html`<span class="two-lines"><span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+    { head: 'Status', size: 'm', sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
+    { head: 'Address', main: true, sort: everywhere && 'address', cell: (s) => html`<span class="two-lines">
+      ${everywhere && html`<bdi class="narrow-only cut strong">${s.organization_name}</bdi>`}<span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
       ${traits(s) && html`<span class="cut small">${traits(s)}</span>`}
       ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
-    everywhere && { head: 'Organization', size: 'xl', wide: true, cell: (s) => html`<${Id} value=${s.organization_id} href=${href(paths.organization(s.organization_id))} />` },
+    everywhere && { head: 'Organization', size: 'l', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
+      href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
     !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
-    { head: 'Waiting', size: 's', number: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
+    { head: 'Waiting', size: 's', number: true, sort: everywhere && 'waiting', down: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ].filter(Boolean);
 
-  const isFirst = list.rows?.length === 0 && !query.status && !everywhere;
+  const isFirst = list.rows?.length === 0 && !query.status && !query.search && !everywhere;
   return html`<${Page} title="Subscriptions"
     actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
     ${!me.plan.webhooks && html`<${NoWebhooks} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${statuses} />
+      <${TextFilter} name="search" label="Search" placeholder="Address or description" />
       <${Everywhere} name="in" />
     <//>`}
-    <${Table} label="Subscriptions" list=${sorted(list)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || everywhere ? html`<${NoneLike} title=${noneLike(query.status)} />` : html`<${First} />`} />
+    <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
+      empty=${query.status || query.search || everywhere ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
   <//>`;
 }
 
-// sorted has what is wrong first, if the list has no further page.
+// sorted has what is wrong first, if the list has no further page, or sorts the rows that are shown.
 const order = ['disabled', 'failing', 'plan', 'queue_held', 'paused', 'healthy'];
 const rank = (s) => order.indexOf(subscriptionStatus(s));
-const sorted = (list) => (!list.rows || list.more?.hasMore ? list
-  : { ...list, rows: [...list.rows].sort((a, b) => rank(a) - rank(b) || b.pending_deliveries - a.pending_deliveries) });
+const sorted = (list, by = !list.more?.hasMore && byState) => (list.rows && by ? { ...list, rows: [...list.rows].sort(by) } : list);
+const byState = (a, b) => rank(a) - rank(b) || b.pending_deliveries - a.pending_deliveries;
+const compare = (a, b) => String(a).localeCompare(b);
+const orders = {
+  status: byState, address: (a, b) => compare(a.url, b.url), waiting: (a, b) => b.pending_deliveries - a.pending_deliveries,
+  customer: (a, b) => compare(a.organization_name, b.organization_name) || byState(a, b),
+};
 
 // useSeries returns the attempts of the last 24 hours of each subscription in the list.
 function useSeries(rows = []) {

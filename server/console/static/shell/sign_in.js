@@ -9,7 +9,7 @@ import { LinkButton } from '../ui/button.js';
 import { settings } from '../settings.js';
 import { place } from '../router.js';
 import { refusals } from './refusals.js';
-import { useSession, session, signIn, signOut, resume } from '../session.js';
+import { useSession, session, signIn, signOut } from '../session.js';
 
 export function SignIn() {
   const { error } = useSession();
@@ -28,10 +28,6 @@ export function SignIn() {
 // SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
 export function SignInAgain() {
   const { home, portal } = useSession();
-  useEffect(() => {
-    addEventListener('focus', resume); // back from the other tab
-    return () => removeEventListener('focus', resume);
-  }, []);
   if (portal) {
     return html`<${Dialog} title="Your session has ended" fixed>
       <p>Open this page again from the application that brought you here.</p>

@@ -1,18 +1,18 @@
 // A list of rows with its states: loading, empty, error, more.
 //
-//   const list = useList('/webhooks/subscriptions/', { status }, { poll: 5000 });
-//   html`<${Table} label="Subscriptions" list=${list} href=${(row) => href(`/subscriptions/${row.id}/`)}
-//     columns=${[{ head: 'Address', cell: (row) => row.url, main: true }, { head: 'Waiting', cell: …, size: 's', number: true, wide: true }]}
-//     empty=${html`<${Empty} …/>`} />`
+//   html`<${Table} label="Subscriptions" list=${useList('/webhooks/subscriptions/')} href=${(row) => href(paths.subscription(row.id))}
+//     columns=${[{ head: 'Address', cell: (row) => row.url, main: true }, …]} empty=${html`<${Empty} …/>`} />`
 //
 // The cell of the main column is the link of the row: the whole row follows it, and the keys j and k move between such links.
 import { html, cx } from './html.js';
 import { Button } from './button.js';
 import { Skeleton, ErrorBar } from './state.js';
 import { count } from './time.js';
+import { href as hrefOf, place, useQuery } from '../router.js';
 
 // A column has: head (text), cell (row → text or elements), main, size (xs s m l xl; the rest shares what is left), number (aligned
-// right), wide (hidden on a narrow screen), label (head for screen readers only). selected is the key of a row.
+// right), wide (hidden on a narrow screen), label (head for screen readers only), sort (the value of ?sort=, by which the page
+// sorts), down (the largest first). selected is the key of a row.
 export function Table({ label, list, columns, href, rowKey = (row) => row.id, selected, empty, skeleton = 8 }) {
   if (list.error && !list.rows) return html`<${ErrorBar} error=${list.error} retry=${list.reload} />`;
   if (!list.rows) return html`<${Skeleton} rows=${skeleton} />`;
@@ -22,13 +22,21 @@ export function Table({ label, list, columns, href, rowKey = (row) => row.id, se
     ${list.arrived > 0 && html`<button type="button" class="arrived" onClick=${list.showArrived}>${list.arrived} new</button>`}
     ${isEmpty ? empty : html`<table class="table" aria-busy=${list.loading}>
       <caption class="hidden-label">${label}</caption>
-      <thead><tr>${columns.map((c) => html`<th key=${c.head} scope="col" class=${sizeOf(c)}>
-        <span class=${c.label ? 'hidden-label' : undefined}>${c.head}</span></th>`)}</tr></thead>
+      <thead><tr>${columns.map((c) => html`<${Head} key=${c.head} column=${c} />`)}</tr></thead>
       <tbody data-rows>${list.rows.map((row) => html`<${Row} key=${rowKey(row)} row=${row} columns=${columns}
         href=${href?.(row)} selected=${selected !== undefined && selected === rowKey(row)} />`)}</tbody>
     </table>`}
     <${More} list=${list} />
   </div>`;
+}
+
+// Head sorts by its column; a second click takes that back.
+function Head({ column: c }) {
+  const [query] = useQuery();
+  const is = c.sort && query.sort === c.sort;
+  return html`<th scope="col" class=${sizeOf(c)} aria-sort=${is ? (c.down ? 'descending' : 'ascending') : undefined}>
+    ${c.sort ? html`<a class="sort" href=${hrefOf(place.get().path, { ...query, sort: is ? null : c.sort })}>${c.head}</a>`
+    : html`<span class=${c.label ? 'hidden-label' : undefined}>${c.head}</span>`}</th>`;
 }
 
 const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'linked', selected && 'selected')}>

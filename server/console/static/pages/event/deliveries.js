@@ -14,6 +14,7 @@ import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
 import { detailOf, mendOf, wordsOf } from '../subscription/mend.js';
+import { ResponseHeaders } from '../subscription/response_headers.js';
 import { verdicts } from './verdicts.js';
 
 export function Deliveries({ event, reasons, isLive, onChanged }) {
@@ -92,7 +93,7 @@ function Attempts({ reason: r, event, isLive }) {
         if (e.currentTarget.open !== (shown === a.id)) setQuery({ open: r.subscription_id, attempt: e.currentTarget.open ? a.id : 'none' }, inPlace);
       }}>
         <summary><${Line} attempt=${a} /></summary>
-        <${Answer} attempt=${a} />
+        <${Answer} attempt=${a} isOpen=${shown === a.id} />
       </details></li>`)}</ol>
     <${More} list=${list} />`;
 }
@@ -104,11 +105,18 @@ const Line = ({ attempt: a }) => html`<span class="attempt-line">
   <span class="quiet">${a.outcome !== 'sending' && duration(a.duration_ms)}</span>
   <bdi class="quiet grow cut" title=${a.error}>${a.response_status ? '' : wordsOf(a.error)}</bdi></span>`;
 
-const Answer = ({ attempt: a }) => html`<div class="stack tight answer">
+const Answer = ({ attempt: a, isOpen }) => html`<div class="stack tight answer">
   ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a)}</p>`}
   <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
+  ${isOpen && a.response_status && html`<${LoadedHeaders} attempt=${a} />`}
   <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
 </div>`;
+
+// LoadedHeaders are the response headers of an attempt of a list, which does not have them.
+function LoadedHeaders({ attempt: { id, subscription_id: subscription } }) {
+  const { data } = useLoad((signal) => api.get(`/webhooks/subscriptions/${subscription}/deliveries/${id}/`, { signal }), [id]);
+  return data && html`<${ResponseHeaders} headers=${data.response_headers} />`;
+}
 
 // Absent are the subscriptions that the event was not meant for, and why.
 function Absent({ rows, isOpen, event, known, onChanged }) {

@@ -71,9 +71,9 @@ function warnings({ queue, system, backlog }, all, organization) {
   const toPlan = isOperator() && (all ? html`<${LinkButton} href=${href(paths.subscriptions, { in: 'all' })}>Show subscriptions<//>`
     : html`<${LinkButton} href=${href(paths.organization(organization.id))}>Open organization<//>`);
   return [
-    held && html`<${Bar} key="queue" tone="warning" title="The queue is held: nothing is sent" action=${toSystem}>
+    held && html`<${Bar} key="queue" tone="warning" title=${isOperator() ? 'The queue is held: nothing is sent' : 'Nothing is sent for now'} action=${toSystem}>
       <p>${queue?.held ? html`Since <${Time} value=${queue.held_since} />${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. Release it to send ${count(queue.pending_deliveries, 'delivery', 'deliveries')}.`
-        : 'An operator has stopped all sending. Deliveries wait.'}</p><//>`,
+        : 'All sending is stopped. Deliveries wait.'}</p><//>`,
     plan && html`<${Bar} key="plan" tone="warning" title=${all ? 'Deliveries wait for a plan with webhooks' : html`The plan of <bdi>${organization.name}</bdi> has no webhooks`} action=${toPlan}>
       <p>${count(plan.pending, 'delivery waits', 'deliveries wait')} for ${count(plan.subscriptions, 'subscription')}${all && ', which the list marks “Not in the plan”'}. A plan with webhooks sends them.</p><//>`,
     system?.clock.trusted === false && html`<${Bar} key="clock" tone="warning" title="The clock of the server may be wrong" action=${toSystem}><p>Look at the time of the machine.</p><//>`,

@@ -27,18 +27,34 @@ export function useOverview(all, [range, step]) {
   if (!backlog || [problems, known, instance].some((part) => part.data === undefined)) return { error, reload, stats };
   const { healthy, failing, disabled } = statuses;
   const data = {
-    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data],
+    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data.slice(0, 2)], first: known.data[2],
   };
   return { data, error, reload, stats };
 }
 
-// useSteps tells whether there are keys and events. It asks until there are.
+// useSteps tells which of the first steps are done: keys and events exist; in a portal, a test and an event have arrived. It asks until
+// they are.
 function useSteps(query) {
-  const known = useLoad((signal) => Promise.all([
+  const known = useLoad((signal) => (session.get().portal ? readArrivals(signal) : Promise.all([
     has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
-  ]), [query.organization]);
+  ])), [query.organization]);
   useRepeat(known.reload, known.data?.includes(false) ? 5000 : 0, [query.organization]);
   return known;
+}
+
+let arrived = false; // an event has, and a session of a portal stays in one organization
+
+// readArrivals returns what useSteps tells, then the newest subscription with an address, the last test, and the last event that arrived.
+// It tells null where nobody may know, and where nothing has an address but feeds are read.
+async function readArrivals(signal) {
+  if (arrived || !can('events:read')) return [null, null];
+  const list = async (path, query) => (await api.get(path, { signal, query })).data;
+  const [subscriptions, events, [event]] = await Promise.all([list('/webhooks/subscriptions/'), list('/events/', { audit_events: false }),
+    list('/events/', { audit_events: false, state: 'delivered', limit: 1 })]);
+  const endpoint = subscriptions.find((s) => s.url), test = events.find((e) => e.test);
+  arrived = Boolean(event);
+  if (!endpoint && subscriptions.length) return [null, null];
+  return [arrived || test?.states.delivered > 0, arrived, { endpoint, test, event }];
 }
 
 // readInstance reads the list of waiting deliveries only while something is wrong with them.
@@ -56,7 +72,6 @@ async function readProblems({ failing, disabled, paused }, query, signal) {
   problems.sort((a, b) => (a.status === b.status ? b.pending_deliveries - a.pending_deliveries : a.status < b.status ? -1 : 1));
   const customers = [...new Set(problems.map((s) => s.organization_id))];
   problems.sort((a, b) => customers.indexOf(a.organization_id) - customers.indexOf(b.organization_id));
-  if (query.organization === 'all') await name(problems, signal);
   return problems;
 }
 
@@ -83,18 +98,4 @@ async function has(path, permission, query, signal) {
   const { data } = await api.get(path, { signal, query: { ...query, limit: 1 } });
   if (data.length) seen.add(key);
   return seen.has(key);
-}
-
-const names = new Map(); // of organizations, by their ids
-let listed = false; // whether the list of organizations was read
-
-// name adds the names of the organizations. One page of their list has most of them; a few of the others are asked for.
-async function name(problems, signal) {
-  const missing = () => [...new Set(problems.map((s) => s.organization_id))].filter((id) => !names.has(id));
-  if (!listed && missing().length > 1) {
-    for (const { id, name: text } of (await api.get('/organizations/', { signal, query: { limit: 200 }, organization: '' })).data) names.set(id, text);
-    listed = true;
-  }
-  await Promise.all(missing().slice(0, 10).map(async (id) => names.set(id, (await api.get(`/organizations/${id}/`, { signal, organization: '' })).name)));
-  for (const s of problems) s.organization_name = names.get(s.organization_id) ?? s.organization_id;
 }

@@ -17,6 +17,7 @@ import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend } from '../event/mend.js';
 import { detailOf, mendOf, verdicts, wordsOf } from './mend.js';
+import { ResponseHeaders } from './response_headers.js';
 
 const kept = 2000; // characters of a response body that the API keeps
 
@@ -114,6 +115,7 @@ export function Response({ attempt: a }) {
     ${a.error && html`<p>${!a.error.startsWith('http_status') && html`<bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. `}${mendOf(a)}</p>`}
     <${Code} text=${a.response_body} label="Body of the response" empty=${a.response_status ? 'The response has no body.' : 'There was no response.'} />
     ${[...a.response_body].length >= kept && html`<p class="quiet small">Only the first 2,000 characters are kept.</p>`}
+    <${ResponseHeaders} headers=${a.response_headers} />
   </div>`;
 }
 

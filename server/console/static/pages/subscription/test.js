@@ -10,8 +10,11 @@ export const usual = 'webhook_test';
 // bodyOf is the body of a request that sends a test of a type.
 export const bodyOf = (type = usual) => (type === usual ? {} : { event_type: type });
 
-export function SendTest({ types, send, onClose }) {
-  const form = useForm({ event_type: usual }, async ({ event_type: type }) => {
+const wants = ({ event_types: list }, type) => !list.length || list.some((each) => each === type || (each.endsWith('*') && type.startsWith(each.slice(0, -1))));
+
+// SendTest offers the types with an example. The first that the subscription wants is chosen.
+export function SendTest({ subscription, types, send, onClose }) {
+  const form = useForm({ event_type: (types.find((t) => wants(subscription, t.type)) ?? types[0])?.type ?? usual }, async ({ event_type: type }) => {
     await send(type);
     onClose();
   });
