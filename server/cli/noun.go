@@ -151,7 +151,12 @@ func (n noun) command() *cobra.Command {
 	output.Flags(cmd)
 	for _, a := range n.verbs {
 		a.id = n.id
-		cmd.AddCommand(a.command("keyhook " + n.name))
+		verb := a.command("keyhook " + n.name)
+		cmd.AddCommand(verb)
+		if verb.Flags().Lookup(flagCSV) != nil { // the flags of its parent are known only now
+			verb.MarkFlagsMutuallyExclusive(flagCSV, output.FlagJSON)
+			verb.MarkFlagsMutuallyExclusive(flagCSV, output.FlagQuiet)
+		}
 	}
 	return cmd
 }
