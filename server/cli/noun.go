@@ -153,9 +153,10 @@ func (n noun) command() *cobra.Command {
 		a.id = n.id
 		verb := a.command("keyhook " + n.name)
 		cmd.AddCommand(verb)
-		if verb.Flags().Lookup(flagCSV) != nil { // the flags of its parent are known only now
-			verb.MarkFlagsMutuallyExclusive(flagCSV, output.FlagJSON)
-			verb.MarkFlagsMutuallyExclusive(flagCSV, output.FlagQuiet)
+		if verb.Flags().Lookup(flagCSV) != nil {
+			for _, name := range []string{flagLimit, flagCursor, flagAll, output.FlagJSON, output.FlagQuiet} { // the last two are of its parent
+				verb.MarkFlagsMutuallyExclusive(flagCSV, name)
+			}
 		}
 	}
 	return cmd
