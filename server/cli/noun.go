@@ -151,13 +151,7 @@ func (n noun) command() *cobra.Command {
 	output.Flags(cmd)
 	for _, a := range n.verbs {
 		a.id = n.id
-		verb := a.command("keyhook " + n.name)
-		cmd.AddCommand(verb)
-		if verb.Flags().Lookup(flagCSV) != nil {
-			for _, name := range []string{flagLimit, flagCursor, flagAll, output.FlagJSON, output.FlagQuiet} { // the last two are of its parent
-				verb.MarkFlagsMutuallyExclusive(flagCSV, name)
-			}
-		}
+		cmd.AddCommand(a.command("keyhook " + n.name))
 	}
 	return cmd
 }
