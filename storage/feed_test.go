@@ -285,16 +285,21 @@ func TestFeedsHaveTheirOwnConnections(t *testing.T) {
 		_, err := x.Queue.PreviewFilter(ctx, x.org(), nil, nil, true)
 		return err
 	}
-	release := must[func()](t)(x.Queue.HoldReplays(t.Context()))
+	hold := func(take func(context.Context) (func(), error)) func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return must[func()](t)(take(ctx))
+	}
+	release := hold(x.Queue.HoldReplays)
 	if err := errors.Join(within(feed), within(preview)); err != nil {
 		t.Errorf("beside a replay: %v", err)
 	}
 	release()
-	defer must[func()](t)(x.Queue.HoldFeeds(t.Context()))()
+	defer hold(x.Queue.HoldFeeds)()
 	if err := errors.Join(within(feed), within(preview)); err != nil {
 		t.Errorf("beside another feed: %v", err)
 	}
-	defer must[func()](t)(x.Queue.HoldFeeds(t.Context()))()
+	defer hold(x.Queue.HoldFeeds)()
 	y := x
 	y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.org/", "a")
 	if err := within(func(ctx context.Context) error {
