@@ -351,8 +351,12 @@ CREATE TABLE event_types (
     example     TEXT,             -- the data of an event, a JSON object; NULL: none
     schema      TEXT,             -- a JSON object; NULL: none
     created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL
+    updated_at  INTEGER NOT NULL,
+    size        INTEGER GENERATED ALWAYS AS (octet_length(type) + octet_length(description) + octet_length(event_group)
+        + coalesce(octet_length(example), 0) + coalesce(octet_length(schema), 0)) VIRTUAL
 ) STRICT;
+
+CREATE INDEX event_types_by_size ON event_types (type, size); -- for the sum of all, which each change needs
 
 -- The queue. While an attempt is in progress, its delivery is the only record of it: state 4 or 5 says so, due_at is the
 -- time at which the attempt began, and its number is attempts + 1. In state 5, nothing follows the attempt: it is a test, or

@@ -115,21 +115,17 @@ func (q *Queue) sendListedTo(
 		p.exact, p.prefix = patternLists([]string{webhook.AnyType})
 	}
 	slices.Sort(events)
-	_, err = scan.Batches(ctx, 0, func() (more bool, err error) {
-		batch := events[:min(len(events), replayEvents)]
-		events = events[len(batch):]
-		end, err := q.replays.Begin(ctx, organization)
-		if err != nil {
-			return false, err
-		}
-		var c chunk
-		err = q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
-		end()
-		if err == nil && !r.DryRun && c.Total() > 0 {
+	var c chunk
+	err = q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		batch := events[:min(len(events), most)]
+		events, c = events[len(batch):], chunk{}
+		return int64(len(batch)), q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
+	}, func() (err error) {
+		if !r.DryRun && c.Total() > 0 {
 			c.Replayed, err = q.replayChunk(ctx, p, c)
 		}
 		found.Deliveries += c.Total()
-		return len(events) > 0, err
+		return err
 	})
 	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+found.Deliveries, sent.Pending+found.Pending, found.BlockedBy
 	switch {

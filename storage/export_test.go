@@ -169,6 +169,16 @@ func parameters(text string) (args []any) {
 	return args
 }
 
+// HoldReplays takes a connection for replays until release.
+func (q *Queue) HoldReplays(ctx context.Context) (release func(), err error) {
+	return q.replays.Connection(ctx)
+}
+
+// HoldFeeds takes a connection for feeds until release.
+func (q *Queue) HoldFeeds(ctx context.Context) (release func(), err error) {
+	return q.feeds.Connection(ctx)
+}
+
 // HoldIn holds the queue in a transaction.
 func (s *Store) HoldIn(t *Tx, reason string) error { return t.holdQueue(reason) }
 

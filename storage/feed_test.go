@@ -1,7 +1,11 @@
 package storage_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,6 +265,74 @@ func TestAFeedAfterARestore(t *testing.T) {
 	ids := x.publish(t, 2, "a")
 	x.readFails(t, webhook.FeedRequest{After: late.Next, Limit: 1}, fault.Gone, "cursor_expired")
 	x.reads1(t, webhook.FeedRequest{After: early.Next}, ids)
+}
+
+// TestFeedsHaveTheirOwnConnections holds the connections of others, as long reads do.
+func TestFeedsHaveTheirOwnConnections(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t).feedOf(t)
+	x.publish(t, 1, "a")
+	within := func(read func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return read(ctx)
+	}
+	feed := func(ctx context.Context) error {
+		_, err := x.Queue.Feed(ctx, x.org(), x.sub.ID, webhook.FeedRequest{Limit: 1})
+		return err
+	}
+	preview := func(ctx context.Context) error {
+		_, err := x.Queue.PreviewFilter(ctx, x.org(), nil, nil, true)
+		return err
+	}
+	hold := func(take func(context.Context) (func(), error)) func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return must[func()](t)(take(ctx))
+	}
+	release := hold(x.Queue.HoldReplays)
+	if err := errors.Join(within(feed), within(preview)); err != nil {
+		t.Errorf("beside a replay: %v", err)
+	}
+	release()
+	defer hold(x.Queue.HoldFeeds)()
+	if err := errors.Join(within(feed), within(preview)); err != nil {
+		t.Errorf("beside another feed: %v", err)
+	}
+	defer hold(x.Queue.HoldFeeds)()
+	y := x
+	y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.org/", "a")
+	if err := within(func(ctx context.Context) error {
+		_, err := y.Queue.CountReplay(ctx, y.org(), y.sub.ID, everything)
+		return err
+	}); err != nil {
+		t.Errorf("a replay beside feeds: %v", err)
+	}
+	if err := within(feed); err == nil {
+		t.Error("the feeds are not held")
+	}
+}
+
+// TestAFeedThatFailsOnTheWay gives a read more and more time. The first one that ends without an error has not looked at everything: what
+// it has looked at is not lost with the rest, so the reader gets a position, and does not begin again.
+func TestAFeedThatFailsOnTheWay(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t).feedOf(t, "a")
+	large := []byte(`{"lines":[` + strings.Repeat("1,", 8<<10) + `1]}`)
+	must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{{Type: "a", Data: large}}, 60)))
+	x.setFilter(t, atLeast(t, 1)) // none passes
+	for most := time.Millisecond; ; most *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), most)
+		page, err := x.Queue.Feed(ctx, x.org(), x.sub.ID, webhook.FeedRequest{Limit: 100})
+		cancel()
+		if err != nil {
+			continue
+		}
+		if !page.More {
+			t.Errorf("it needs %s for everything, and returns nothing before that", most)
+		}
+		break
+	}
 }
 
 func TestWaitingReaders(t *testing.T) {

@@ -130,32 +130,26 @@ type exhaustedChunk struct {
 // walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
 // events that a replay delivers. After each chunk, other replays get their turn.
 func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
-		c, err := q.nextExhausted(ctx, p, *after)
-		if err != nil {
-			return false, fmt.Errorf("read exhausted deliveries: %w", err)
-		}
+	var c exhaustedChunk
+	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		c, err = q.nextExhausted(ctx, p, *after, most)
+		return c.Seen, err
+	}, func() error {
 		if c.Total() > 0 {
 			if err := do(c.chunk); err != nil {
-				return false, err
+				return err
 			}
 		}
 		if c.Seen > 0 {
 			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
 		}
-		return c.Seen == replayEvents, nil
+		return nil
 	})
-	return err
 }
 
 // nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
 // last delivery.
-func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position) (c exhaustedChunk, err error) {
-	end, err := q.replays.Begin(ctx, p.organization)
-	if err != nil {
-		return c, err
-	}
-	defer end()
+func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position, most int) (c exhaustedChunk, err error) {
 	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
@@ -170,7 +164,7 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
 				ORDER BY d.due_at, d.id LIMIT :most) ended
 			CROSS JOIN events e ON e.id = ended.event_id) looked`,
-		p.args(q.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", replayEvents))...)
+		p.args(q.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
 	return c, err
 }
 

@@ -24,7 +24,7 @@ import (
 var healthNews = "'" + strings.Join(access.HealthNewsTypes(), "', '") + "'"
 
 const (
-	// replayEvents is how many events a replay reads at once. So one transaction creates at most as many deliveries.
+	// replayEvents is how many events a replay reads at once, at most. So one transaction creates at most as many deliveries.
 	// That costs 2 ms of CPU for the read and 3 ms for the transaction, for which other writes wait.
 	replayEvents = 250
 	// replayTimeout is how long a replay waits for the transaction of a chunk. It does not give up earlier, because it
@@ -231,27 +231,44 @@ func (q *Queue) walkReplay(ctx context.Context, p replayQuery, do func(chunk) er
 
 // walkRange is walkReplay for one range.
 func (q *Queue) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
-	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
-		c, err := q.nextChunk(ctx, p, rows)
-		if err != nil {
-			return false, fmt.Errorf("read events to replay: %w", err)
-		}
+	var c chunk
+	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		c, err = q.nextChunk(ctx, p, rows, most)
+		return c.Seen, err
+	}, func() error {
 		rows.After = c.Reached
-		if c.Total() > 0 {
-			err = do(c)
+		if c.Total() == 0 {
+			return nil
 		}
-		return c.Seen == replayEvents, err
+		return do(c)
+	})
+}
+
+// inSlices calls read with the number of rows that it may read, and then do, until read has seen fewer. After each slice, others get
+// their turn. A filter parses bodies: 250 of 256 KiB take several seconds. So it begins with few rows, and goes on with as many as take
+// a few milliseconds.
+func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int) (seen int64, err error), do func() error) error {
+	rows := replayEvents
+	if p.filter != "" {
+		rows = scan.CostlySlice
+	}
+	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		var seen int64
+		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
+			seen, err = read(rows)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("read what to send again: %w", err)
+		}
+		more, rows = seen == int64(rows), next
+		return more, do()
 	})
 	return err
 }
 
 // nextChunk reads the next events of a range.
-func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (c chunk, err error) {
-	end, err := q.replays.Begin(ctx, p.organization)
-	if err != nil {
-		return c, err
-	}
-	defer end()
+func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {
 	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
 		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
@@ -259,7 +276,7 @@ func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range) (
 			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
-		p.args(q.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", replayEvents))...)
+		p.args(q.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
 	return c, err
 }
 
@@ -277,7 +294,7 @@ func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhoo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	made, err := returning(ctx, q.writer, sqlite.Work{Payer: p.organization, Cost: replayEvents}, func(t *tx) (webhook.Replayed, error) {
+	made, err := returning(ctx, q.writer, sqlite.Work{Payer: p.organization, Cost: int(c.Total())}, func(t *tx) (webhook.Replayed, error) {
 		return q.insertReplay(t, p, c)
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -520,6 +522,44 @@ func TestLongReplay(t *testing.T) {
 			t.Errorf("%d made, %d pending", sum, x.pending(t))
 		}
 	})
+}
+
+// TestSlicesOfAFilter ends each way of sending again after its first transaction: a filter parses bodies, so it has read few events.
+func TestSlicesOfAFilter(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(context.Context, fixture) error{
+		"replay": func(ctx context.Context, x fixture) error {
+			_, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, only(webhook.OnlyFailed))
+			return err
+		},
+		"recover": func(ctx context.Context, x fixture) error {
+			_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+			return err
+		},
+		"recover a list": func(ctx context.Context, x fixture) error {
+			_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, true))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newOneAttemptFixture(t)
+			x.setFilter(t, atLeast(t, 1))
+			for i := range 2 * scan.CostlySlice {
+				x.amount(t, 1, strconv.Itoa(i))
+			}
+			x.endAll(t, false)
+			ctx, cancel := context.WithCancel(t.Context())
+			x.Queue.Watch(onChange(cancel))
+			storagetest.ExpectFault(t, send(ctx, x), fault.Unavailable, "replay_unfinished")
+			if n := x.pending(t); n == 0 || n > scan.CostlySlice {
+				t.Errorf("%d are sent at once", n)
+			}
+			if err := send(t.Context(), x); err != nil || x.pending(t) != 2*scan.CostlySlice {
+				t.Errorf("%d are sent, error %v", x.pending(t), err)
+			}
+		})
+	}
 }
 
 // onChange is called at each announced change.

@@ -11,6 +11,7 @@ func BenchmarkApply(b *testing.B) {
 	for name, item := range map[string]string{
 		"organizations": `"organizations":[%s]|{"external_id":"c%[1]d","name":"C","plan":"growth"}`,
 		"permissions":   `"permissions":[%s]|{"key":"a:b%[1]d"}`,
+		"event_types":   `"event_types":[%s]|{"type":"t%[1]d","description":"D","example":{"text":"` + strings.Repeat("x", 4000) + `"}}`,
 		"users":         `"users":[%s]|{"external_id":"u%[1]d","name":"U","email":"u%[1]d@example.com"}`,
 		"subscriptions": `"organizations":[{"external_id":"c","name":"C","plan":"enterprise"}],"subscriptions":[%s]|{"organization":"c","external_id":"s%[1]d","url":"https://example.com/",` + secret + `}`,
 	} {

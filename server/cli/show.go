@@ -310,9 +310,8 @@ func listFlags(cmd *cobra.Command, hasCSV bool) {
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 	if hasCSV {
 		cmd.Flags().Bool(flagCSV, false, "print all items as CSV, for a spreadsheet")
-		for _, name := range []string{flagLimit, flagCursor, flagAll} {
-			cmd.MarkFlagsMutuallyExclusive(flagCSV, name)
-		}
+		others := strings.Join([]string{flagLimit, flagCursor, flagAll, output.FlagJSON, output.FlagQuiet}, " ") // the last two are of its parent
+		must(cmd.Flags().SetAnnotation(flagCSV, exclusiveGroups, []string{others}))
 	}
 }
 

@@ -45,7 +45,7 @@ func TestUsageAsCSV(t *testing.T) {
 	if code != 1 || stdout != "" || !strings.Contains(stderr, "No.") {
 		t.Errorf("of a refusal: code %d, %q, %q", code, stdout, stderr)
 	}
-	for _, flag := range []string{"--limit=1", "--all", "--cursor=x"} {
+	for _, flag := range []string{"--limit=1", "--all", "--cursor=x", "--json", "--quiet"} {
 		if code, _, stderr = run(t, []string{"usage", "keys", flag, "--csv"}); code != 2 || !strings.Contains(stderr, "exclude each other") {
 			t.Errorf("%s: code %d, %q", flag, code, stderr)
 		}

@@ -3,11 +3,13 @@ package webhooks_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,20 +204,42 @@ func TestAStopEndsTheWait(t *testing.T) {
 	}
 }
 
-// BenchmarkPublishBesideReaders publishes while a hundred readers of other organizations wait.
+// BenchmarkPublishBesideReaders publishes alone, and while a hundred readers of other organizations wait for events that do not come.
 func BenchmarkPublishBesideReaders(b *testing.B) {
-	f := servertest.Start(b)
-	owner, _ := storagetest.Organization(b, f.Store, "acme", "growth", access.RoleOwner)
-	for i := range int64(100) {
-		_, leave, err := f.Store.Queue.AwaitEvents(1000 + i/10)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer leave()
+	for _, readers := range []int{0, 100} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			f := servertest.Start(b)
+			owner, _ := storagetest.Organization(b, f.Store, "acme", "growth", access.RoleOwner)
+			ctx, cancel := context.WithCancel(b.Context())
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer cancel()
+			for i := range readers {
+				reader, token := storagetest.Organization(b, f.Store, fmt.Sprintf("reader%d", i), "growth", access.RoleOwner)
+				sub, _ := storagetest.Subscription(b, f.Store, reader, "", "a")
+				all.Go(func() {
+					idle(ctx, f.URL+"/api/v1/webhooks/subscriptions/"+sub.ID+"/feed/?wait=30", servertest.Bearer(token))
+				})
+			}
+			for f.Store.Queue.WaitingReaders() < readers {
+				runtime.Gosched()
+			}
+			for b.Loop() {
+				if _, err := f.Store.Queue.PublishEvents(b.Context(), owner.Organization.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
-	for b.Loop() {
-		if _, err := f.Store.Queue.PublishEvents(b.Context(), owner.Organization.RowID, []webhook.NewEvent{{Type: "a", Data: []byte(`{}`)}}); err != nil {
-			b.Fatal(err)
+}
+
+// idle reads a feed again and again, until ctx ends.
+func idle(ctx context.Context, url, as string) {
+	for ctx.Err() == nil {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		r.Header.Set("Authorization", as)
+		if answer, err := servertest.Client.Do(r); err == nil {
+			answer.Body.Close()
 		}
 	}
 }

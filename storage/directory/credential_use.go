@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// noteEvery is the shortest time, in milliseconds, between two writes of the use of one credential.
-	noteEvery = int64(time.Minute / time.Millisecond)
+	// noteEvery is the shortest time, in milliseconds, between two writes of the use of one credential. KeepUses may be called up to
+	// 11 s later. So a crash loses less than a minute.
+	noteEvery = int64(48 * time.Second / time.Millisecond)
 
 	// notesPerWrite bounds the notes of one transaction, so that other writes wait less.
 	notesPerWrite = 500
@@ -54,8 +55,8 @@ type useNote struct {
 	credentialUse
 }
 
-// Used notes a request with p's credential, and what its checks decided. It does not block: KeepUses writes the time and the counts, at
-// most once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see
+// Used notes a request with p's credential, and what its checks decided. It does not block: KeepUses writes the time and the counts, about
+// once a minute per credential. After the first call for any principal, no start creates a bootstrap token; see
 // EnsureBootstrapToken.
 func (d *Directory) Used(p access.Principal, use access.KeyUse) {
 	d.firstRequest.note()
@@ -81,7 +82,7 @@ func (u *credentialUses) note(n useNote) {
 	shard.noted[n.credentialDay] = sum
 }
 
-// take removes and returns the notes to write: of credentials of which none was taken within the last minute, or of all credentials.
+// take removes and returns the notes to write: of credentials of which none was taken within noteEvery, or of all credentials.
 func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 	for i := range u {
 		shard := &u[i]
@@ -103,8 +104,8 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 }
 
 // KeepUses writes how credentials were used. The owner of the file calls it from time to time, and with all at its end. What cannot be
-// written is noted again, for a write a minute later. The end of ctx does not stop the write: it might succeed unseen, and the next one would count the same
-// requests again.
+// written is noted again, for a later write. The end of ctx does not stop the write: it might succeed unseen, and the next one would
+// count the same requests again.
 func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
 	for notes := range slices.Chunk(d.uses.take(time.Now().UnixMilli(), all), notesPerWrite) {
 		if err == nil {

@@ -64,7 +64,7 @@ func TestLastUse(t *testing.T) {
 					x.Directory.Used(p, access.KeyUse{Allowed: 1})
 					written[lastUse(t, x, p)] = true
 				}
-				if n := len(written); n < 5 || n > 6 {
+				if n := len(written); n < 6 || n > 7 {
 					t.Errorf("written %d times in five minutes of use", n)
 				}
 				last := time.Now().UnixMilli()

@@ -106,7 +106,7 @@ func TestKeyUsage(t *testing.T) {
 			if err := x.Directory.KeepUses(ended, true); err != nil { // nobody would know whether the write happened
 				t.Error(err)
 			}
-			if written := allowedRequests(t, store); written > sum || written < sum-2*71 {
+			if written := allowedRequests(t, store); written > sum || written < sum-2*60 {
 				t.Errorf("%d of %d requests are counted", written, sum)
 			}
 			stop()
@@ -117,7 +117,7 @@ func TestKeyUsage(t *testing.T) {
 		})
 	})
 
-	t.Run("of a crash misses about the last minute, and nothing before it", func(t *testing.T) {
+	t.Run("of a crash misses at most the last minute, and nothing before it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
@@ -125,11 +125,13 @@ func TestKeyUsage(t *testing.T) {
 			for second := range int64(300) {
 				x.Directory.Used(p, one)
 				time.Sleep(time.Second)
-				if second%47 > 0 {
-					continue
-				}
 				synctest.Wait()
-				if got, used := allowedRequests(t, copyOf(t, x.Path())), second+1; got > used || got < used-71 {
+				file := x.Store
+				if second%47 == 0 {
+					file = copyOf(t, x.Path())
+				}
+				const most = 50 // on a busy machine, a write is up to ten seconds later
+				if got, used := allowedRequests(t, file), second+1; got > used || got < used-most {
 					t.Errorf("%d of %d requests, one each second, are counted", got, used)
 				}
 			}
