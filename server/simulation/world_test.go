@@ -74,7 +74,6 @@ type key struct {
 	id, secret string
 	scope      string
 	revoked    bool
-	inDoubt    bool // nobody knows whether its revocation was written
 }
 
 // event is an accepted event. Its amount is what filters look at.
