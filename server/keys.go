@@ -153,7 +153,7 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 		status = ""
 	}
 	f := access.KeyFilter{Status: access.Status(status), Now: time.Now().UnixMilli(), Prefix: prefix}
-	if text := q.Matching("unused_for", "must be a duration such as 2160h", func(text string) bool {
+	if text := q.Matching("unused_for", "must be a duration of more than 0 and at most 87600h, such as 2160h", func(text string) bool {
 		d, err := time.ParseDuration(text)
 		return err == nil && d > 0 && d <= longestUnused
 	}); text != "" {

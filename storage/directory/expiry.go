@@ -20,8 +20,8 @@ var expirings = []struct{ table, index, condition, eventType, target string }{
 }
 
 // AnnounceExpiry writes an audit event for each API key and access token that ends within one of the notices after now, in milliseconds.
-// There is one event for each credential and notice, also over restarts. A notice that a clock has given which was ahead is given again. A notice that had begun when the credential was created does
-// not count. When several begin while no process runs, the last of them counts.
+// There is one event for each credential and notice, also over restarts. A notice that a clock has given which was ahead is given again.
+// A notice that had begun when the credential was created does not count. When several begin while no process runs, the last of them counts.
 func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []time.Duration) error {
 	for _, notice := range slices.Sorted(slices.Values(notices)) { // the shortest first, so that a longer one is not told after it
 		for _, kind := range expirings {
