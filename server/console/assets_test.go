@@ -17,7 +17,7 @@ import (
 const (
 	maxBytes      = 464 << 10 // all files
 	maxFrameBytes = 160 << 10 // what every page needs
-	maxPageBytes  = 264 << 10 // any one page, with the frame
+	maxPageBytes  = 265 << 10 // any one page, with the frame
 )
 
 // maxLines of a file of our own, so that a page reads from top to bottom.

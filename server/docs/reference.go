@@ -327,7 +327,7 @@ func (r *reference) curl(op *operation) string {
 	const next = " \\\n  " // the command goes on in the next line
 	security := cmp.Or(op.Security, &r.Security)
 	for _, c := range [][2]string{
-		{"accessToken", `-H "Authorization: Bearer $TOKEN"`}, {"apiKey", `-H "Authorization: ApiKey $KEY"`}, {"session", `-b "keyhook_session=$SESSION"`},
+		{"accessTokenAuth", `-H "Authorization: Bearer $TOKEN"`}, {"apiKeyAuth", `-H "Authorization: ApiKey $KEY"`}, {"sessionAuth", `-b "keyhook_session=$SESSION"`},
 	} {
 		if slices.ContainsFunc(*security, func(taken map[string]any) bool { return taken[c[0]] != nil }) {
 			line += next + c[1]
