@@ -21,7 +21,7 @@ import (
 )
 
 // interfaceFile lists what users build on, one thing in each line. A change of a thing is a line less and a line more.
-const interfaceFile = "testdata/interface.txt"
+const interfaceFile = "testdata/interface.list"
 
 var updateInterface = flag.Bool("update", false, "add what is new to "+interfaceFile)
 

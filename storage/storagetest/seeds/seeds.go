@@ -24,7 +24,7 @@ import (
 
 var (
 	// For a long run: go test ./dispatch -run Simulation -seeds 1000
-	seeds = flag.Int("seeds", 50, "simulations that each test runs; a fifth of them under the race detector, and 2 with -short")
+	seeds = flag.Int("seeds", 50, "simulations that each test runs; a tenth of them under the race detector, and 2 with -short")
 	// For a replay: go test ./dispatch -run Simulation -seed 7
 	onlySeed = flag.Int("seed", -1, "the only simulation that each test runs, twice")
 )
@@ -50,7 +50,7 @@ func toRun() (list []int) {
 	case testing.Short():
 		n = 2
 	case HasRaceDetector():
-		n = max(n/5, 1)
+		n = max(n/10, 1)
 	}
 	for seed := range n {
 		list = append(list, seed)
