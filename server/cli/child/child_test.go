@@ -79,8 +79,9 @@ func TestStartFails(t *testing.T) {
 	t.Run("if the server stops at once, with the last lines of its log", func(t *testing.T) {
 		t.Parallel()
 		_, err := child.Start(t.Context(), t.TempDir(), "KEYHOOK_MODE=fails")
-		want := "cannot start a server: the server stopped at once: exit status 3\n  line 20\n"
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "\n  line 29") {
+		want := "cannot start a server: the server stopped at once: exit status 3\n  line 2"
+		// The Go runtime may add a line of its own when coverage is measured.
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "\n  line 29") || strings.Count(err.Error(), "\n") != 10 {
 			t.Errorf("error %v", err)
 		}
 	})
