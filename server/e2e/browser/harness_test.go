@@ -276,7 +276,7 @@ func TestAServerUnderAPath(t *testing.T) {
 	t.Parallel()
 	p := open(t, startBehind(t, "/tools/keyhook").base)
 	p.visit("/docs/")
-	p.click("link", "Receive webhooks")
+	p.in("main", "").click("link", "Receive webhooks")
 	p.expectPath("/docs/receiving/")
 	p.expectElement("heading", "The five rules")
 }

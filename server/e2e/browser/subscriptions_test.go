@@ -495,8 +495,8 @@ func TestWhoMayOnlyReadSubscriptions(t *testing.T) {
 
 	p.signIn(operatorToken)
 	p.visit("/console/subscriptions/?in=all&status=failing")
-	p.in("row", "hostile").expect(w.hostile.id)
-	p.in("row", w.acme.id).click("link", "/failing")
+	p.in("row", "hostile").expect(w.hostile.name[:9])
+	p.in("row", w.acme.name).click("link", "/failing")
 	p.expectPath(console(w.acme.failing) + "?org=" + w.acme.id)
 	p.visit(console(w.other.healthy) + "?org=" + w.other.id)
 	p.expect(w.receiver.url("other"))
