@@ -110,3 +110,13 @@ func TestKey(t *testing.T) {
 		}
 	})
 }
+
+func TestTheZeroKeyHasNoID(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("the zero key has an id")
+		}
+	}()
+	_ = seal.Key{}.ID()
+}
