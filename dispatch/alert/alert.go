@@ -265,7 +265,7 @@ func (a *Alerter) noteRead(err error) {
 	a.readFails = err != nil
 }
 
-// tellCredentials tells of API keys and access tokens, one kind of alerts. read lists those of which no alert has told.
+// tellCredentials sends alerts of one kind about API keys and access tokens. read lists those that no alert has named yet.
 func (a *Alerter) tellCredentials(ctx context.Context, now time.Time, kind Kind, read func(context.Context, int64, int) ([]webhook.CredentialNews, error)) {
 	if !a.isOpen(now, kind) {
 		return
