@@ -371,7 +371,7 @@ func TestAFailingSubscriptionIsNotToldIfTheSettingIsOff(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.failOnce(t, owner, subs...)
-		x.none(t, 24*time.Hour)
+		x.none(t, 3*time.Hour)
 	})
 }
 
