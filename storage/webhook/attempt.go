@@ -115,7 +115,10 @@ func CutHeader(header http.Header, sent []Header) string {
 	slices.Sort(names)
 	var b strings.Builder
 	for _, name := range names[:min(len(names), MaxResponseHeaders)] {
-		value := string(MaskHeaders([]byte(strings.Join(header[name], ", ")), sent, false))
+		value := strings.Join(header[name], ", ")
+		if len(sent) > 0 {
+			value = string(MaskHeaders([]byte(value), sent, false))
+		}
 		b.WriteString(cutLine(name) + ": " + cutLine(value) + "\n")
 	}
 	return b.String()
@@ -123,6 +126,9 @@ func CutHeader(header http.Header, sent []Header) string {
 
 // cutLine returns the part of a name or value that is stored, in one line.
 func cutLine(text string) string {
+	if len(text) <= MaxHeaderText && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return text // as nearly all are
+	}
 	runes := []rune(CutBody([]byte(strings.ReplaceAll(text, "\n", " "))))
 	return string(runes[:min(len(runes), MaxHeaderText)])
 }
