@@ -44,7 +44,7 @@ func TestHeldQueue(t *testing.T) {
 			time.Sleep(time.Second) // one delivery succeeds, and the other waits for a retry
 			x.hold(t)
 			x.publish(t, 3)
-			time.Sleep(24 * time.Hour)
+			time.Sleep(3 * time.Hour)
 			if a, b := len(x.requests("up.example")), len(x.requests("down.example")); a != 1 || b != 1 {
 				t.Errorf("%d and %d requests", a, b)
 			}
