@@ -102,7 +102,9 @@ func TestGoldenFile(t *testing.T) {
 				saved := fmt.Sprintf("%s.before-v%d", path, version)
 				code, said := finish(t, keyhook(t, dir, "serve", "--listen=127.0.0.1:0"))
 				sentence := lastSentence(t, said)
-				for _, part := range []string{fmt.Sprintf("has schema %d and this binary knows %d", version, version-1), "run the newer binary", "move " + saved + " to " + path} {
+				for _, part := range []string{
+					fmt.Sprintf("has schema %d and this binary knows %d", version, version-1), "run the newer binary", "move " + saved + " to " + path,
+				} {
 					if code != 3 || !strings.Contains(sentence, part) {
 						t.Errorf("exit code %d, and it does not say %q: %s", code, part, said)
 					}

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,7 +86,8 @@ func (w *world) make(as caller, method, path string, body object) (made object) 
 func (w *world) directory() {
 	p := w.p.caller
 	w.make(p, "POST", "plans/", object{
-		"name": "metered", "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 6000, "max_subscriptions": 40, "max_api_keys": 30, "max_stored_bytes_per_day": 50_000_000,
+		"name": "metered", "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 6000,
+		"max_subscriptions": 40, "max_api_keys": 30, "max_stored_bytes_per_day": 50_000_000,
 	})
 	w.make(p, "POST", "permissions/", object{"key": "orders:read", "description": "Read orders"})
 	w.make(p, "POST", "permissions/", object{"key": "refunds:write", "description": "Pay back", "internal": true})
@@ -176,9 +178,7 @@ func (w *world) subscribe(as caller, name string, to *receiver, change object) s
 	if to != nil {
 		body["url"] = to.url + name
 	}
-	for field, value := range change {
-		body[field] = value
-	}
+	maps.Copy(body, change)
 	made := w.make(as, "POST", "webhooks/subscriptions/", body)
 	kept := keptSubscription{Name: name, Secret: made["secret"].(string), Organization: made["organization_id"].(string), Headers: map[string]string{}}
 	if headers, given := change["headers"].(object); given {
@@ -195,10 +195,13 @@ func (w *world) subscriptions() {
 	orders := []string{"order.*"}
 	w.subscribe(w.acme, "healthy", w.up, object{"audit_events": true})
 	w.subscribe(w.acme, "ordered", w.up, object{"event_types": orders, "ordered": true, "external_id": "warehouse"})
-	w.subscribe(w.acme, "filtered", w.up, object{"event_types": orders, "filter": []object{{"path": "n", "op": "gte", "value": 10}}, "rate_limit_per_second": 1000})
+	w.subscribe(w.acme, "filtered", w.up, object{
+		"event_types": orders, "filter": []object{{"path": "n", "op": "gte", "value": 10}}, "rate_limit_per_second": 1000,
+	})
 	w.subscribe(w.acme, "feed", nil, object{"event_types": []string{"user.created"}})
 	w.subscribe(w.acme, "headers", w.up, object{
-		"event_types": orders, "headers": object{"Authorization": "Bearer golden", "X-Tenant": "seven"}, "secret": "whsec_Z29sZGVuLXNlY3JldC1vZi1hLXJlY2VpdmVyLi4=",
+		"event_types": orders, "headers": object{"Authorization": "Bearer golden", "X-Tenant": "seven"},
+		"secret": "whsec_Z29sZGVuLXNlY3JldC1vZi1hLXJlY2VpdmVyLi4=",
 	})
 	rotated := w.subscribe(w.acme, "rotated", w.up, object{"event_types": []string{"user.created"}})
 	again := w.make(w.acme, "POST", "webhooks/subscriptions/"+rotated+"/rotate-secret/", object{"overlap_seconds": 1})
