@@ -1,4 +1,5 @@
--- The whole schema of a Keyhook database. Every start compares the schema of the file with this text.
+-- The whole schema of a Keyhook database. Every start compares the schema of the file with this text. A released schema never changes:
+-- a numbered step leads to the next one, see "Change the schema" in .github/CONTRIBUTING.md.
 --
 -- Rows have integer keys. Public ids are stored as text if requests look them up; for the append-only tables (events,
 -- attempts, audit_events) they are computed. Times are integers: milliseconds since the Unix epoch, UTC. No statement

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,7 +88,7 @@ func TestBackup(t *testing.T) {
 		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path}))
 		db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(r.File)))
 		defer db.Close()
-		for pragma, want := range map[string]string{"application_id": "1801812328", "user_version": "1", "auto_vacuum": "2", "journal_mode": "delete"} {
+		for pragma, want := range map[string]string{"application_id": "1801812328", "user_version": fmt.Sprint(presentSchema), "auto_vacuum": "2", "journal_mode": "delete"} {
 			var got string
 			if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
 				t.Errorf("%s is %s, error %v", pragma, got, err)

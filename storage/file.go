@@ -110,7 +110,7 @@ func (o Options) engine() sqlite.Options {
 	return e
 }
 
-// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
+// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one. Version 1 is that of 0.1.0.
 const schemaVersion = 1
 
 // schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade

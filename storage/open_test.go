@@ -120,7 +120,7 @@ func TestRefusedFile(t *testing.T) {
 		t.Parallel()
 		path := closedFile(t)
 		alter(t, path, "PRAGMA user_version = 99")
-		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, "99", "knows 1")
+		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, tooNew(99, presentSchema))
 	})
 
 	t.Run("the file of another application is refused", func(t *testing.T) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"regexp"
+	"slices"
 
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -10,10 +11,10 @@ import (
 // Step takes a file from one schema version to the next.
 type Step = func(*Tx) error
 
-// Upgrading returns options of a later version, with that schema and those steps. reached receives the progress; it may
-// be nil.
+// Upgrading returns options of a later version, with that schema and those steps after the present ones. reached receives
+// the progress; it may be nil.
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
-	o.Schema, o.upgradeReached, o.upgrades = schema, reached, []sqlite.Step{}
+	o.Schema, o.upgradeReached, o.upgrades = schema, reached, slices.Clone(schemaUpgrades[:])
 	for _, step := range steps {
 		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&tx{Tx: t}) })
 	}

@@ -21,7 +21,14 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// futureSteps lead to two versions that never existed. The first adds a column, an index and a table, and fills them.
+// The schema of the golden file, and two that never existed.
+const (
+	presentSchema = storage.Version
+	nextSchema    = presentSchema + 1
+	laterSchema   = presentSchema + 2
+)
+
+// futureSteps lead to these two. The first adds a column, an index and a table, and fills them.
 // The second rebuilds a table with references to it.
 func futureSteps(t *testing.T) [][]string {
 	return [][]string{
@@ -61,7 +68,7 @@ func tableBody(t *testing.T, table string) string {
 	return body
 }
 
-// futureSchema is the schema text of version 2 or 3.
+// futureSchema is the schema text of nextSchema or laterSchema.
 func futureSchema(t *testing.T, version int) string {
 	t.Helper()
 	text := storagetest.Schema(t)
@@ -71,18 +78,18 @@ func futureSchema(t *testing.T, version int) string {
 	}
 	add("organizations", newColour)
 	text += newNotes + ";\n"
-	if version == 2 {
+	if version == nextSchema {
 		return text + newNotesIndex + ";\n"
 	}
 	add("plans", newLetters)
 	return text
 }
 
-// future returns options of version 2 or 3. reached also receives each statement.
+// future returns options of nextSchema or laterSchema. reached also receives each statement.
 func future(t *testing.T, o storage.Options, version int, reached func(string)) storage.Options {
 	t.Helper()
 	var steps []storage.Step
-	for i, statements := range futureSteps(t)[:version-1] {
+	for i, statements := range futureSteps(t)[:version-presentSchema] {
 		steps = append(steps, func(tx *storage.Tx) error {
 			for j, statement := range statements {
 				if err := tx.Run(statement); err != nil {
@@ -98,10 +105,23 @@ func future(t *testing.T, o storage.Options, version int, reached func(string)) 
 	return storage.Upgrading(o, futureSchema(t, version), reached, steps...)
 }
 
-// beforeUpgrade returns a file of schema 1 and its contents.
+// beforeUpgrade returns a file of the present schema and its contents.
 func beforeUpgrade(t *testing.T) (storage.Options, map[string]any) {
 	t.Helper()
-	return golden(t, 1), contentOf(t, golden(t, 1))
+	return golden(t, presentSchema), contentOf(t, golden(t, presentSchema))
+}
+
+// beforeIt ends the name of the copy that was made before the upgrade to a version.
+func beforeIt(version int) string { return fmt.Sprintf(".before-v%d", version) }
+
+// tooNew is the refusal of a version that knows an older schema.
+func tooNew(found, known int) string {
+	return fmt.Sprintf("has schema %d and this binary knows %d", found, known)
+}
+
+// upgradeTo names an upgrade in an error.
+func upgradeTo(version int) string {
+	return fmt.Sprintf("upgrade from schema %d to %d", presentSchema, version)
 }
 
 // copies lists the copies beside the file.
@@ -125,7 +145,7 @@ func at(o storage.Options, path string) storage.Options {
 
 func same(t *testing.T, want, got map[string]any) {
 	t.Helper()
-	if d := cmp.Diff(any(want), stillThere(want, got)); d != "" {
+	if d := cmp.Diff(any(want), storagetest.StillThere(want, got)); d != "" {
 		t.Errorf("the content (-before +after):\n%s", d)
 	}
 }
@@ -139,14 +159,14 @@ func TestUpgrade(t *testing.T) {
 
 	t.Run("an upgrade leads from any version to the schema of a new file and keeps the old file", func(t *testing.T) {
 		t.Parallel()
-		for _, path := range [][]int{{2}, {3}, {2, 3}} {
+		for _, path := range [][]int{{nextSchema}, {laterSchema}, {nextSchema, laterSchema}} {
 			o, before := beforeUpgrade(t)
-			last := o
+			newest := o
 			var want []string
 			for _, version := range path {
-				last = future(t, o, version, nil)
-				same(t, before, contentOf(t, last))
-				want = append(want, fmt.Sprintf(".before-v%d", version))
+				newest = future(t, o, version, nil)
+				same(t, before, contentOf(t, newest))
+				want = append(want, beforeIt(version))
 			}
 			if d := cmp.Diff(want, copies(t, o)); d != "" {
 				t.Errorf("copies (-want +got):\n%s", d)
@@ -155,8 +175,8 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("%v, error %v", info.Mode(), err)
 			}
 			same(t, before, contentOf(t, at(o, o.Path+want[0]))) // by the earlier version
-			fresh, _ := storagetest.OpenWith(t, at(last, filepath.Join(t.TempDir(), "fresh.db")))
-			upgraded, _ := storagetest.OpenWith(t, last)
+			fresh, _ := storagetest.OpenWith(t, at(newest, filepath.Join(t.TempDir(), "fresh.db")))
+			upgraded, _ := storagetest.OpenWith(t, newest)
 			objects := must[map[string]string](t)(fresh.Objects(t.Context()))
 			if d := cmp.Diff(objects, must[map[string]string](t)(upgraded.Objects(t.Context()))); d != "" || len(objects) < 30 {
 				t.Errorf("schema (-fresh +upgraded):\n%s", d)
@@ -171,7 +191,7 @@ func TestUpgrade(t *testing.T) {
 		t.Parallel()
 		var points []string
 		dry, before := beforeUpgrade(t)
-		contentOf(t, future(t, dry, 3, func(point string) { points = append(points, point) }))
+		contentOf(t, future(t, dry, laterSchema, func(point string) { points = append(points, point) }))
 		if d := cmp.Diff([]string{"copied", "begun", "statement 1 of step 1"}, points[:3]); d != "" || len(points) != 2+10+3 {
 			t.Fatalf("points %v", points)
 		}
@@ -193,7 +213,7 @@ func TestUpgrade(t *testing.T) {
 				isNew := point == "committed" || point == "named"
 				old, err := storage.Open(context.Background(), at(o, o.Path))
 				switch {
-				case isNew && (!errors.Is(err, storage.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema 3 and this binary knows 1")):
+				case isNew && (!errors.Is(err, storage.ErrNewerSchema) || !strings.Contains(err.Error(), tooNew(laterSchema, presentSchema))):
 					t.Errorf("the version of before says %v", err)
 				case !isNew && err != nil:
 					t.Errorf("the version of before cannot go on: %v", err)
@@ -203,11 +223,11 @@ func TestUpgrade(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				same(t, before, contentOf(t, future(t, o, 3, nil)))
-				if d := cmp.Diff([]string{".before-v3"}, copies(t, o)); d != "" {
+				same(t, before, contentOf(t, future(t, o, laterSchema, nil)))
+				if d := cmp.Diff([]string{beforeIt(laterSchema)}, copies(t, o)); d != "" {
 					t.Errorf("copies (-want +got):\n%s", d)
 				}
-				same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
+				same(t, before, contentOf(t, at(o, o.Path+beforeIt(laterSchema))))
 			})
 		}
 	})
@@ -228,25 +248,25 @@ func TestRefusedUpgrade(t *testing.T) {
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if d := cmp.Diff([]string{".before-v3.part"}, copies(t, o)); d != "" {
+		if d := cmp.Diff([]string{beforeIt(laterSchema) + ".part"}, copies(t, o)); d != "" {
 			t.Errorf("copies (-want +got):\n%s", d)
 		}
-		same(t, before, contentOf(t, future(t, o, 3, nil)))
-		if d := cmp.Diff([]string{".before-v3"}, copies(t, o)); d != "" {
+		same(t, before, contentOf(t, future(t, o, laterSchema, nil)))
+		if d := cmp.Diff([]string{beforeIt(laterSchema)}, copies(t, o)); d != "" {
 			t.Errorf("copies afterwards (-want +got):\n%s", d)
 		}
-		same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
+		same(t, before, contentOf(t, at(o, o.Path+beforeIt(laterSchema))))
 	})
 
 	t.Run("a failed step leaves the file as it was", func(t *testing.T) {
 		t.Parallel()
-		good := futureSchema(t, 2)
+		good := futureSchema(t, nextSchema)
 		for name, tt := range map[string]struct {
 			step storage.Step
 			part string
 		}{
-			"it fails":             {func(tx *storage.Tx) error { return tx.Run("DELETE FROM nothing") }, "step to schema 2"},
-			"it panics":            {func(*storage.Tx) error { panic("no") }, "step to schema 2"},
+			"it fails":             {func(tx *storage.Tx) error { return tx.Run("DELETE FROM nothing") }, fmt.Sprintf("step to schema %d", nextSchema)},
+			"it panics":            {func(*storage.Tx) error { panic("no") }, fmt.Sprintf("step to schema %d", nextSchema)},
 			"it leads elsewhere":   {func(tx *storage.Tx) error { return tx.Run("CREATE TABLE elsewhere (id INTEGER)") }, "+ table elsewhere"},
 			"it leaves out a part": {func(*storage.Tx) error { return nil }, "- table notes"},
 			"it breaks a reference": {func(tx *storage.Tx) error {
@@ -261,7 +281,7 @@ func TestRefusedUpgrade(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				o, before := beforeUpgrade(t)
-				refused(t, storage.Upgrading(o, good, nil, tt.step), nil, "upgrade from schema 1 to 2", tt.part, "as it was")
+				refused(t, storage.Upgrading(o, good, nil, tt.step), nil, upgradeTo(nextSchema), tt.part, "as it was")
 				if left := copies(t, o); len(left) > 0 {
 					t.Errorf("it left %v", left)
 				}
@@ -273,34 +293,34 @@ func TestRefusedUpgrade(t *testing.T) {
 	t.Run("an upgrade overwrites no complete copy and repeats an interrupted one", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
-		for name, text := range map[string]string{".before-v2": "an older one", ".before-v2.part": "half a", ".before-v2.part-journal": "half a"} {
+		for name, text := range map[string]string{beforeIt(nextSchema): "an older one", beforeIt(nextSchema) + ".part": "half a", beforeIt(nextSchema) + ".part-journal": "half a"} {
 			if err := os.WriteFile(o.Path+name, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		same(t, before, contentOf(t, future(t, o, 2, nil)))
-		if d := cmp.Diff([]string{".before-v2", ".before-v2-2"}, copies(t, o)); d != "" {
+		same(t, before, contentOf(t, future(t, o, nextSchema, nil)))
+		if d := cmp.Diff([]string{beforeIt(nextSchema), beforeIt(nextSchema) + "-2"}, copies(t, o)); d != "" {
 			t.Errorf("copies (-want +got):\n%s", d)
 		}
-		if text, err := os.ReadFile(o.Path + ".before-v2"); err != nil || string(text) != "an older one" {
+		if text, err := os.ReadFile(o.Path + beforeIt(nextSchema)); err != nil || string(text) != "an older one" {
 			t.Errorf("the older copy holds %q, error %v", text, err)
 		}
-		same(t, before, contentOf(t, at(o, o.Path+".before-v2-2")))
+		same(t, before, contentOf(t, at(o, o.Path+beforeIt(nextSchema)+"-2")))
 	})
 
 	t.Run("an upgrade does not start without a copy or with another key", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
-		if err := os.MkdirAll(o.Path+".before-v2.part/x", 0o700); err != nil {
+		if err := os.MkdirAll(o.Path+beforeIt(nextSchema)+".part/x", 0o700); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, future(t, o, 2, nil), nil, "make a copy before the upgrade from schema 1 to 2", "as it was")
-		if err := os.RemoveAll(o.Path + ".before-v2.part"); err != nil {
+		refused(t, future(t, o, nextSchema, nil), nil, "make a copy before the "+upgradeTo(nextSchema), "as it was")
+		if err := os.RemoveAll(o.Path + beforeIt(nextSchema) + ".part"); err != nil {
 			t.Fatal(err)
 		}
 		other := o
 		other.EncryptionKey = keyA
-		refused(t, future(t, other, 2, nil), storage.ErrKey)
+		refused(t, future(t, other, nextSchema, nil), storage.ErrKey)
 		if left := copies(t, o); len(left) > 0 {
 			t.Errorf("it left %v", left)
 		}
@@ -314,20 +334,20 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 	t.Run("a restored older copy is upgraded too, without files beside it", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
-		if state, err := storage.Examine(t.Context(), future(t, o, 3, nil)); state != storage.Outdated || err != nil {
+		if state, err := storage.Examine(t.Context(), future(t, o, laterSchema, nil)); state != storage.Outdated || err != nil {
 			t.Errorf("it is %v, error %v", state, err)
 		}
 		from := filepath.Join(t.TempDir(), "copy.db")
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: o.Path, To: from}))
 		path := filepath.Join(t.TempDir(), "keyhook.db")
-		must[backup.Restored](t)(storage.Restore(t.Context(), at(future(t, o, 3, nil), path), from))
+		must[backup.Restored](t)(storage.Restore(t.Context(), at(future(t, o, laterSchema, nil), path), from))
 		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.lock"}, files(t, filepath.Dir(path))); d != "" {
 			t.Errorf("files (-want +got):\n%s", d)
 		}
-		after := contentOf(t, at(future(t, o, 3, nil), path))
+		after := contentOf(t, at(future(t, o, laterSchema, nil), path))
 		for name := range before { // a restore holds the queue and reports it
-			if name != "queue" && !strings.HasPrefix(name, "log of ") && !strings.HasPrefix(name, "events of ") && !strings.HasPrefix(name, "usage of ") && !cmp.Equal(before[name], stillThere(before[name], after[name])) {
-				t.Errorf("%s: %s", name, cmp.Diff(before[name], stillThere(before[name], after[name])))
+			if name != "queue" && !strings.HasPrefix(name, "log of ") && !strings.HasPrefix(name, "events of ") && !strings.HasPrefix(name, "usage of ") && !cmp.Equal(before[name], storagetest.StillThere(before[name], after[name])) {
+				t.Errorf("%s: %s", name, cmp.Diff(before[name], storagetest.StillThere(before[name], after[name])))
 			}
 		}
 	})
@@ -337,7 +357,7 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 		o, _ := beforeUpgrade(t)
 		spoil(t, o.Path)
 		text := must[[]byte](t)(os.ReadFile(o.Path))
-		_, err := storage.Open(t.Context(), future(t, o, 3, nil))
+		_, err := storage.Open(t.Context(), future(t, o, laterSchema, nil))
 		if !errors.Is(err, storage.ErrDamaged) || strings.Contains(err.Error(), "copy aside") {
 			t.Errorf("error %v", err)
 		}
@@ -349,18 +369,18 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 	t.Run("an older version refuses the upgraded file and says what to do", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
-		contentOf(t, future(t, o, 3, nil))
-		refused(t, o, storage.ErrNewerSchema, "has schema 3 and this binary knows 1", "newer binary", o.Path+".before-v3", o.Path+"-wal")
-		refused(t, future(t, o, 2, nil), storage.ErrNewerSchema, "has schema 3 and this binary knows 2", o.Path+".before-v3")
-		if err := os.Rename(o.Path+".before-v3", o.Path); err != nil {
+		contentOf(t, future(t, o, laterSchema, nil))
+		refused(t, o, storage.ErrNewerSchema, tooNew(laterSchema, presentSchema), "newer binary", o.Path+beforeIt(laterSchema), o.Path+"-wal")
+		refused(t, future(t, o, nextSchema, nil), storage.ErrNewerSchema, tooNew(laterSchema, nextSchema), o.Path+beforeIt(laterSchema))
+		if err := os.Rename(o.Path+beforeIt(laterSchema), o.Path); err != nil {
 			t.Fatal(err)
 		}
 		same(t, before, contentOf(t, o))
-		contentOf(t, future(t, o, 3, nil))
-		if err := os.Remove(o.Path + ".before-v3"); err != nil {
+		contentOf(t, future(t, o, laterSchema, nil))
+		if err := os.Remove(o.Path + beforeIt(laterSchema)); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, o, storage.ErrNewerSchema, "has schema 3 and this binary knows 1", "restore a backup")
+		refused(t, o, storage.ErrNewerSchema, tooNew(laterSchema, presentSchema), "restore a backup")
 	})
 }
 
@@ -379,7 +399,7 @@ func asProcess(t *testing.T, path, at string) {
 		upgradeUnflushed(t, o)
 		return
 	}
-	_, err := storage.Open(t.Context(), future(t, o, 3, func(point string) {
+	_, err := storage.Open(t.Context(), future(t, o, laterSchema, func(point string) {
 		if point == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -390,9 +410,9 @@ func asProcess(t *testing.T, path, at string) {
 
 func upgradeUnflushed(t *testing.T, o storage.Options) {
 	faultdisk.Install()
-	refused(t, future(t, o, 3, func(point string) {
+	refused(t, future(t, o, laterSchema, func(point string) {
 		if point == "checked" {
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Sync, File: "-wal", Code: 1034})
 		}
-	}), storage.ErrFailed, "upgrade from schema 1 to 3", "next start")
+	}), storage.ErrFailed, upgradeTo(laterSchema), "next start")
 }

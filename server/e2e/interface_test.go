@@ -23,7 +23,7 @@ import (
 // interfaceFile lists what users build on, one thing in each line. A change of a thing is a line less and a line more.
 const interfaceFile = "testdata/interface.list"
 
-var updateInterface = flag.Bool("update", false, "add what is new to "+interfaceFile)
+var update = flag.Bool("update", false, "add what is new to "+interfaceFile+", and a golden file of a new schema")
 
 // TestInterface compares the operations, the settings, the commands, the exit codes and the metrics with the list that a version has
 // promised. An addition needs -update. Nothing may go, and no request may need more than before: whoever must break a promise deletes
@@ -41,7 +41,7 @@ func TestInterface(t *testing.T) {
 	for _, broken := range breaks {
 		t.Errorf("%s\nThis breaks users. If it must be, delete the line in %s, or add it, by hand, and write it into changes.md.", broken, interfaceFile)
 	}
-	if *updateInterface && len(breaks) == 0 {
+	if *update && len(breaks) == 0 {
 		if err := os.WriteFile(interfaceFile, []byte(strings.Join(now, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -56,8 +56,8 @@ func runTests(m *testing.M) int {
 
 // build builds the program with the flags of these tests, so that the packages come from the cache. The race detector
 // leaves SQLite out, as in .ci/run.
-func build(to string) error {
-	args := []string{"build", "-buildvcs=false", "-o", to}
+func build(to string, flags ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-o", to}, flags...)
 	if underRace {
 		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false")
 	}

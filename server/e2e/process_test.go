@@ -44,7 +44,13 @@ const keptLines = 1000
 // let the line "ready" through.
 func start(tb testing.TB, dir string, settings ...string) *process {
 	tb.Helper()
-	p, ready := launch(tb, dir, settings...)
+	return startVersion(tb, program(), dir, settings...)
+}
+
+// startVersion is start with another binary.
+func startVersion(tb testing.TB, binary, dir string, settings ...string) *process {
+	tb.Helper()
+	p, ready := launch(tb, binary, dir, settings...)
 	select {
 	case <-ready:
 	case <-p.ended:
@@ -56,10 +62,11 @@ func start(tb testing.TB, dir string, settings ...string) *process {
 	return p
 }
 
-// launch starts serve. The channel is closed when the log says that it is ready.
-func launch(tb testing.TB, dir string, settings ...string) (p *process, ready chan struct{}) {
+// launch starts serve of a binary. The channel is closed when the log says that it is ready.
+func launch(tb testing.TB, binary, dir string, settings ...string) (p *process, ready chan struct{}) {
 	tb.Helper()
 	p = &process{cmd: keyhook(tb, dir, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
+	p.cmd.Path = binary
 	p.cmd.Env = append(p.cmd.Env, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken)
 	for _, setting := range settings {
 		if strings.HasPrefix(setting, "--") {

@@ -74,7 +74,7 @@ func startQuiet(b *testing.B) *process {
 		b.Fatal(err)
 	}
 	l.Close() // the log does not tell the port at this level
-	p, _ := launch(b, b.TempDir(), "KEYHOOK_LOG_LEVEL=warn", "KEYHOOK_SERVER_LISTEN="+l.Addr().String())
+	p, _ := launch(b, program(), b.TempDir(), "KEYHOOK_LOG_LEVEL=warn", "KEYHOOK_SERVER_LISTEN="+l.Addr().String())
 	p.url = "http://" + l.Addr().String()
 	p.caller = newCaller(p.url, "Bearer "+operatorToken)
 	for range 1000 {
