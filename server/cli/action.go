@@ -247,7 +247,7 @@ func (c *call) adviseIfMissing(err error) error {
 	switch isInOrganization := slices.ContainsFunc(inOrganization, isBelow); {
 	case isInOrganization && c.organization == "":
 		return fault.AdviseMissing(err, "if another organization has it, name that organization with --%s", client.FlagOrganization)
-	case isInOrganization && len(c.args) == 0: // only the organization can be missing
+	case isInOrganization && len(c.args) == 0 && !c.cmd.Flags().Changed("subscription"): // only the organization can be missing
 		return fault.AdviseMissing(err, `choose one from "keyhook organizations list"`)
 	case isInOrganization:
 		return fault.AdviseMissing(err, "check the id, and --%s", client.FlagOrganization)

@@ -134,13 +134,13 @@ var keyPrefix = valueType{name: "prefix", parse: func(text string) (any, error) 
 	return display, nil
 }}
 
-// apiKeyOrID is an API key, its id, or the prefix that lists show.
+// apiKeyOrID is an API key, its id or external id, or the prefix that lists show.
 var apiKeyOrID = valueType{name: "key|id|prefix", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
-	if prefix, ok := access.ParseDisplay(text); ok {
-		return prefix, nil
+	if _, ok := access.ParseDisplay(text); ok {
+		return text, nil
 	}
-	if strings.HasPrefix(text, string(keyID.IDType)+"_") {
-		return idOf(keyID).parse(text)
+	if _, minted := access.LooksMinted(text); !minted && (access.LooksLikeID(text) || access.ValidExternalID(text)) {
+		return idOrExternalID(keyID).parse(text)
 	}
 	return apiKey.parse(text)
 }}

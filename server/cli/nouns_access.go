@@ -73,8 +73,8 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	{
 		verb: "explain", short: "Explain why a request with an API key is allowed or refused",
 		long: "The command shows the result of each check. It does not count as a request of the key. If KEY is -, the command reads\n" +
-			"the key from the standard input. PREFIX is the key_prefix that lists show. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
-			"code is 1 if the request would be refused.",
+			"the key from the standard input. ID may be the external id. PREFIX is the key_prefix that lists show. PATH is a path of\n" +
+			"Keyhook. With --permission, PATH is a path of your own API. The exit code is 1 if the request would be refused.",
 		example: "key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nkey_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		request: post("/api/v1/auth/explain/", argument{name: "KEY|ID|PREFIX", member: "key", value: apiKeyOrID},
 			argument{name: "METHOD", member: "method", value: method}, argument{name: "PATH", member: "path", value: anyPath}),

@@ -14,7 +14,7 @@ import (
 )
 
 // EventPage lists the events of an organization, or of access.AllOrganizations, newest first and without their bodies. Faults:
-// Unavailable if too many reads of the organization's logs are running.
+// NotFound for the subscription of the filter, which may be deleted; Unavailable if too many reads of the organization's logs are running.
 func (h *History) EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (page webhook.EventPage, err error) {
 	query, err := h.eventQuery(ctx, organization, f)
 	if err != nil {
@@ -60,12 +60,18 @@ const listedEvents = `
 
 // eventQuery returns the query of a page.
 func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
+	var subscription int64
+	if f.Subscription != "" {
+		if subscription, err = h.anySubscription(ctx, organization, f.Subscription); err != nil {
+			return q, err
+		}
+	}
 	firstType, endType := f.TypeRange()
 	until := scan.UpperBound(f.Until)
 	q = scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit,
 		Filtered: f.Type != "" || f.Since != 0 || f.Until != 0 || f.WithoutAudit,
-		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit), f.Subscription, h.expiredBefore()},
+		Args:     []any{firstType, endType, f.Since, until, HiddenTypes(f.WithoutAudit), subscription, h.expiredBefore()},
 	}
 	if f.State != "" || f.Subscription != "" {
 		q.Filtered, q.Slice = true, eventsPerCount
@@ -96,7 +102,7 @@ func inState(f webhook.EventFilter) string {
 	}
 	own := "EXISTS (SELECT 1 FROM deliveries d INDEXED BY deliveries_by_event WHERE d.event_id = e.id"
 	if f.Subscription != "" {
-		own += " AND d.subscription_id = (SELECT s.id FROM subscriptions s WHERE s.organization_id = ?1 AND s.public_id = ?10)"
+		own += " AND d.subscription_id = ?10"
 	}
 	switch f.State {
 	case webhook.AnyDelivered:
