@@ -244,7 +244,7 @@ var budget = map[string]int{
 	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
-	"storage/catalogue":            150,
+	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
 	"storage/directory":            3280,

@@ -142,7 +142,7 @@ func (w writer) measure(fn func(*tx) (int, error)) func(*sqlite.Tx) (int, error)
 
 // returning is change for a function that makes something; see sqlite.Returning.
 func returning[T any](ctx context.Context, w writer, work sqlite.Work, fn func(*tx) (T, error)) (T, error) {
-	return sqlite.Returning(func(fn func(*tx) error) error { return w.change(ctx, work, fn) }, fn)
+	return sqlite.Returning(ctx, w.file, work, func(now *sqlite.Tx) (T, error) { return fn(w.tx.with(now)) })
 }
 
 // Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,

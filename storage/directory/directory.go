@@ -57,11 +57,6 @@ func (d *Directory) change(ctx context.Context, w sqlite.Work, fn func(*sqlite.T
 	return d.file.Write(ctx, w, fn)
 }
 
-// returning is change for a function that makes something; see sqlite.Returning.
-func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(*sqlite.Tx) (T, error)) (T, error) {
-	return sqlite.Returning(func(fn func(*sqlite.Tx) error) error { return d.file.Write(ctx, w, fn) }, fn)
-}
-
 // workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 

@@ -21,7 +21,7 @@ func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
 
 // CountErasure says what the erasure of a user would end. Faults: as PrepareErasure.
 func (d *Directory) CountErasure(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Erasure, error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (access.Erasure, error) {
 		_, e, err := PrepareErasure(t, id)
 		return e, err
 	})
@@ -89,7 +89,7 @@ const batchRows = 500
 func (d *Directory) inBatches(ctx context.Context, owner int64, batches []batch) error {
 	for _, b := range batches {
 		if err := scan.Rows(ctx, func(after int64) (last int64, err error) {
-			return returning(ctx, d, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (int64, error) { return d.changeBatch(t, owner, after, b) })
+			return sqlite.Returning(ctx, d.file, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (int64, error) { return d.changeBatch(t, owner, after, b) })
 		}); err != nil {
 			return err
 		}

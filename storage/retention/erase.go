@@ -270,7 +270,7 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
 // awaitForgotten waits for the end of all attempts that may have sent an old body. None of them takes longer than its timeout.
 func (c *Cleaner) awaitForgotten(ctx context.Context) error {
 	for {
-		waiting, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.AwaitsForgotten(t), nil })
+		waiting, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.AwaitsForgotten(t), nil })
 		if err != nil || !waiting {
 			return err
 		}

@@ -126,7 +126,7 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	if after < c.old.singlyUntil {
 		size = 1
 	}
-	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
 		return c.deleteEventBatch(t, after, size, now-c.o.KeepEvents.Milliseconds(), tried)
 	})
 	switch {
@@ -293,7 +293,7 @@ func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err
 		return false, nil
 	}
 	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
-	n, err := returning(ctx, c, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
+	n, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
 		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
@@ -310,7 +310,7 @@ func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, er
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-c.o.KeepEvents.Milliseconds())/time.Minute.Milliseconds()
-	done, err := returning(ctx, c, sqlite.Work{Cost: countBatch}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
+	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: countBatch}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}

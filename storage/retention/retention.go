@@ -69,8 +69,3 @@ func New(o Options) *Cleaner {
 func (c *Cleaner) change(ctx context.Context, fn func(*sqlite.Tx) error) error {
 	return c.o.File.Write(ctx, sqlite.Work{Cost: auditBatch}, fn)
 }
-
-// returning is a transaction with a function that makes something; see sqlite.Returning.
-func returning[T any](ctx context.Context, c *Cleaner, w sqlite.Work, fn func(*sqlite.Tx) (T, error)) (T, error) {
-	return sqlite.Returning(func(fn func(*sqlite.Tx) error) error { return c.o.File.Write(ctx, w, fn) }, fn)
-}
