@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},
-	"storage":                      {"storage/backup", "storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/sqlite/ownership"},
+	"storage":                      {"storage/audit", "storage/backup", "storage/catalogue", "storage/clock", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/instance", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/seal", "storage/sqlite", "storage/sqlite/ownership"},
 	"storage/sqlite":               {"storage/backup", "storage/disk", "storage/sqlite/ownership"},
 	"storage/sqlite/ownership":     {"storage/disk"},
 	"storage/backup":               {"storage/disk"},
@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 	"storage/webhook":              {"storage/fault", "storage/filter", "storage/redact"},
 	"storage/filter":               {},
 	"storage/publicid":             {},
+	"storage/instance":             {"storage/sqlite"},
 	"storage/scan":                 {"storage/clock", "storage/sqlite"},
 	"storage/search":               {"storage/publicid", "storage/scan"},
 	"storage/seal":                 {},
@@ -93,7 +94,7 @@ var mayImport = map[string][]string{
 	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
 	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
 	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
-	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/search", "storage/sqlite"},
+	"storage/directory":            {"storage/audit", "storage/clock", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage", "storage/sqlite"},
 	"storage/storagetest/seeds":    {},
@@ -240,22 +241,23 @@ var budget = map[string]int{
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      5370,
+	"storage":                      5320,
 	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3280,
+	"storage/directory":            3300,
 	"storage/disk":                 850,
 	"storage/encryption":           670,
-	"storage/fanout":               280,
+	"storage/fanout":               320,
 	"storage/filter":               460,
 	"storage/fault":                170,
 	"storage/history":              1380,
+	"storage/instance":             30,
 	"storage/pending":              420,
-	"storage/principal":            770,
+	"storage/principal":            780,
 	"storage/publicid":             70,
 	"storage/quota":                200,
 	"storage/redact":               60,
@@ -269,7 +271,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58830 // the aim is 50,000
+	budgetOfAll    = 58860 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -123,11 +124,11 @@ func (t *tx) markTold(of webhook.Untold) error {
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.
 func (s *Store) AlertState(ctx context.Context, state any) error {
-	var values [][]byte
-	if err := s.pools.reads.List(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
+	text, err := instance.Value(s.pools.reads.In(ctx), alertsName)
+	if err != nil || text == nil {
 		return err
 	}
-	if err := json.Unmarshal(values[0], state); err != nil {
+	if err := json.Unmarshal(text, state); err != nil {
 		return fmt.Errorf("read state of alerts: %w", err)
 	}
 	return nil
@@ -139,5 +140,5 @@ func (s *Store) SaveAlertState(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("encode state of alerts: %w", err)
 	}
-	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
+	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return instance.Set(t.Tx, alertsName, text) })
 }

@@ -12,24 +12,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditTarget is the object of an audit event.
-type auditTarget struct {
-	Type string
-	ID   string
-
-	subscription int64 // row id if the target is a subscription, otherwise 0
-}
-
 // audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for
 // the whole instance, see Actor.LogOrganization. details must not contain a secret.
-func (t *tx) audit(by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
+func (t *tx) audit(by access.Actor, organization int64, eventType string, about audit.Target, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
 	if organization == 0 {
 		organization = by.LogOrganization()
 	}
-	by, err := t.actorForLog(by)
+	by, err := directory.ActorForLog(t.Tx, by)
 	if err != nil {
 		return err
 	}
@@ -55,20 +47,19 @@ func (t *tx) audit(by access.Actor, organization int64, eventType string, about 
 	if err != nil {
 		return err
 	}
-	target := audit.Target{Type: about.Type, ID: about.ID}
-	if err := directory.TrackApplied(t.Tx, by, id, eventType, directory.Target{Type: about.Type, ID: about.ID}, details); err != nil {
+	if err := directory.TrackApplied(t.Tx, by, id, eventType, about, details); err != nil {
 		return err
 	}
 	t.quotas.Count(t.Tx, organization, quota.PerAuditEvent+len(text))
 	if t.OnReserve() {
 		return nil // the deliveries to a hundred subscriptions would use up the reserve after five revocations
 	}
-	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: target, Details: text})
+	data, err := json.Marshal(audit.Data{Actor: audit.NewActor(by), Target: about, Details: text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
 	t.wakeReaders(organization)
-	_, err = t.publish(organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.subscription)
+	_, err = t.publish(organization, id, webhook.NewEvent{Type: eventType, Data: data}, about.Subscription)
 	return err
 }
 
@@ -85,19 +76,4 @@ func (w writer) audited(organization int64, rows int, eventType string) func(*sq
 		cost, err := auditCost(t, organization, eventType)
 		return rows + cost, err
 	})
-}
-
-// actorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
-func (t *tx) actorForLog(by access.Actor) (access.Actor, error) {
-	if by.Type != "user" || by.Authority.User == 0 {
-		return by, nil
-	}
-	var erased bool
-	if err := t.Get(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
-		return by, fmt.Errorf("read actor: %w", err)
-	}
-	if erased {
-		by.Name, by.IP = access.ErasedUserName, ""
-	}
-	return by, nil
 }

@@ -15,19 +15,13 @@ import (
 
 // The rules about who may receive audit events are in package audit. They use the actor's permissions at the time of the transaction.
 
-// canReadAudit reports whether the actor has audit:read now.
-func canReadAudit(t *tx, by access.Actor) (bool, error) {
-	permissions, err := principal.PermissionsOf(t.Tx, by.Authority)
-	return err == nil && permissions.Has(access.AuditRead), err
-}
-
 // authorizeUpdate refuses a change that needs audit:read if the actor lacks it.
 func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
 	refusal := audit.UpdateRefusal(sub, c)
 	if refusal == nil {
 		return nil
 	}
-	if canRead, err := canReadAudit(t, by); err != nil || canRead {
+	if canRead, err := principal.MayReadAudit(t.Tx, by.Authority); err != nil || canRead {
 		return err
 	}
 	return refusal

@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/disk"
@@ -48,7 +49,7 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 		s.log.Warn("backup made with a warning", "file", r.File, "warning", r.Warning)
 	}
 	return r, s.change(ctx, sqlite.Work{}, func(t *tx) error {
-		return t.audit(by, 0, access.BackupCreated, auditTarget{Type: "backup", ID: filepath.Base(r.File)},
+		return t.audit(by, 0, access.BackupCreated, audit.Target{Type: "backup", ID: filepath.Base(r.File)},
 			map[string]any{"bytes": r.Bytes, "sha256": r.SHA256, "encryption_key_id": r.KeyID})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -112,7 +113,7 @@ func (q *Queue) sendListedTo(
 	p.ended = endOf[r.Events.State]
 	if !r.Recover { // as a redelivery
 		p.unless, p.filter = webhook.Pending, ""
-		p.exact, p.prefix = patternLists([]string{webhook.AnyType})
+		p.exact, p.prefix = fanout.PatternLists([]string{webhook.AnyType})
 	}
 	slices.Sort(events)
 	var c chunk

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -20,7 +22,7 @@ const clockName = "clock"
 
 // loadClock reads the saved state and compares it with the clock now.
 func loadClock(t *tx, observed *clock.Watch) error {
-	text, err := instanceValue(t, clockName)
+	text, err := instance.Value(t, clockName)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func writeClock(t *tx, state clock.State) error {
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	return setInstanceValue(t, clockName, text)
+	return instance.Set(t.Tx, clockName, text)
 }
 
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
@@ -72,7 +74,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 			return err
 		}
 		t.OnCommit(s.clock.Accept)
-		return t.audit(by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
+		return t.audit(by, 0, access.ClockAccepted, audit.Target{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -125,7 +126,7 @@ func (q *Queue) finishDiscard(ctx context.Context, by access.Actor, organization
 		if d.before != math.MaxInt64 {
 			details["before"] = string(webhook.AppendTime(nil, d.before))
 		}
-		return d.dropped + n, t.audit(by, organization, access.SubscriptionDiscarded, auditTarget{"subscription", d.id, d.row}, details)
+		return d.dropped + n, t.audit(by, organization, access.SubscriptionDiscarded, audit.Subscription(d.id, d.row), details)
 	})
 	return dropped, errors.Join(d.err, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/scan"
 )
 
@@ -39,7 +40,7 @@ func (t *tx) loadOrder() error {
 		return fmt.Errorf("find newest deleted event: %w", err)
 	}
 	t.lastEvent, t.latestTime = max(newest.ID, birth, expired), newest.At
-	value, err := instanceValue(t, scan.DisorderName)
+	value, err := instance.Value(t, scan.DisorderName)
 	t.disorder = scan.DecodeDisorder(value)
 	return err
 }
@@ -60,7 +61,7 @@ func (t *tx) saveDisorder(row int64) error {
 	if row <= t.disorder {
 		return nil
 	}
-	if err := setInstanceValue(t, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
+	if err := instance.Set(t.Tx, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
 		return err
 	}
 	t.OnCommit(func() { t.disorder = row })

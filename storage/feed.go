@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -88,7 +89,7 @@ func (q *Queue) openFeed(ctx context.Context, organization int64, id string, r w
 	if f.target.Secret.IsZero() {
 		return f, fault.New(fault.Conflict, "secret_unusable", "The signing secret cannot be decrypted, so events cannot be signed. Rotate the secret.")
 	}
-	exact, prefix := patternLists(sub.EventTypes.Patterns())
+	exact, prefix := fanout.PatternLists(sub.EventTypes.Patterns())
 	f.args = []any{
 		sql.Named("organization", organization), sql.Named("subscription", row), sql.Named("since", r.Since),
 		sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("filter", sub.Filter.Text()),
@@ -150,8 +151,8 @@ func (q *Queue) checkPosition(ctx context.Context, f *feed) error {
 
 // wantedInFeed is the condition for events of a feed, with the parameters of feed.args.
 const wantedInFeed = `
-	e.held IS NOT NULL AND e.created_at >= :since AND ` + wantedType + ` AND e.about IS NOT :subscription AND ` + delivery.NotTest + `
-	AND (:filter = '' OR passes(:filter, e.body))`
+	e.held IS NOT NULL AND e.created_at >= :since AND ` + fanout.Wanted + ` AND e.about IS NOT :subscription AND ` + delivery.NotTest + `
+	AND ` + fanout.Passes
 
 // looked is an event that a read of a feed looks at.
 type looked struct {

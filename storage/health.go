@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -68,7 +69,7 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 
 // auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
 func (t *tx) auditHealth(by access.Actor, organization, row int64, id string, h webhook.Health) error {
-	target := auditTarget{"subscription", id, row}
+	target := audit.Subscription(id, row)
 	var address string
 	if err := t.Get(&address, "SELECT url FROM subscriptions WHERE id = ?", row); err != nil {
 		return sqlite.Missing(err, "subscription")

@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -34,7 +36,7 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	if t.holdIsRead {
 		return t.queueHold, nil
 	}
-	text, err := instanceValue(t, holdName)
+	text, err := instance.Value(t, holdName)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func (q *Queue) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 		if err != nil {
 			return err
 		}
-		return t.audit(by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
+		return t.audit(by, 0, access.QueueHeld, audit.Target{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
@@ -102,7 +104,7 @@ func (t *tx) writeHold(hold webhook.Hold) error {
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
-	if err := setInstanceValue(t, holdName, text); err != nil {
+	if err := instance.Set(t.Tx, holdName, text); err != nil {
 		return err
 	}
 	t.announceHold(&hold)
@@ -140,7 +142,7 @@ func (t *tx) releaseQueue(by access.Actor, auditType string, hold *webhook.Hold,
 	}
 	t.announceHold(nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
-	return t.audit(by, 0, auditType, auditTarget{Type: "queue"}, details)
+	return t.audit(by, 0, auditType, audit.Target{Type: "queue"}, details)
 }
 
 // DiscardQueue drops all deliveries that were pending when the queue was held, and keeps their events. Then it releases

@@ -13,11 +13,14 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -36,7 +39,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := registerPasses(); err != nil {
+	if err := fanout.RegisterPasses(); err != nil {
 		return nil, err
 	}
 	t := newTx(o)
@@ -133,7 +136,7 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 	}
 	people := directory.New(w.file, pools.reads, pools.logs, t.quotas, directoryHooks(t))
 	described := catalogue.New(w.file, pools.reads, t.catalogued, func(now *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
-		return t.with(now).audit(by, 0, action, auditTarget{Type: access.KindEventType, ID: eventType}, details)
+		return t.with(now).audit(by, 0, action, audit.Target{Type: access.KindEventType, ID: eventType}, details)
 	})
 	s := &Store{
 		File: w.file, Directory: people, Survey: survey, History: past, Queue: queue, Subscriptions: &Subscriptions{queue},
@@ -185,7 +188,7 @@ func newSurvey(of *shared, from pools) *pending.Survey {
 func directoryHooks(t *tx) directory.Hooks {
 	return directory.Hooks{
 		Audit: func(now *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
-			return t.with(now).audit(by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+			return t.with(now).audit(by, organization, eventType, about, details)
 		},
 		AuditCost: func(now *sqlite.Tx, organization int64, eventType string) (int, error) {
 			return auditCost(t.with(now), organization, eventType)
@@ -206,7 +209,7 @@ func seedInstance(t *tx, key seal.Key) error {
 }
 
 func (t *tx) loadSalt() (err error) {
-	t.ids.Salt, err = instanceValue(t, "salt")
+	t.ids.Salt, err = instance.Value(t, "salt")
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -21,7 +22,7 @@ const (
 // PreviewFilter says which of the newest events of an organization a subscription with these types and this filter would get. Faults:
 // Unavailable if too many reads of the organization are running.
 func (q *Queue) PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (p webhook.Preview, err error) {
-	exact, prefix := patternLists(types.Patterns())
+	exact, prefix := fanout.PatternLists(types.Patterns())
 	rows, left, before := scan.CostlySlice, previewEvents, int64(math.MaxInt64)
 	_, err = scan.Batches(ctx, feedTime, func() (more bool, err error) {
 		var events []struct {
@@ -33,8 +34,8 @@ func (q *Queue) PreviewFilter(ctx context.Context, organization int64, types web
 		most := min(rows, left)
 		rows, err = q.feeds.Slice(ctx, organization, rows, previewEvents, func() error {
 			return q.feeds.Pool.List(ctx, &events, `
-				SELECT e.id, e.created_at, wanted, wanted AND (:filter = '' OR passes(:filter, e.body)) AS passes
-				FROM (SELECT e.*, `+wantedType+` AND `+delivery.NotTest+` AS wanted FROM events e INDEXED BY events_by_organization
+				SELECT e.id, e.created_at, wanted, wanted AND `+fanout.Passes+` AS passes
+				FROM (SELECT e.*, `+fanout.Wanted+` AND `+delivery.NotTest+` AS wanted FROM events e INDEXED BY events_by_organization
 				      WHERE e.organization_id = :organization AND e.id < :before ORDER BY e.id DESC LIMIT :most) e ORDER BY e.id DESC`,
 				sql.Named("organization", organization), sql.Named("filter", f.Text()), sql.Named("before", before), sql.Named("most", most),
 				sql.Named("exact", exact), sql.Named("prefix", prefix), sql.Named("excluded", history.HiddenTypes(withoutAudit)))

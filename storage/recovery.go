@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -103,7 +105,7 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 	p.id, p.subscription, p.organization = id, sub.RowID, organization
 	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
 	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
-	p.exact, p.prefix = patternLists(sub.EventTypes.Patterns())
+	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
 	p = p.filtered(sub)
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
 	if sub.QueueHeld {
@@ -182,7 +184,7 @@ func (q *Queue) finishRecovery(
 		if err := activate(t, &sub); err != nil {
 			return err
 		}
-		return t.audit(by, organization, access.SubscriptionRecovered, auditTarget{"subscription", p.id, sub.RowID}, map[string]any{
+		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(p.id, sub.RowID), map[string]any{
 			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
 		})
 	})

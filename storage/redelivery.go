@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -31,7 +32,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		if access.IsAuditType(job.EventType) {
-			canRead, err := canReadAudit(t, by)
+			canRead, err := principal.MayReadAudit(t.Tx, by.Authority)
 			if err != nil {
 				return err
 			}
@@ -49,7 +50,7 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := t.insertRedelivery(job, sub.Ordered); err != nil {
 			return err
 		}
-		return t.audit(by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
+		return t.audit(by, organization, access.Redelivered, audit.Subscription(id, sub.RowID), map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
 	})
 }
 

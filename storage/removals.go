@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -24,7 +25,7 @@ func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id strin
 		t.quotas.Forget()
 		t.announceChange()
 		s.cleaner.CleanAfter(t.Tx)
-		return c, t.audit(by, row, access.OrganizationClosed, auditTarget{Type: "organization", ID: c.ID}, map[string]any{
+		return c, t.audit(by, row, access.OrganizationClosed, audit.Target{Type: "organization", ID: c.ID}, map[string]any{
 			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,
 			"pending_deliveries": c.PendingDeliveries,
 		})
@@ -71,7 +72,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 			return err
 		}
 		t.forgetOrganization(o.RowID)
-		return t.audit(by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: o.ID}, nil)
+		return t.audit(by, 0, access.OrganizationDeleted, audit.Target{Type: "organization", ID: o.ID}, nil)
 	})
 }
 
@@ -92,7 +93,7 @@ func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (acce
 		if err := s.cleaner.UserErased(t.Tx, u); err != nil {
 			return e, err
 		}
-		return e, t.audit(by, 0, access.UserErased, auditTarget{Type: "user", ID: u.ID}, map[string]any{
+		return e, t.audit(by, 0, access.UserErased, audit.Target{Type: "user", ID: u.ID}, map[string]any{
 			"api_keys": e.APIKeys, "access_tokens": e.AccessTokens, "memberships": e.Memberships,
 		})
 	})

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/filter"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -122,7 +122,7 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 	if p.until == 0 {
 		p.until = math.MaxInt64 // the last row id is the limit
 	}
-	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
+	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
 	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
 		return p, err
@@ -141,44 +141,18 @@ func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
 	return p
 }
 
-// registerPasses gives statements the function passes(filter, body), once for all databases of the process.
-var registerPasses = sync.OnceValue(func() error {
-	return sqlite.RegisterFunction("passes", func(text string, body []byte) (bool, error) {
-		f, err := filter.Parse(text)
-		return err == nil && f.Passes(filter.DocumentOfBody(body)), err
-	})
-})
-
-// patternLists returns patterns as two JSON arrays: whole types and prefixes. AnyType is the empty prefix.
-func patternLists(patterns []string) (exact, prefix string) {
-	types, beginnings := []string{}, []string{}
-	for _, p := range patterns {
-		if beginning, ok := strings.CutSuffix(p, "*"); ok {
-			beginnings = append(beginnings, beginning)
-		} else {
-			types = append(types, p)
-		}
-	}
-	return sqlite.TextList(types), sqlite.TextList(beginnings)
-}
-
-// wantedType is the condition for events of the types of a subscription; see patternLists.
-const wantedType = `(e.type IN (SELECT value FROM json_each(:exact))
-	  OR EXISTS (SELECT 1 FROM json_each(:prefix) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
-	AND e.type NOT IN (SELECT value FROM json_each(:excluded))`
-
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
 var replayable = `
-	e.created_at >= :since AND e.created_at < :until AND ` + wantedType + `
+	e.created_at >= :since AND e.created_at < :until AND ` + fanout.Wanted + `
 	AND e.about IS NOT :subscription
 	AND ` + delivery.NotTest + `
 	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
 	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = :ended)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Sending + `, :unless)))
-	AND (:filter = '' OR passes(:filter, e.body))`
+	AND ` + fanout.Passes
 
 // replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
 // parameters of replayable.
@@ -354,7 +328,7 @@ func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery,
 		until = p.now
 	}
 	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
-		return t.audit(by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
+		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.id, p.subscription), map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -63,7 +64,7 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		if err := t.holdQueue("restored from " + name); err != nil {
 			return err
 		}
-		return t.audit(access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
+		return t.audit(access.System(organization), 0, access.DatabaseRestored, audit.Target{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
 	})
 	r.News = s.Queue.pending.Total() - q.Deliveries

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/quota"
@@ -50,7 +51,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		if !r.Secret.IsZero() {
 			details["secret_imported"] = true
 		}
-		return sub, t.audit(by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, details)
+		return sub, t.audit(by, organization, access.SecretRotated, audit.Subscription(id, row), details)
 	})
 	if err != nil {
 		return rotated, webhook.Secret{}, err

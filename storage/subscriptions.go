@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -70,7 +71,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err := t.quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return sub, err
 		}
-		canRead, err := canReadAudit(t, by)
+		canRead, err := principal.MayReadAudit(t.Tx, by.Authority)
 		if err != nil {
 			return sub, err
 		}
@@ -100,7 +101,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		if err := t.applyChange(by, organization, &sub, checked); err != nil {
 			return sub, err
 		}
-		return sub, t.audit(by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, t.audit(by, organization, access.SubscriptionCreated, audit.Subscription(id, sub.RowID), c.AuditDetails())
 	})
 	if err != nil {
 		return created, webhook.Secret{}, err
@@ -212,7 +213,7 @@ func (s *Subscriptions) UpdateSubscription(ctx context.Context, by access.Actor,
 				return sub, err
 			}
 		}
-		return sub, t.audit(by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, c.AuditDetails())
+		return sub, t.audit(by, organization, access.SubscriptionUpdated, audit.Subscription(id, sub.RowID), c.AuditDetails())
 	})
 }
 
@@ -309,7 +310,7 @@ func (t *tx) setFields(by access.Actor, organization int64, sub *webhook.Subscri
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
 	} else if c.IsActive != nil {
-		by, err := t.actorForLog(by)
+		by, err := directory.ActorForLog(t.Tx, by)
 		if err != nil {
 			return err
 		}
@@ -354,7 +355,7 @@ func (s *Subscriptions) DeleteSubscription(ctx context.Context, by access.Actor,
 		if err := t.removeSubscription(organization, sub.RowID, sub.Health); err != nil {
 			return err
 		}
-		return t.audit(by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, sub.RowID}, nil)
+		return t.audit(by, organization, access.SubscriptionDeleted, audit.Subscription(id, sub.RowID), nil)
 	})
 }
 

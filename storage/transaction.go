@@ -2,9 +2,6 @@ package storage
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 
@@ -149,21 +146,4 @@ func returning[T any](ctx context.Context, w writer, work sqlite.Work, fn func(*
 // nothing was written. payer is the row id of the organization that pays for about that many rows; see sqlite.File.Transact.
 func (s *Store) Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error {
 	return s.file.Transact(ctx, sqlite.Work{Payer: payer, Cost: rows}, fn)
-}
-
-// instanceValue returns the value of a row of table instance, or nil if there is none.
-func instanceValue(t *tx, name string) (value []byte, err error) {
-	err = t.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("read instance: %w", err)
-	}
-	return value, nil
-}
-
-// setInstanceValue writes a row of table instance.
-func setInstanceValue(t *tx, name string, value []byte) error {
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", name, value); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -40,7 +41,7 @@ type Hooks struct {
 }
 
 // Target is what an audit event is about.
-type Target struct{ Type, ID string }
+type Target = audit.Target
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
