@@ -85,9 +85,9 @@ const toldPerWrite = 500
 // MarkTold stores that the operator was told. It changes the file in parts. After an error, the first parts may be stored.
 func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	for part := range slices.Chunk(told, toldPerWrite) {
-		err := s.change(ctx, sqlite.Work{}, func(t *tx) error {
+		err := s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 			for _, sub := range part {
-				if err := t.markTold(sub); err != nil {
+				if err := markTold(t, sub); err != nil {
 					return err
 				}
 			}
@@ -100,7 +100,7 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	return nil
 }
 
-func (t *tx) markTold(of webhook.Untold) error {
+func markTold(t *sqlite.Tx, of webhook.Untold) error {
 	switch {
 	case of.FailingSince != 0:
 		_, err := t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
@@ -140,5 +140,5 @@ func (s *Store) SaveAlertState(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("encode state of alerts: %w", err)
 	}
-	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return instance.Set(t.Tx, alertsName, text) })
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Set(t, alertsName, text) })
 }
