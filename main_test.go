@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"storage/catalogue":            {"storage/sqlite"},
 	"storage/fanout":               {"storage/delivery", "storage/sqlite"},
 	"storage/quota":                {"storage/sqlite"},
-	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/scan", "storage/sqlite"},
+	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/queue", "storage/scan", "storage/sqlite", "storage/subscription"},
 	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
 	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
 	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
@@ -244,7 +244,7 @@ var budget = map[string]int{
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      1180,
+	"storage":                      1170,
 	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
@@ -266,7 +266,7 @@ var budget = map[string]int{
 	"storage/queue":                3330,
 	"storage/quota":                200,
 	"storage/redact":               60,
-	"storage/retention":            1160,
+	"storage/retention":            1140,
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
@@ -277,7 +277,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58930 // the aim is 50,000
+	budgetOfAll    = 58890 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/retention"
-	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // The intervals of upkeep.
@@ -121,13 +120,7 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 // retention are the options of deletions.
 func (o Options) retention(s *Store) retention.Options {
 	return retention.Options{
-		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, IDs: s.memory.IDs, Logger: o.Logger,
-		KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit,
-		Hooks: retention.Hooks{
-			TrustedTime: s.clock.TrustedTime, Disordered: s.Queue.SaveDisorder, Held: s.Queue.Held, Expired: s.Queue.Expired,
-			RemoveSubscription:   s.Subscriptions.Remove,
-			SubscriptionsChanged: func(t *sqlite.Tx) { s.Queue.SubscriptionsChanged(t) },
-			BodiesChanged:        s.Queue.BodiesChanged, ForgetResponses: s.Queue.ForgetResponses, AwaitsForgotten: s.Queue.AwaitsForgotten,
-		},
+		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,
+		IDs: s.memory.IDs, Logger: o.Logger, KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit, TrustedTime: s.clock.TrustedTime,
 	}
 }

@@ -64,7 +64,7 @@ func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int6
 	}
 	for _, sub := range subscriptions {
 		if !sub.Deleted {
-			if err := c.o.RemoveSubscription(t, organization, sub.RowID, sub.Health); err != nil {
+			if err := c.o.Subscriptions.Remove(t, organization, sub.RowID, sub.Health); err != nil {
 				return 0, err
 			}
 		}

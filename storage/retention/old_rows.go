@@ -150,7 +150,7 @@ type eventProgress struct {
 // deleteEventBatch deletes up to size of the events after the row after that were created before the time before. It stores the last of
 // them in tried, also if it fails.
 func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after int64, size int, before int64, tried *atomic.Int64) (eventProgress, error) {
-	if held, err := c.o.Held(t); err != nil || held {
+	if held, err := c.o.Queue.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
 	last, err := lastOldEvent(t, after, size, before)
@@ -248,7 +248,7 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == webhook.Pending { // an event with an attempt in progress is not deleted
-			expected, err := c.o.Expired(t, d.Subscription)
+			expected, err := c.o.Queue.Expired(t, d.Subscription)
 			if err != nil {
 				return 0, err
 			}
