@@ -135,6 +135,18 @@ func TestAFeedHasNoDeliveries(t *testing.T) {
 	}
 }
 
+// TestAFeedOfAClosedOrganization reads it at once, when the subscription is not removed yet.
+func TestAFeedOfAClosedOrganization(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := fixture{storagetest.CustomerOf(t, store)}.feedOf(t)
+		storagetest.Must[access.Closure](t)(store.CloseOrganization(t.Context(), storagetest.Operator(t, store).Actor("", ""), x.Owner.Organization.ID))
+		x.readFails(t, webhook.FeedRequest{Limit: 1}, fault.NotFound, "not_found")
+	})
+}
+
 // TestUrlsOfFeeds changes the URL from and to none, with an attempt behind and with one pending.
 func TestUrlsOfFeeds(t *testing.T) {
 	t.Parallel()
