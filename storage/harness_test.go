@@ -32,14 +32,6 @@ func (x platform) create(t *testing.T, by access.Principal, permissions ...strin
 	})
 }
 
-// subscribe asks for a subscription in the name of by.
-func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscription, error) {
-	t.Helper()
-	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
-		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
-	return sub, err
-}
-
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func explainPlan(db *sql.DB, text string) (plan []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
