@@ -72,7 +72,11 @@ var mayImport = map[string][]string{
 	"dispatch/fair":                {},
 	"dispatch/sender":              {"dispatch/egress", "dispatch/signature"},
 	"dispatch/alert":               {"storage/disk"},
-	"storage":                      {"storage/backup", "storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/history", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/retention", "storage/scan", "storage/sqlite", "storage/sqlite/ownership"},
+	"storage":                      {"storage/audit", "storage/backup", "storage/catalogue", "storage/clock", "storage/delivery", "storage/directory", "storage/disk", "storage/encryption", "storage/fanout", "storage/feed", "storage/history", "storage/instance", "storage/pending", "storage/queue", "storage/retention", "storage/scan", "storage/seal", "storage/sqlite", "storage/sqlite/ownership", "storage/subscription"},
+	"storage/queue":                {"storage/audit", "storage/catalogue", "storage/clock", "storage/seal", "storage/delivery", "storage/directory", "storage/encryption", "storage/fanout", "storage/history", "storage/instance", "storage/pending", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/sqlite"},
+	"storage/subscription":         {"storage/audit", "storage/seal", "storage/delivery", "storage/directory", "storage/encryption", "storage/history", "storage/principal", "storage/publicid", "storage/queue", "storage/quota", "storage/sqlite"},
+	"storage/feed":                 {"storage/audit", "storage/delivery", "storage/fanout", "storage/history", "storage/publicid", "storage/queue", "storage/quota", "storage/scan", "storage/sqlite"},
+	"storage/instance":             {"storage/sqlite"},
 	"storage/sqlite":               {"storage/backup", "storage/disk", "storage/sqlite/ownership"},
 	"storage/sqlite/ownership":     {"storage/disk"},
 	"storage/backup":               {"storage/disk"},
@@ -89,11 +93,11 @@ var mayImport = map[string][]string{
 	"storage/catalogue":            {"storage/sqlite"},
 	"storage/fanout":               {"storage/delivery", "storage/sqlite"},
 	"storage/quota":                {"storage/sqlite"},
-	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/scan", "storage/sqlite"},
+	"storage/retention":            {"storage/audit", "storage/clock", "storage/delivery", "storage/directory", "storage/publicid", "storage/queue", "storage/scan", "storage/sqlite", "storage/subscription"},
 	"storage/pending":              {"storage/delivery", "storage/scan", "storage/sqlite"},
 	"storage/encryption":           {"storage/disk", "storage/seal", "storage/sqlite"},
 	"storage/principal":            {"storage/clock", "storage/publicid", "storage/sqlite"},
-	"storage/directory":            {"storage/clock", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/search", "storage/sqlite"},
+	"storage/directory":            {"storage/audit", "storage/clock", "storage/principal", "storage/publicid", "storage/quota", "storage/scan", "storage/search", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage", "storage/sqlite"},
 	"storage/storagetest/seeds":    {},
@@ -240,42 +244,43 @@ var budget = map[string]int{
 	"server/socket":                260,
 	"server/usage":                 210,
 	"server/webhooks":              1820,
-	"storage":                      5370,
+	"storage":                      1170,
 	"storage/access":               1490,
 	"storage/audit":                190,
 	"storage/backup":               410,
-	"storage/catalogue":            150,
+	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3280,
+	"storage/directory":            3300,
 	"storage/disk":                 850,
 	"storage/encryption":           670,
-	"storage/fanout":               280,
+	"storage/fanout":               320,
 	"storage/filter":               460,
 	"storage/fault":                170,
+	"storage/feed":                 300,
 	"storage/history":              1380,
+	"storage/instance":             30,
 	"storage/pending":              420,
-	"storage/principal":            770,
+	"storage/principal":            780,
 	"storage/publicid":             70,
+	"storage/queue":                3330,
 	"storage/quota":                200,
 	"storage/redact":               60,
-	"storage/retention":            1160,
+	"storage/retention":            1140,
 	"storage/scan":                 560,
 	"storage/seal":                 230,
 	"storage/search":               310,
 	"storage/sqlite":               3480,
 	"storage/sqlite/ownership":     250,
+	"storage/subscription":         600,
 	"storage/webhook":              1730,
 }
 
 const (
-	budgetOfAll    = 58830 // the aim is 50,000
+	budgetOfAll    = 58890 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
-
-// largePackages are above these limits. They are waiting to be split.
-var largePackages = []string{"storage"}
 
 // testPackages are for tests only.
 var testPackages = []string{"server/e2e", "server/e2e/browser", "server/servertest", "storage/faultdisk", "storage/storagetest", "storage/storagetest/seeds"}
@@ -305,8 +310,8 @@ func TestPackagesKeepToTheirBudget(t *testing.T) {
 		case n < most-most/20-20:
 			t.Errorf("%q has %d lines, and may have %d: lower the number", pkg, n, most)
 		}
-		if isLarge := n > linesOfPackage || files[pkg] > filesOfPackage; isLarge != slices.Contains(largePackages, pkg) {
-			t.Errorf("%q has %d lines in %d files: largePackages is wrong", pkg, n, files[pkg])
+		if n > linesOfPackage || files[pkg] > filesOfPackage {
+			t.Errorf("%q has %d lines in %d files, which is too large: split it", pkg, n, files[pkg])
 		}
 	}
 	for pkg := range budget {

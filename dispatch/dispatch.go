@@ -108,7 +108,7 @@ type attemptStore interface {
 type testStore interface {
 	// SubscriptionRow returns the row of a subscription.
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
-	// BeginTest makes a test event and begins its only attempt. The event is the example of eventType; see storage.Queue.BeginTest.
+	// BeginTest makes a test event and begins its only attempt. The event is the example of eventType; see queue.Queue.BeginTest.
 	BeginTest(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Target, webhook.Job, int64, error)
 	// Attempt returns the record of an attempt.
 	Attempt(ctx context.Context, row int64) (webhook.Attempt, error)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -84,9 +85,9 @@ const toldPerWrite = 500
 // MarkTold stores that the operator was told. It changes the file in parts. After an error, the first parts may be stored.
 func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	for part := range slices.Chunk(told, toldPerWrite) {
-		err := s.change(ctx, sqlite.Work{}, func(t *tx) error {
+		err := s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 			for _, sub := range part {
-				if err := t.markTold(sub); err != nil {
+				if err := markTold(t, sub); err != nil {
 					return err
 				}
 			}
@@ -99,7 +100,7 @@ func (s *Store) MarkTold(ctx context.Context, told []webhook.Untold) error {
 	return nil
 }
 
-func (t *tx) markTold(of webhook.Untold) error {
+func markTold(t *sqlite.Tx, of webhook.Untold) error {
 	switch {
 	case of.FailingSince != 0:
 		_, err := t.Exec("UPDATE subscriptions SET told_failing_since = ? WHERE id = ?", of.FailingSince, of.Subscription)
@@ -123,11 +124,11 @@ func (t *tx) markTold(of webhook.Untold) error {
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.
 func (s *Store) AlertState(ctx context.Context, state any) error {
-	var values [][]byte
-	if err := s.pools.reads.List(ctx, &values, "SELECT value FROM instance WHERE name = ?", alertsName); err != nil || len(values) == 0 {
+	text, err := instance.Value(s.pools.reads.In(ctx), alertsName)
+	if err != nil || text == nil {
 		return err
 	}
-	if err := json.Unmarshal(values[0], state); err != nil {
+	if err := json.Unmarshal(text, state); err != nil {
 		return fmt.Errorf("read state of alerts: %w", err)
 	}
 	return nil
@@ -139,5 +140,5 @@ func (s *Store) SaveAlertState(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("encode state of alerts: %w", err)
 	}
-	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return setInstanceValue(t, alertsName, text) })
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Set(t, alertsName, text) })
 }

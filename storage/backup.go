@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/disk"
@@ -21,9 +22,9 @@ import (
 // Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
 // the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
-	o := BackupOptions{Path: s.file.Path(), Keep: keep}
+	o := BackupOptions{Path: s.File.Path(), Keep: keep}
 	if name != "" {
-		dir := backup.Directory(s.file.Path())
+		dir := backup.Directory(s.File.Path())
 		if err := backup.MakeDirectory(dir); err != nil {
 			return backup.Report{}, unusableBackups(err)
 		}
@@ -47,8 +48,8 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	if r.Warning != "" {
 		s.log.Warn("backup made with a warning", "file", r.File, "warning", r.Warning)
 	}
-	return r, s.change(ctx, sqlite.Work{}, func(t *tx) error {
-		return t.audit(by, 0, access.BackupCreated, auditTarget{Type: "backup", ID: filepath.Base(r.File)},
+	return r, s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		return s.Queue.Audit(t, by, 0, access.BackupCreated, audit.Target{Type: "backup", ID: filepath.Base(r.File)},
 			map[string]any{"bytes": r.Bytes, "sha256": r.SHA256, "encryption_key_id": r.KeyID})
 	})
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -19,8 +21,8 @@ import (
 const clockName = "clock"
 
 // loadClock reads the saved state and compares it with the clock now.
-func loadClock(t *tx, observed *clock.Watch) error {
-	text, err := instanceValue(t, clockName)
+func loadClock(t *sqlite.Tx, observed *clock.Watch) error {
+	text, err := instance.Value(t, clockName)
 	if err != nil {
 		return err
 	}
@@ -49,21 +51,21 @@ func (s *Store) updateClock(ctx context.Context) error {
 // saveClock saves the state of the clock.
 func (s *Store) saveClock(ctx context.Context) error {
 	state := s.clock.StateToSave()
-	return s.change(ctx, sqlite.Work{}, func(t *tx) error { return writeClock(t, state) })
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return writeClock(t, state) })
 }
 
-func writeClock(t *tx, state clock.State) error {
+func writeClock(t *sqlite.Tx, state clock.State) error {
 	text, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	return setInstanceValue(t, clockName, text)
+	return instance.Set(t, clockName, text)
 }
 
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
 // trusted.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
-	return s.change(ctx, sqlite.Work{}, func(t *tx) error {
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		state := s.Clock()
 		if state.Trusted() {
 			return nil
@@ -72,7 +74,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 			return err
 		}
 		t.OnCommit(s.clock.Accept)
-		return t.audit(by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
+		return s.Queue.Audit(t, by, 0, access.ClockAccepted, audit.Target{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})

@@ -1,186 +1,20 @@
 package storage_test
 
 import (
-	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// eventWithKey is an event with an idempotency key.
-func eventWithKey(key, data string) webhook.NewEvent {
-	return webhook.NewEvent{Type: "user.created", Data: []byte(data), IdempotencyKey: key, Digest: sha256.Sum256([]byte(data))}
-}
-
-func TestPublish(t *testing.T) {
-	t.Parallel()
-
-	t.Run("each subscription to the type gets one delivery, active or not", func(t *testing.T) {
-		t.Parallel()
-		store := storagetest.Open(t)
-		owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
-		foreign, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
-		want := map[string]bool{}
-		for name, types := range map[string][]string{
-			"all": {}, "exact": {"user.created"}, "prefix": {"user.*"}, "both": {"user.*", "user.created", "user.created"},
-		} {
-			sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/"+name, types...)
-			want[sub.ID] = true
-		}
-		storagetest.Subscription(t, store, owner, "https://example.com/", "user.deleted", "use.*", "user.created.twice")
-		storagetest.Subscription(t, store, foreign, "https://example.com/")
-		off, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
-		no := false
-		if _, err := store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
-			t.Fatal(err)
-		}
-		want[off.ID] = true
-		gone, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
-		if err := store.Subscriptions.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
-			t.Fatal(err)
-		}
-		published := storagetest.Publish(t, store, owner, "user.created")
-		_, deliveries, err := store.History.Event(t.Context(), owner.Organization.RowID, published.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]bool{}
-		for _, d := range deliveries {
-			got[d.SubscriptionID] = true
-		}
-		if d := cmp.Diff(want, got); d != "" || published.Deliveries != 5 || len(deliveries) != 5 {
-			t.Errorf("%d deliveries, %d told (-want +got):\n%s", len(deliveries), published.Deliveries, d)
-		}
-	})
-
-	t.Run("a plan without webhooks gets no deliveries", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		no := false
-		if _, err := x.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
-			t.Fatal(err)
-		}
-		if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 0 || len(x.jobs(t)) != 0 {
-			t.Errorf("%+v, pending %v", p, x.jobs(t))
-		}
-	})
-}
-
-func TestRepeatedPublish(t *testing.T) {
-	t.Parallel()
-
-	t.Run("repeated events get the first answer, whoever comes first", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		var mu sync.Mutex
-		var answers []webhook.Published
-		var all sync.WaitGroup
-		for range 32 {
-			all.Go(func() {
-				p, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				answers = append(answers, p...)
-				mu.Unlock()
-			})
-		}
-		all.Wait()
-		first := 0
-		for _, a := range answers {
-			if a.ID != answers[0].ID || a.Deliveries != 1 {
-				t.Errorf("answers differ: %+v and %+v", a, answers[0])
-			}
-			if !a.Repeated {
-				first++
-			}
-		}
-		if first != 1 || len(x.jobs(t)) != 1 {
-			t.Errorf("%d events, %d deliveries", first, len(x.jobs(t)))
-		}
-	})
-
-	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
-			t.Fatal(err)
-		}
-		_, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
-		f, ok := fault.As(err)
-		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
-			t.Errorf("got %v", err)
-		}
-		if n := len(x.jobs(t)); n != 1 {
-			t.Errorf("%d pending after a refused batch", n)
-		}
-	})
-
-	t.Run("another organization may use the same key", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-		for _, org := range []int64{x.org(), other.Organization.RowID} {
-			if p, err := x.Queue.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Repeated {
-				t.Errorf("%+v, %v", p, err)
-			}
-		}
-	})
-}
-
-func TestPublishTransaction(t *testing.T) {
-	t.Parallel()
-
-	t.Run("the end of the caller's context does not undo a publication", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 50 {
-			_, err := x.Queue.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
-			if err != nil && !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
-		}
-		storagetest.Publish(t, x.Store, x.owner, "last")
-	})
-
-	t.Run("one failing write does not harm those that share its commit", func(t *testing.T) {
-		t.Parallel()
-		x := newFixture(t)
-		operator := storagetest.Operator(t, x.Store)
-		var all sync.WaitGroup
-		for i := range 64 {
-			all.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
-			all.Go(func() {
-				_, err := x.Directory.CreateUser(t.Context(), operator.Actor("", ""), access.User{Email: "same@example.com", Name: "same", IsActive: true})
-				if fault.KindOf(err) != fault.Conflict && err != nil {
-					t.Errorf("user %d: %v", i, err)
-				}
-			})
-		}
-		all.Wait()
-		if n := len(x.jobs(t)); n < 64 {
-			t.Errorf("%d of 64 events are pending", n)
-		}
-	})
-}
 
 func TestEventsAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
@@ -321,14 +155,14 @@ func TestQueryPlans(t *testing.T) {
 	_, err21 := x.History.EventTypes(t.Context(), x.org(), "", true)
 	_, err19 := x.History.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
-	_, err22 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
-	_, err23 := x.Queue.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
+	_, err22 := x.Feeds.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
+	_, err23 := x.Feeds.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23, readUsage(t, x, key)); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
 	// a series are few too.
-	if n := noneGrows(t, x.Store, map[string]string{
+	if n := storagetest.NoneGrows(t, x.Store, map[string]string{
 		"FROM deliveries own": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE",
 		"INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM", // the attempts in progress of one millisecond
 		"GROUP BY newest.type":          "TEMP B-TREE",               // of at most 3,000 events
@@ -366,33 +200,6 @@ func searchEverything(t *testing.T, x fixture, event, attempt string, key access
 	}
 	return errors.Join(errs...)
 }
-
-// noneGrows checks the plans of all statements that the store has run, and returns their number. but allows exceptions:
-// a statement with the first text may have steps with the second.
-func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
-	t.Helper()
-	plans, err := store.QueryPlans(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, plan := range plans {
-		for _, step := range plan {
-			allowed := false
-			for part, fine := range but {
-				allowed = allowed || strings.Contains(text, part) && strings.Contains(step, fine)
-			}
-			if !allowed && (growingScan.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
-				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
-				break
-			}
-		}
-	}
-	return len(plans)
-}
-
-// growingScan matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries, running
-// attempts and live subscriptions are scanned once at the start, each in an index of its own.
-var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events|key_days|organization_days|u)\b($| USING (COVERING )?INDEX (events|key_days|organization_days|deliveries_by|attempts_by|attempts_in|api|subscriptions_by|audit|sqlite))`)
 
 // TestEventsWithoutAudit skips a run of audit events that is longer than one read.
 func TestEventsWithoutAudit(t *testing.T) {

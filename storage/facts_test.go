@@ -85,7 +85,7 @@ func TestReceiverPage(t *testing.T) {
 		}
 
 		// It scans no table.
-		if n := noneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
+		if n := storagetest.NoneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
 			t.Errorf("only %d statements were run", n)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/sqlite/ownership"
 )
@@ -90,7 +91,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	}
 	change := encryption.Change{Key: o.EncryptionKey, Old: o.OldKey, New: o.NewKey}
 	o.findKeys = change.Find
-	file, key, err := o.openFile(ctx, newTx(o.Options))
+	file, key, err := o.openFile(ctx, queue.NewMemory(o.Policy, o.Observer, o.Logger))
 	if err != nil {
 		return result, err
 	}

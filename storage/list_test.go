@@ -115,7 +115,11 @@ func (x platform) customers(t *testing.T, n int) (owners []access.Principal) {
 
 func setHealth(t *testing.T, store *storage.Store, sub webhook.Subscription, h webhook.Health) {
 	t.Helper()
-	if err := store.Write(t.Context(), func(t *storage.Tx) error { return t.WriteHealth(sub.RowID, h) }); err != nil {
+	if err := store.Write(t.Context(), func(t *storage.Tx) error {
+		before := sub.Health
+		sub.Health = h
+		return store.Queue.SetHealth(t.Tx, &sub, before)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +202,7 @@ func TestListsOfAllOrganizations(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	noneGrows(t, x.Store, map[string]string{"events_by_idempotency_key": "TEMP B-TREE"})
+	storagetest.NoneGrows(t, x.Store, map[string]string{"events_by_idempotency_key": "TEMP B-TREE"})
 }
 
 // TestAPageOfEventsCountsABoundedNumberOfDeliveries lists events of many subscriptions.
@@ -246,13 +250,20 @@ func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
 			t.Errorf("%d deliveries, states %+v, want one in %+v", got.Deliveries, got.States, want)
 		}
 	}
+	redeliver := func() {
+		t.Helper()
+		attempt := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{EventID: event, Limit: 1}))[0]
+		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
 	x.endAll(t, false)
 	expect(webhook.DeliveryStates{Exhausted: 1})
-	x.redeliver(t, event)
+	redeliver()
 	expect(webhook.DeliveryStates{Pending: 1})
 	x.endAll(t, true)
 	expect(webhook.DeliveryStates{Delivered: 1})
-	x.redeliver(t, event)
+	redeliver()
 	expect(webhook.DeliveryStates{Delivered: 1})
 }
 
@@ -298,6 +309,9 @@ func TestEventsOfPeriod(t *testing.T) {
 	}
 	check(t)
 	if err := x.MoveEvents(t.Context(), rows[5].RowID, rows[0].RowID, 40*time.Hour); err != nil { // the clock was ahead, and is set back
+		t.Fatal(err)
+	}
+	if err := x.Queue.SaveDisorder(t.Context(), rows[0].RowID); err != nil {
 		t.Fatal(err)
 	}
 	storagetest.Publish(t, x.Store, x.owner, "user.created")

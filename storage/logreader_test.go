@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -134,7 +135,7 @@ func TestLogSearches(t *testing.T) {
 	if d := cmp.Diff(lines.rows, got.rows); d != "" || len(got.rows) != 1 || got.pages < 5 {
 		t.Errorf("%d lines of the audit log in %d pages (-searched at once +searched in parts):\n%s", len(got.rows), got.pages, d)
 	}
-	noneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"})
+	storagetest.NoneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"})
 }
 
 // reads makes each kind of read of logs once.
@@ -180,7 +181,7 @@ func TestTurnsOfLogs(t *testing.T) {
 			}
 			began := time.Now()
 			b.expectReads(t, false)
-			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("its replay: %v", err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -204,16 +205,16 @@ func TestTurnsOfLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.expectReads(t, false)
-			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("another's replay: %v", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := a.Queue.CountReplay(ctx, a.org(), a.sub.ID, everything); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := a.Queue.CountReplay(ctx, a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a second replay: %v", err)
 			}
 			end()
-			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay after the first: %v", err)
 			}
 		})
@@ -236,7 +237,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 				ends = append(ends, end)
 			}
 			b.expectReads(t, true)
-			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay: %v", err)
 			}
 			time.AfterFunc(time.Second, ends[0])
@@ -298,5 +299,107 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 			}
 			end()
 		}
+	})
+}
+
+// TestFeedsHaveTheirOwnConnections holds the connections of others, as long reads do.
+func TestFeedsHaveTheirOwnConnections(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	x.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "")
+	x.publish(t, 1, "a")
+	within := func(read func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return read(ctx)
+	}
+	feed := func(ctx context.Context) error {
+		_, err := x.Feeds.Feed(ctx, x.org(), x.sub.ID, webhook.FeedRequest{Limit: 1})
+		return err
+	}
+	preview := func(ctx context.Context) error {
+		_, err := x.Feeds.PreviewFilter(ctx, x.org(), nil, nil, true)
+		return err
+	}
+	hold := func(take func(context.Context) (func(), error)) func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return must[func()](t)(take(ctx))
+	}
+	release := hold(x.HoldReplays)
+	if err := errors.Join(within(feed), within(preview)); err != nil {
+		t.Errorf("beside a replay: %v", err)
+	}
+	release()
+	defer hold(x.HoldFeeds)()
+	if err := errors.Join(within(feed), within(preview)); err != nil {
+		t.Errorf("beside another feed: %v", err)
+	}
+	defer hold(x.HoldFeeds)()
+	y := x
+	y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.org/", "a")
+	if err := within(func(ctx context.Context) error {
+		_, err := y.Queue.CountReplay(ctx, y.org(), y.sub.ID, webhook.Replay{Only: webhook.OnlyAll})
+		return err
+	}); err != nil {
+		t.Errorf("a replay beside feeds: %v", err)
+	}
+	if err := within(feed); err == nil {
+		t.Error("the feeds are not held")
+	}
+}
+
+// TestPagesOfAttemptsInProgress reads pages of attempts of which every third is in progress.
+func TestPagesOfAttemptsInProgress(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := fixtureOf(t, store)
+		var want, sending []int64
+		open := map[int64]webhook.Job{}
+		for i := range 60 {
+			storagetest.Publish(t, x.Store, x.owner, []string{"user.created", "user.deleted"}[i%2])
+			job := x.jobs(t)[0]
+			attempt := x.begin(t, job)
+			if want = append(want, attempt); i%3 == 0 {
+				open[attempt], sending = job, append(sending, attempt)
+			} else {
+				x.end(t, job, attempt, true)
+			}
+			time.Sleep(time.Duration(i%2) * time.Millisecond) // some begin at the same time
+		}
+		slices.Reverse(want)
+		slices.Reverse(sending)
+		outcome := webhook.Sending
+		check := func(when string) {
+			t.Helper()
+			for _, limit := range []int{1, 2, 7, 50, 200} {
+				if got := x.attempts(t, webhook.AttemptFilter{Limit: limit}); !slices.Equal(got.rows, want) {
+					t.Errorf("%s, %d a page: %s", when, limit, cmp.Diff(want, got.rows))
+				}
+				if got := x.attempts(t, webhook.AttemptFilter{Limit: limit, Outcome: &outcome}); !slices.Equal(got.rows, sending) {
+					t.Errorf("%s, %d a page, in progress: %s", when, limit, cmp.Diff(sending, got.rows))
+				}
+				both := len(x.attempts(t, webhook.AttemptFilter{Limit: limit, EventType: "user.created"}).rows) +
+					len(x.attempts(t, webhook.AttemptFilter{Limit: limit, EventType: "user.deleted"}).rows)
+				if both != len(want) {
+					t.Errorf("%s, %d a page: %d of the two types, want %d", when, limit, both, len(want))
+				}
+			}
+			for _, a := range must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 200})) {
+				if got := x.attempts(t, webhook.AttemptFilter{Limit: 7, EventID: a.EventID}); !slices.Equal(got.rows, []int64{a.RowID}) {
+					t.Errorf("%s, of one event: %v, want %d", when, got.rows, a.RowID)
+				}
+			}
+		}
+		check("while a third is in progress")
+		x.BoundSearches(10, 2)
+		check("in small slices")
+		for _, attempt := range sending[:10] {
+			x.end(t, open[attempt], attempt, false)
+		}
+		sending = sending[10:]
+		check("after some have ended")
 	})
 }

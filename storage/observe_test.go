@@ -2,6 +2,8 @@ package storage_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -71,16 +73,6 @@ func openObserved(t *testing.T, o *recordingObserver) fixture {
 	return fixtureOf(t, store)
 }
 
-// fail makes n attempts in a row fail.
-func (x fixture) fail(t *testing.T, n int) {
-	t.Helper()
-	for range n {
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), false)
-	}
-}
-
 func TestObserver(t *testing.T) {
 	t.Parallel()
 
@@ -111,13 +103,17 @@ func TestObserver(t *testing.T) {
 		t.Parallel()
 		var o recordingObserver
 		x := openObserved(t, &o)
+		keyed := func(key string, n int) webhook.NewEvent {
+			data := fmt.Appendf(nil, `{"n":%d}`, n)
+			return webhook.NewEvent{Type: "user.created", Data: data, IdempotencyKey: key, Digest: sha256.Sum256(data)}
+		}
 		for range 3 {
-			if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`), eventWithKey("l", `{"n":2}`)}); err != nil {
+			if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", 1), keyed("l", 2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":2}`)}); err == nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", 2)}); err == nil {
 			t.Error("a key that belongs to another event was accepted")
 		}
 		if o.events != 3 {

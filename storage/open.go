@@ -13,16 +13,21 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/catalogue"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/feed"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/subscription"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -36,15 +41,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := registerPasses(); err != nil {
+	if err := fanout.RegisterPasses(); err != nil {
 		return nil, err
 	}
-	t := newTx(o)
-	file, key, err := o.openFile(ctx, t)
+	memory := queue.NewMemory(o.Policy, o.Observer, o.Logger)
+	file, key, err := o.openFile(ctx, memory)
 	if err != nil {
 		return nil, err
 	}
-	s, err := o.assemble(ctx, writer{file, t}, key)
+	s, err := o.assemble(ctx, file, memory, key)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", file.Path(), errors.Join(sqlite.Advise(err), file.Close()))
 	}
@@ -56,8 +61,8 @@ func (o Options) complete() (Options, error) {
 	if o.Policy == (webhook.Policy{}) {
 		o.Policy = webhook.DefaultPolicy()
 	}
-	if o.Policy.MaxAttempts > maxAttempts {
-		return o, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, maxAttempts)
+	if o.Policy.MaxAttempts > queue.MaxAttempts {
+		return o, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", o.Policy.MaxAttempts, queue.MaxAttempts)
 	}
 	if o.Observer == nil {
 		o.Observer = noObserver{}
@@ -68,8 +73,8 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// openFile opens the database, whose transactions t sees, and finds its encryption key.
-func (o Options) openFile(ctx context.Context, t *tx) (_ *sqlite.File, key seal.Key, err error) {
+// openFile opens the database, for a writer with that memory, and finds its encryption key.
+func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.File, key seal.Key, err error) {
 	var keys encryption.Keys
 	e := o.engine()
 	e.Logger = o.Logger
@@ -82,17 +87,15 @@ func (o Options) openFile(ctx context.Context, t *tx) (_ *sqlite.File, key seal.
 		key, err = keys.Recognize(ctx, path, db)
 		return err
 	}
-	e.Create = t.job(func(t *tx) error {
+	e.Create = func(t *sqlite.Tx) error {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
 		key = keys.First()
-		return errors.Join(seedInstance(t, key), directory.Seed(t.Tx))
-	})
+		return errors.Join(seedInstance(t, key), directory.Seed(t))
+	}
 	e.Made = func() error { return keys.Keep() }
-	e.Begin, e.Flush = t.job((*tx).checkOrder), t.job((*tx).flush)
-	e.RolledBack = func() { t.rolledBack(0) }
-	e.Undone = func() { t.rolledBack(t.keptPlaces) }
+	memory.Attach(&e)
 	e.Committed, e.Probe = o.Observer.Committed, writeProbe
 	file, err := sqlite.Open(ctx, e)
 	return file, key, err
@@ -112,34 +115,40 @@ func (o Options) source() encryption.Source {
 }
 
 // assemble ends the attempts of the last owner, reads what the writer remembers, and makes the parts of the store.
-func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, error) {
-	observed := clock.NewWatch(o.Logger)
-	if err := o.load(w, observed); err != nil {
+func (o Options) assemble(ctx context.Context, file *sqlite.File, memory *queue.Memory, key seal.Key) (*Store, error) {
+	if err := memory.Load(file); err != nil {
 		return nil, err
 	}
-	pools, err := openPools(ctx, w.file)
+	observed := clock.NewWatch(o.Logger)
+	if !o.isCopy {
+		if err := file.Read(func(t *sqlite.Tx) error { return loadClock(t, observed) }); err != nil {
+			return nil, err
+		}
+	}
+	pools, err := openPools(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	t := w.tx
-	survey := newSurvey(t.shared, pools)
+	keys := seal.NewRing(key)
 	past := history.New(history.Options{
-		Reads: pools.reads, Logs: pools.logs, IDs: t.ids, Policy: t.policy, Pending: t.pending,
-		Hold: t.committedHold.Load, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
+		Reads: pools.reads, Logs: pools.logs, IDs: memory.IDs, Policy: o.Policy, Pending: memory.Pending(),
+		Hold: memory.Hold, KeepEvents: o.KeepEvents, TrustedTime: observed.TrustedTime,
 	})
-	queue := &Queue{
-		shared: t.shared, writer: w, keyRing: seal.NewRing(key), ids: t.ids, history: past, reads: pools.reads, replays: pools.replays, feeds: pools.feeds,
-		keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
-	}
-	people := directory.New(w.file, pools.reads, pools.logs, t.quotas, directoryHooks(t))
-	described := catalogue.New(w.file, pools.reads, t.catalogued, func(now *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
-		return t.with(now).audit(by, 0, action, auditTarget{Type: access.KindEventType, ID: eventType}, details)
+	events := queue.New(queue.Options{
+		File: file, Memory: memory, Keys: keys, History: past, Reads: pools.reads, Replays: pools.replays, KeepEvents: o.KeepEvents,
+	})
+	people := directory.New(file, pools.reads, pools.logs, memory.Quotas, directory.Hooks{
+		Audit: events.Audit, AuditCost: events.AuditCost, WebhooksChanged: func(t *sqlite.Tx) { events.SubscriptionsChanged(t) },
+	})
+	described := catalogue.New(file, pools.reads, memory.Catalogued, func(t *sqlite.Tx, by access.Actor, action, eventType string, details map[string]any) error {
+		return events.Audit(t, by, 0, action, audit.Target{Type: access.KindEventType, ID: eventType}, details)
 	})
 	s := &Store{
-		File: w.file, Directory: people, Survey: survey, History: past, Queue: queue, Subscriptions: &Subscriptions{queue},
-		Catalogue: described, writer: w, pools: pools, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
-		cleaner: retention.New(o.retention(w, pools, people, observed)),
+		File: file, Directory: people, Survey: newSurvey(memory, pools), History: past, Catalogue: described, Queue: events,
+		Subscriptions: subscription.New(file, events, memory, keys, o.Logger), Feeds: feed.New(events, past, pools.reads, pools.feeds, memory.IDs),
+		pools: pools, memory: memory, log: o.Logger, keepEvents: o.KeepEvents, notices: o.ExpiryNotice, clock: observed,
 	}
+	s.cleaner = retention.New(o.retention(s))
 	if err := people.EnsureCustomerRole(); err != nil {
 		return nil, err
 	}
@@ -149,53 +158,16 @@ func (o Options) assemble(ctx context.Context, w writer, key seal.Key) (*Store, 
 	return s, nil
 }
 
-// load ends the attempts of the last owner, and reads what the writer remembers. Each step needs the ones before it.
-func (o Options) load(w writer, observed *clock.Watch) error {
-	t := w.tx
-	if err := w.file.Read(t.job((*tx).loadSalt)); err != nil {
-		return err
-	}
-	if err := w.changeBeforeRun((*tx).interruptAttempts); err != nil {
-		return fmt.Errorf("mark interrupted attempts: %w", err)
-	}
-	steps := []func(*tx) error{
-		func(t *tx) error { return t.pending.Load(t.Tx) }, func(t *tx) error { return t.catalogued.Load(t.Tx) },
-		t.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
-	}
-	if !o.isCopy {
-		steps = append(steps, func(t *tx) error { return loadClock(t, observed) })
-	}
-	for _, step := range steps {
-		if err := w.file.Read(t.job(step)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // newSurvey returns the survey of what is pending.
-func newSurvey(of *shared, from pools) *pending.Survey {
+func newSurvey(memory *queue.Memory, from pools) *pending.Survey {
 	return pending.New(pending.Options{
-		Count: of.pending, Reads: from.reads, All: from.surveys, Logs: from.logs, Hold: of.committedHold.Load, ReleasedAt: of.releasedAt.Load,
-		Statuses: of.subscriptions.get,
+		Count: memory.Pending(), Reads: from.reads, All: from.surveys, Logs: from.logs, Hold: memory.Hold, ReleasedAt: memory.ReleasedAt,
+		Statuses: memory.SubscriptionCounts,
 	})
 }
 
-// directoryHooks are what a change of the directory does to the other tables.
-func directoryHooks(t *tx) directory.Hooks {
-	return directory.Hooks{
-		Audit: func(now *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
-			return t.with(now).audit(by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
-		},
-		AuditCost: func(now *sqlite.Tx, organization int64, eventType string) (int, error) {
-			return auditCost(t.with(now), organization, eventType)
-		},
-		WebhooksChanged: func(now *sqlite.Tx) { t.with(now).announceChange() },
-	}
-}
-
 // seedInstance writes what the store itself starts with.
-func seedInstance(t *tx, key seal.Key) error {
+func seedInstance(t *sqlite.Tx, key seal.Key) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
@@ -203,11 +175,6 @@ func seedInstance(t *tx, key seal.Key) error {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: time.Now().UnixMilli()})
-}
-
-func (t *tx) loadSalt() (err error) {
-	t.ids.Salt, err = instanceValue(t, "salt")
-	return err
 }
 
 // The pools of readers. Reads of logs have connections of their own, so authentication and delivery never wait for them. A

@@ -82,7 +82,7 @@ func TestOrganizationsInOrder(t *testing.T) {
 		if got := page[a]; err != nil || got.InTrouble != 1 || got.Pending != 6 || *got.Organization.LastEventAt != last || page[0].Pending != 3 {
 			t.Errorf("%+v, error %v", got, err)
 		}
-		noneGrows(t, store, map[string]string{"FROM json_each(?1) j CROSS JOIN organizations": "TEMP B-TREE FOR ORDER BY"})
+		storagetest.NoneGrows(t, store, map[string]string{"FROM json_each(?1) j CROSS JOIN organizations": "TEMP B-TREE FOR ORDER BY"})
 	})
 }
 

@@ -56,7 +56,8 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 		}
 		if kept := x.secrets[sub.RowID]; i%5 == 0 && i%7 > 0 {
 			kept[2] = "Bearer " + sub.ID
-			setHeaders(t, store, operator, sub.ID, webhook.Header{Name: "Authorization", Value: redact.New(kept[2])})
+			must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(t.Context(), operator.Actor("", ""), 1, sub.ID,
+				webhook.SubscriptionChange{Headers: &[]webhook.Header{{Name: "Authorization", Value: redact.New(kept[2])}}}))
 			x.secrets[sub.RowID] = kept
 		}
 		if i%7 == 0 {
@@ -68,6 +69,14 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 	}
 	stop()
 	return x
+}
+
+// headerValue returns the value of the first header of a target; empty if there is none.
+func headerValue(at webhook.Target) string {
+	if len(at.Headers) == 0 {
+		return ""
+	}
+	return at.Headers[0].Value.Reveal()
 }
 
 // with returns the file with another setting of encryption.key.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -12,19 +13,19 @@ import (
 // and its name and external id are removed. Its data is removed soon after; see access.Closure. The operation is idempotent. Faults:
 // NotFound; Conflict for the actor's own organization, and if no active operator would be left.
 func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *tx) (access.Closure, error) {
+	return sqlite.Returning(ctx, s.File, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *sqlite.Tx) (access.Closure, error) {
 		row, c, err := s.prepareClosure(t, by, id)
 		if err != nil || c.ClosedAt != nil {
 			return c, err
 		}
-		if err := s.Directory.MarkClosed(t.Tx, row); err != nil {
+		if err := s.Directory.MarkClosed(t, row); err != nil {
 			return c, err
 		}
 		c.ClosedAt = new(t.Now())
-		t.quotas.Forget()
-		t.announceChange()
-		s.cleaner.CleanAfter(t.Tx)
-		return c, t.audit(by, row, access.OrganizationClosed, auditTarget{Type: "organization", ID: c.ID}, map[string]any{
+		s.memory.Quotas.Forget()
+		s.Queue.SubscriptionsChanged(t)
+		s.cleaner.CleanAfter(t)
+		return c, s.Queue.Audit(t, by, row, access.OrganizationClosed, audit.Target{Type: "organization", ID: c.ID}, map[string]any{
 			"api_keys": c.APIKeys, "access_tokens": c.AccessTokens, "members": c.Members, "subscriptions": c.Subscriptions,
 			"pending_deliveries": c.PendingDeliveries,
 		})
@@ -33,17 +34,17 @@ func (s *Store) CloseOrganization(ctx context.Context, by access.Actor, id strin
 
 // CountClosure says what CloseOrganization would end. Faults: as CloseOrganization.
 func (s *Store) CountClosure(ctx context.Context, by access.Actor, id string) (access.Closure, error) {
-	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization}, func(t *tx) (access.Closure, error) {
+	return sqlite.Returning(ctx, s.File, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) (access.Closure, error) {
 		_, c, err := s.prepareClosure(t, by, id)
 		return c, err
 	})
 }
 
 // prepareClosure finds an organization and what its closure ends.
-func (s *Store) prepareClosure(t *tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
-	row, c, err = directory.PrepareClosure(t.Tx, by, id)
+func (s *Store) prepareClosure(t *sqlite.Tx, by access.Actor, id string) (row int64, c access.Closure, err error) {
+	row, c, err = directory.PrepareClosure(t, by, id)
 	if err == nil && c.ClosedAt == nil {
-		c.Subscriptions, c.PendingDeliveries, err = t.countSubscriptionsOf(row)
+		c.Subscriptions, c.PendingDeliveries, err = s.Subscriptions.Count(t, row)
 	}
 	return row, c, err
 }
@@ -52,26 +53,26 @@ func (s *Store) prepareClosure(t *tx, by access.Actor, id string) (row int64, c 
 // Conflict while the organization has anything but its service account, even revoked or removed, until its closure is complete, and for
 // the actor's own organization.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
-	return s.change(ctx, sqlite.Work{Payer: by.Organization}, func(t *tx) error {
-		o, err := directory.PrepareDeletion(t.Tx, by, id)
+	return s.File.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
+		o, err := directory.PrepareDeletion(t, by, id)
 		if err != nil {
 			return err
 		}
-		others, err := dependents(t.Tx, o.RowID)
+		others, err := dependents(t, o.RowID)
 		if err != nil {
 			return err
 		}
-		if err := directory.RefuseDependents(t.Tx, o.RowID, others); err != nil {
+		if err := directory.RefuseDependents(t, o.RowID, others); err != nil {
 			return err
 		}
-		if err := moveHistory(t.Tx, o.RowID, by.LogOrganization()); err != nil {
+		if err := moveHistory(t, o.RowID, by.LogOrganization()); err != nil {
 			return err
 		}
-		if err := s.Directory.RemoveOrganization(t.Tx, o.RowID); err != nil {
+		if err := s.Directory.RemoveOrganization(t, o.RowID); err != nil {
 			return err
 		}
-		t.forgetOrganization(o.RowID)
-		return t.audit(by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: o.ID}, nil)
+		s.Queue.ForgetOrganization(t, o.RowID)
+		return s.Queue.Audit(t, by, 0, access.OrganizationDeleted, audit.Target{Type: "organization", ID: o.ID}, nil)
 	})
 }
 
@@ -80,19 +81,19 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 // access.Erasure. The operation is idempotent. Faults: NotFound; Conflict for the built-in user, for a service account and for the
 // last active operator.
 func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
-	return returning(ctx, s.writer, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *tx) (access.Erasure, error) {
-		u, e, err := directory.PrepareErasure(t.Tx, id)
+	return sqlite.Returning(ctx, s.File, sqlite.Work{Payer: by.Organization, Urgent: true, Reserve: true}, func(t *sqlite.Tx) (access.Erasure, error) {
+		u, e, err := directory.PrepareErasure(t, id)
 		if err != nil || u.ErasedAt != nil {
 			return e, err
 		}
-		if err := s.Directory.MarkErased(t.Tx, u.RowID); err != nil {
+		if err := s.Directory.MarkErased(t, u.RowID); err != nil {
 			return e, err
 		}
 		e.ErasedAt = new(t.Now())
-		if err := s.cleaner.UserErased(t.Tx, u); err != nil {
+		if err := s.cleaner.UserErased(t, u); err != nil {
 			return e, err
 		}
-		return e, t.audit(by, 0, access.UserErased, auditTarget{Type: "user", ID: u.ID}, map[string]any{
+		return e, s.Queue.Audit(t, by, 0, access.UserErased, audit.Target{Type: "user", ID: u.ID}, map[string]any{
 			"api_keys": e.APIKeys, "access_tokens": e.AccessTokens, "memberships": e.Memberships,
 		})
 	})

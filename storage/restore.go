@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/encryption"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -55,17 +56,17 @@ func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restor
 		r.Waiting = append(r.Waiting, backup.Waiting{SubscriptionID: w.SubscriptionID, URL: w.URL, Pending: w.Pending})
 	}
 	name := filepath.Base(from)
-	err = s.changeBeforeRun(func(t *tx) error {
+	err = s.File.Alone(func(t *sqlite.Tx) error {
 		var organization int64
 		if err := t.Get(&organization, "SELECT min(id) FROM organizations WHERE closed_at IS NULL"); err != nil {
 			return err
 		}
-		if err := t.holdQueue("restored from " + name); err != nil {
+		if err := s.Queue.BeginHold(t, "restored from "+name); err != nil {
 			return err
 		}
-		return t.audit(access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
+		return s.Queue.Audit(t, access.System(organization), 0, access.DatabaseRestored, audit.Target{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
 	})
-	r.News = s.Queue.pending.Total() - q.Deliveries
+	r.News = s.Pending() - q.Deliveries
 	return err
 }

@@ -27,7 +27,8 @@ func copiedDatabase(t *testing.T) (path, of string, x fixture) {
 	x = fixtureOf(t, store)
 	storagetest.Publish(t, store, x.owner, "a")
 	of = filepath.Join(t.TempDir(), "copy.db")
-	catalogue(t.Context(), t, store, "a", "")
+	must[access.Put[webhook.EventType]](t)(store.Catalogue.PutEventType(t.Context(), storagetest.Operator(t, store).Actor("", ""), "a",
+		webhook.EventTypeChange{Description: new("about a")}))
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: of}))
 	storagetest.Publish(t, store, x.owner, "b")
 	stop()
@@ -308,7 +309,7 @@ func TestRestoreCountsOnce(t *testing.T) {
 	x.publish(t, 2, "a")
 	x.begin(t, x.jobs(t)[0])
 	// The restore gives this one up, because it was interrupted too often.
-	refusals{store}.alter(t, "UPDATE deliveries SET attempts = 100 WHERE state >= 4")
+	storagetest.Exec(t, store, "UPDATE deliveries SET attempts = 100 WHERE state >= 4")
 	storagetest.Subscription(t, store, operator, "https://example.com/", "b")
 	x.publish(t, 1, "b")
 	from := filepath.Join(t.TempDir(), "copy.db")

@@ -21,7 +21,12 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 			return job, attempt
 		},
 		"of a delivery that was dropped": func(t *testing.T, x fixture) (webhook.Job, int64) {
-			_, job, attempt := x.discarded(t, 0)
+			x.publish(t, 1, "user.created")
+			job := x.jobs(t)[0]
+			attempt := x.begin(t, job)
+			if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1 {
+				t.Fatalf("%d discarded, error %v", n, err)
+			}
 			return job, attempt
 		},
 	} {
@@ -30,14 +35,14 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 			x := newFixture(t)
 			job, attempt := begin(t, x)
 			future := time.Now().Add(time.Hour).UnixMilli()
-			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
+			if _, err := x.DeleteEvents(t.Context(), future); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); err != nil {
 				t.Errorf("while the attempt is on the wire: %v", err)
 			}
 			x.end(t, job, attempt, true)
-			if _, err := x.DeleteEvents(t.Context(), future, nil); err != nil {
+			if _, err := x.DeleteEvents(t.Context(), future); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {

@@ -25,14 +25,14 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 		storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
 	}
 	future := time.Now().Add(time.Hour).UnixMilli()
-	if _, err := store.DeleteEvents(t.Context(), future, nil); err != nil { // the published audit events
+	if _, err := store.DeleteEvents(t.Context(), future); err != nil { // the published audit events
 		t.Fatal(err)
 	}
 	for range 5 {
 		storagetest.Publish(t, store, x.owner, "wide")
 	}
 	const want = 4 // for two events, two events, one event, and none
-	if transactions, err := store.DeleteEvents(t.Context(), future, nil); err != nil || transactions != want {
+	if transactions, err := store.DeleteEvents(t.Context(), future); err != nil || transactions != want {
 		t.Fatalf("%d transactions have looked at the events, want %d, error %v", transactions, want, err)
 	}
 }
@@ -53,7 +53,7 @@ func TestReplayAfterAllWasForgotten(t *testing.T) {
 		x.Store, stop = storagetest.OpenWith(t, o)
 		defer stop()
 		x.missed(t, 2, "missed")
-		x.counts(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
+		x.replays(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
 	})
 }
 
@@ -72,7 +72,7 @@ func TestQueryPlansOfRetention(t *testing.T) {
 			}
 		}
 		// The rows of one read, a few hundred at a time, are scanned.
-		noneGrows(t, store, map[string]string{
+		storagetest.NoneGrows(t, store, map[string]string{
 			"FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e", "SET expired_event": "TEMP B-TREE", "GROUP BY e.organization_id": "SCAN gone",
 		})
 	})

@@ -85,6 +85,6 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		}
 		time.Sleep(61 * time.Second)
 		kept(0)
-		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the test itself runs this count
+		storagetest.NoneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the test itself runs this count
 	})
 }

@@ -1,6 +1,6 @@
-// Package storage owns the writes of events, deliveries, attempts, subscriptions and the audit log, and the rules that must be true
-// inside one transaction. A Store has its parts as fields: Queue and Subscriptions for these writes, Directory (who may do what),
-// Survey (what waits), History (what was sent) and Catalogue (event types). It also deletes what is old (retention). It does not know HTTP and never sends anything.
+// Package storage opens the database, and puts its parts together: Queue (events and deliveries), Subscriptions, Feeds, Directory (who
+// may do what), Survey (what waits), History (what was sent) and Catalogue (event types). It owns what concerns several of them: the
+// upkeep, backups, the clock, the alerts, and the ends of organizations and users. It does not know HTTP and never sends anything.
 package storage
 
 import (
@@ -13,10 +13,13 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/encryption"
+	"github.com/keyhook/keyhook/storage/feed"
 	"github.com/keyhook/keyhook/storage/history"
 	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/retention"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/subscription"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -54,19 +57,11 @@ type Options struct {
 	logBounds      sqlite.LogBounds
 }
 
-// Observer receives figures for metrics after each commit. The writer makes most of the calls, so the methods must
-// return at once.
+// Observer receives figures for metrics after each commit, as queue.Observer does. Its methods must return at once.
 type Observer interface {
 	// Committed reports a commit: how many writes shared it, and the time from BEGIN until it was durable.
 	Committed(writes int, took time.Duration)
-	// Published reports accepted events, without repeated ones.
-	Published(events int)
-	// HealthChanged reports the new status of a subscription's health.
-	HealthChanged(to webhook.Status)
-	// Expired reports how many pending deliveries retention deleted.
-	Expired(deliveries int)
-	// Interrupted reports how many attempts the last owner of the file left unfinished.
-	Interrupted(attempts int)
+	queue.Observer
 }
 
 // noObserver is the default Observer.
@@ -82,15 +77,16 @@ func (noObserver) Interrupted(int)              {}
 type Store struct {
 	*sqlite.File // its path, its sizes, and whether it can be written
 
-	*directory.Directory // who may do what
-	*pending.Survey      // what is pending
-	*history.History     // what was published, sent and changed
-	*catalogue.Catalogue // what the operator says about event types
-	*Queue               // publishes events, and writes their deliveries
-	*Subscriptions       // changes subscriptions
+	*directory.Directory        // who may do what
+	*pending.Survey             // what is pending
+	*history.History            // what was published, sent and changed
+	*catalogue.Catalogue        // what the operator says about event types
+	*queue.Queue                // publishes events, and writes their deliveries
+	*subscription.Subscriptions // changes subscriptions
+	*feed.Feeds                 // reads events for programs
 
-	writer
 	pools
+	memory     *queue.Memory
 	log        *slog.Logger
 	keepEvents time.Duration
 	notices    []time.Duration
@@ -100,17 +96,23 @@ type Store struct {
 
 // Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
 // returns ErrFailed as soon as the file cannot keep what was acknowledged.
-func (s *Store) Run(ctx context.Context) error { return s.file.Run(ctx, s.upkeep, s.drain) }
+func (s *Store) Run(ctx context.Context) error { return s.File.Run(ctx, s.upkeep, s.drain) }
 
 // Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;
 // it may be empty. Both texts are public.
-func (s *Store) Ready(context.Context) (warning string, err error) { return s.file.Ready() }
+func (s *Store) Ready(context.Context) (warning string, err error) { return s.File.Ready() }
 
 // Pending returns the number of all pending deliveries.
-func (s *Store) Pending() int64 { return s.Queue.pending.Total() }
+func (s *Store) Pending() int64 { return s.memory.Pending().Total() }
 
 // EventRetention returns how long events are kept; 0 means forever.
 func (s *Store) EventRetention() time.Duration { return s.keepEvents }
+
+// Transact runs fn in one transaction: what fn reads and writes with the context that it gets belongs to it. If fn returns an error,
+// nothing was written. payer is the row id of the organization that pays for about that many rows; see sqlite.File.Transact.
+func (s *Store) Transact(ctx context.Context, payer int64, rows int, fn func(context.Context) error) error {
+	return s.File.Transact(ctx, sqlite.Work{Payer: payer, Cost: rows}, fn)
+}
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

@@ -16,7 +16,7 @@ type Step = func(*Tx) error
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
 	o.Schema, o.upgradeReached, o.upgrades = schema, reached, slices.Clone(schemaUpgrades[:])
 	for _, step := range steps {
-		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&tx{Tx: t}) })
+		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&Tx{t}) })
 	}
 	return o
 }

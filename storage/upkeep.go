@@ -5,11 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keyhook/keyhook/storage/clock"
-	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/retention"
-	"github.com/keyhook/keyhook/storage/sqlite"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The intervals of upkeep.
@@ -28,12 +24,12 @@ func (s *Store) upkeep(ctx context.Context) {
 	loops.Go(func() { s.keepTime(ctx) })
 	loops.Go(func() {
 		every(ctx, upkeepInterval, func() {
-			s.try(ctx, s.Queue.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+			s.try(ctx, s.Queue.DropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
 		})
 	})
 	loops.Go(func() {
 		every(ctx, upkeepInterval, func() {
-			s.try(ctx, s.Queue.recoverMarked, "cannot send again what failed in the outage of a subscription")
+			s.try(ctx, s.Queue.RecoverMarked, "cannot send again what failed in the outage of a subscription")
 		})
 	})
 	loops.Go(func() {
@@ -122,45 +118,9 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, message
 }
 
 // retention are the options of deletions.
-func (o Options) retention(w writer, from pools, people *directory.Directory, observed *clock.Watch) retention.Options {
-	t := w.tx
+func (o Options) retention(s *Store) retention.Options {
 	return retention.Options{
-		File: w.file, Reads: from.reads, Logs: from.logs, Directory: people, IDs: t.ids, Logger: o.Logger,
-		KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit,
-		Hooks: retention.Hooks{
-			TrustedTime: observed.TrustedTime,
-			Disordered: func(ctx context.Context, row int64) error {
-				return w.change(ctx, sqlite.Work{}, func(t *tx) error { return t.saveDisorder(row) })
-			},
-			Held: func(now *sqlite.Tx) (bool, error) {
-				hold, err := t.with(now).hold()
-				return hold != nil, err
-			},
-			Expired: func(now *sqlite.Tx, subscription int64) (bool, error) { return t.with(now).expire(subscription) },
-			RemoveSubscription: func(now *sqlite.Tx, organization, subscription int64, health webhook.Health) error {
-				return t.with(now).removeSubscription(organization, subscription, health)
-			},
-			SubscriptionsChanged: func(now *sqlite.Tx) { t.with(now).announceChange() },
-			BodiesChanged:        func(now *sqlite.Tx, events []int64) { t.with(now).announceBodies(events) },
-			ForgetResponses: func(_ *sqlite.Tx, deliveries []int64) {
-				for _, d := range deliveries {
-					t.unwantedResponses[d] = struct{}{}
-				}
-			},
-			AwaitsForgotten: func(*sqlite.Tx) bool { return len(t.unwantedResponses) > 0 },
-		},
+		File: s.File, Reads: s.pools.reads, Logs: s.pools.logs, Directory: s.Directory, Queue: s.Queue, Subscriptions: s.Subscriptions,
+		IDs: s.memory.IDs, Logger: o.Logger, KeepEvents: o.KeepEvents, KeepAudit: o.KeepAudit, TrustedTime: s.clock.TrustedTime,
 	}
-}
-
-// expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
-// counted: nobody expects it.
-func (t *tx) expire(subscription int64) (expected bool, err error) {
-	t.OnCommit(func() { t.pending.Add(subscription, -1) })
-	sub, err := t.fanout.Subscription(t.Tx, subscription)
-	if err != nil || sub.Deleted {
-		return false, err
-	}
-	t.countExpired(sub.Organization, subscription)
-	t.OnCommit(func() { t.observer.Expired(1) })
-	return true, nil
 }

@@ -6,52 +6,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// TestALongRecoveryDelaysNothingElse has a recovery wait for a replay of the same organization.
-func TestALongRecoveryDelaysNothingElse(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keyhook.db")
-	synctest.Test(t, func(t *testing.T) {
-		o := probed(t, path)
-		o.KeepEvents = time.Hour
-		store, _ := storagetest.OpenWith(t, o)
-		x := fixtureOf(t, store)
-		beside := fixture{Store: store}
-		beside.owner, _ = storagetest.Organization(t, store, "beside", "growth", access.RoleOwner)
-		beside.sub, _ = storagetest.Subscription(t, store, beside.owner, "https://example.com/", "lost", "probe")
-		old := storagetest.Publish(t, store, x.owner, "old").ID
-		for _, job := range x.jobs(t) {
-			x.end(t, job, x.begin(t, job), true)
-		}
-		time.Sleep(59 * time.Minute)
-		end, err := x.TakeReplayTurn(t.Context(), x.org())
-		if err != nil {
-			t.Fatal(err)
-		}
-		lost := x.outage(t)
-		lostBeside := beside.outage(t)
-		time.Sleep(3 * time.Second)
-		beside.waitAgain(t, lostBeside)
-		time.Sleep(20 * time.Second)
-		if _, _, err := x.History.Event(t.Context(), x.org(), old); fault.KindOf(err) != fault.NotFound {
-			t.Errorf("an old event is not deleted: %v", err)
-		}
-		end()
-		time.Sleep(3 * time.Second)
-		x.waitAgain(t, lost)
-	})
-}
 
 // TestASearchForOldRowsDelaysNoRecovery has the search wait for a connection, again and again.
 func TestASearchForOldRowsDelaysNoRecovery(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
-		x, _ := newProbed(t, path)
+		o := storagetest.Options(t, path)
+		o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1, DisabledAfter: 2, ProbeDisabled: time.Minute}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		if err := x.customer().Change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+			t.Fatal(err)
+		}
 		for range 2 { // all connections for logs
 			end, err := x.BeginLogRead(t.Context())
 			if err != nil {

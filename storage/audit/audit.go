@@ -28,9 +28,13 @@ type Actor struct {
 
 // Target is the object of an audit event.
 type Target struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
+	Type         string `json:"type"`
+	ID           string `json:"id"`
+	Subscription int64  `json:"-"` // row id if it is a subscription, which never receives the event; otherwise 0
 }
+
+// Subscription returns the target of an audit event about a subscription.
+func Subscription(id string, row int64) Target { return Target{"subscription", id, row} }
 
 // NewActor returns an actor as subscribers see it.
 func NewActor(by access.Actor) Actor {

@@ -74,10 +74,7 @@ func Example(t *sqlite.Tx, eventType string) ([]byte, error) {
 // PutEventType changes what the catalogue says about a type, and adds the type if the catalogue does not have it. If nothing changes,
 // it writes nothing. Faults: Invalid if an addition lacks the description, or if the catalogue would become too large.
 func (c *Catalogue) PutEventType(ctx context.Context, by access.Actor, eventType string, change webhook.EventTypeChange) (access.Put[webhook.EventType], error) {
-	write := func(fn func(*sqlite.Tx) error) error {
-		return c.file.Write(ctx, sqlite.Work{Payer: by.Organization}, fn)
-	}
-	return sqlite.Returning(write, func(t *sqlite.Tx) (put access.Put[webhook.EventType], err error) {
+	return sqlite.Returning(ctx, c.file, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) (put access.Put[webhook.EventType], err error) {
 		before, err := find(t, eventType)
 		action := access.EventTypeUpdated
 		if put.Created = fault.KindOf(err) == fault.NotFound; put.Created {

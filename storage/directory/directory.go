@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/principal"
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -40,7 +41,7 @@ type Hooks struct {
 }
 
 // Target is what an audit event is about.
-type Target struct{ Type, ID string }
+type Target = audit.Target
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
@@ -55,11 +56,6 @@ func (d *Directory) in(ctx context.Context) sqlite.Reader { return d.reads.In(ct
 // change runs fn in a transaction; see sqlite.File.Write.
 func (d *Directory) change(ctx context.Context, w sqlite.Work, fn func(*sqlite.Tx) error) error {
 	return d.file.Write(ctx, w, fn)
-}
-
-// returning is change for a function that makes something; see sqlite.Returning.
-func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(*sqlite.Tx) (T, error)) (T, error) {
-	return sqlite.Returning(func(fn func(*sqlite.Tx) error) error { return d.file.Write(ctx, w, fn) }, fn)
 }
 
 // workFor is work that an organization asks for.

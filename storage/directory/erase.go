@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -19,9 +20,24 @@ func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
 	return err
 }
 
+// ActorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
+func ActorForLog(t *sqlite.Tx, by access.Actor) (access.Actor, error) {
+	if by.Type != "user" || by.Authority.User == 0 {
+		return by, nil
+	}
+	var erased bool
+	if err := t.Get(&erased, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ? AND erased_at IS NOT NULL)", by.Authority.User); err != nil {
+		return by, fmt.Errorf("read actor: %w", err)
+	}
+	if erased {
+		by.Name, by.IP = access.ErasedUserName, ""
+	}
+	return by, nil
+}
+
 // CountErasure says what the erasure of a user would end. Faults: as PrepareErasure.
 func (d *Directory) CountErasure(ctx context.Context, by access.Actor, id string) (access.Erasure, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Erasure, error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (access.Erasure, error) {
 		_, e, err := PrepareErasure(t, id)
 		return e, err
 	})
@@ -89,7 +105,7 @@ const batchRows = 500
 func (d *Directory) inBatches(ctx context.Context, owner int64, batches []batch) error {
 	for _, b := range batches {
 		if err := scan.Rows(ctx, func(after int64) (last int64, err error) {
-			return returning(ctx, d, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (int64, error) { return d.changeBatch(t, owner, after, b) })
+			return sqlite.Returning(ctx, d.file, sqlite.Work{Cost: batchRows}, func(t *sqlite.Tx) (int64, error) { return d.changeBatch(t, owner, after, b) })
 		}); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
 	w := d.audited(urgentFor(by.Organization.RowID), access.KeyRotated)
 	w.Reserve = false // it makes a key, too, and can be repeated without end
-	return returning(ctx, d, w, func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
+	return sqlite.Returning(ctx, d.file, w, func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
 		old, err := keyNamed(t, by.Organization.RowID, id)
 		if err != nil {
 			return rotated, err

@@ -98,7 +98,7 @@ func freeExternalID(t *sqlite.Tx, organization int64, externalID *string) error 
 // or the named user is not a member; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
 	w := d.audited(workFor(by.Organization.RowID), access.KeyCreated)
-	return returning(ctx, d, w, func(t *sqlite.Tx) (made access.Key, err error) {
+	return sqlite.Returning(ctx, d.file, w, func(t *sqlite.Tx) (made access.Key, err error) {
 		owner, err := ownerOf(t, by, k.User)
 		if err != nil {
 			return made, err

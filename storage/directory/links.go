@@ -20,7 +20,7 @@ const maxLinks = 1_000
 // permissions about the whole instance; Conflict if the organization is closed or its service account is inactive; Forbidden if the
 // session would have more permissions than by.
 func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.SignInLink, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.SignInLink, err error) {
 		o, err := openOrganization(t, organization)
 		if err != nil {
 			return made, err
@@ -93,7 +93,7 @@ func insertLink(t *sqlite.Tx, c access.Credential, expiresAt int64, s newSession
 // invalid_key if the link was used meanwhile.
 func (d *Directory) UseLink(ctx context.Context, p access.Principal, by access.Actor, link, cookie access.Credential) (access.Session, error) {
 	digest := link.Digest()
-	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (made access.Session, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (made access.Session, err error) {
 		var found newSession
 		if err := t.Get(&found, `
 			SELECT kind, user_id, organization_id, token_id, role_id, return_url, public_id FROM sign_in_links WHERE digest = ? AND expires_at > ?`,

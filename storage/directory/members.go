@@ -42,7 +42,7 @@ func (d *Directory) Memberships(ctx context.Context, user string, before int64, 
 // NotFound; Invalid if the role is unknown; Forbidden if the role has more permissions than by; Conflict if no active operator would
 // be left, and for a service account, which keeps its role.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
 		in, who, err := membership(t, organization, user)
 		if err != nil {
 			return set, err

@@ -69,7 +69,7 @@ func (d *Directory) Organization(ctx context.Context, id string) (access.Organiz
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
 // the external id is taken.
 func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
 		return d.createOrganization(t, by, o)
 	})
 }
@@ -98,7 +98,7 @@ func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.O
 // none. It changes an organization by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no
 // organization; Invalid if the plan is unknown, or if a creation lacks the name or the plan.
 func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
 		before, err := openOrganization(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
 			if err := needed(missing{"name", c.Name == nil}, missing{"plan", c.Plan == nil}); err != nil {
@@ -121,7 +121,7 @@ func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id str
 // UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken, and for a closed organization.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
 		before, err := openOrganization(t, id)
 		if err != nil {
 			return before, err

@@ -80,7 +80,7 @@ func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, e
 // Faults: Conflict if the key is taken.
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn, p.Internal = false, p.Internal || access.IsPlatform(p.Key)
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
 		if err := RefuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
@@ -98,7 +98,7 @@ func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p acc
 
 // UpdatePermission replaces the description of a permission, also of a built-in one. Faults: NotFound.
 func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (changed access.Permission, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (changed access.Permission, err error) {
 		if changed, err = permissionNamed(t, key); err != nil {
 			return changed, err
 		}

@@ -27,7 +27,7 @@ func planNamed(from sqlite.Reader, name string) (access.Plan, error) {
 
 // CreatePlan creates a plan. Faults: Conflict if the name is taken.
 func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
 		if err := RefuseTaken(t, "plan", "name", "SELECT name FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
 		}
@@ -43,7 +43,7 @@ func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Pl
 
 // UpdatePlan changes a plan. It applies from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
 		before, err := planNamed(t, name)
 		if err != nil {
 			return changed, err

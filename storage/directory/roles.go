@@ -36,7 +36,7 @@ func roleNamed(from sqlite.Reader, name string) (access.Role, error) {
 // CreateRole creates a role, which is never a built-in one. Faults: Conflict if the name is taken; Invalid if a permission is
 // unknown; Forbidden if the role has more permissions than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
 		if err := RefuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
 		}
@@ -64,7 +64,7 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 // UpdateRole changes the permissions of a role, from the next request of its holders on. Faults: NotFound; Conflict for a
 // built-in one; Invalid if a permission is unknown; Forbidden if the role has more permissions than by, before or after the change.
 func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Role, err error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Role, err error) {
 		if changed, err = roleNamed(t, name); err != nil {
 			return changed, err
 		}

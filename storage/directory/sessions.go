@@ -31,7 +31,7 @@ type newSession struct {
 
 // CreateSession starts a session that acts as the access token of p. p must have a token.
 func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
-	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
+	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
 		return d.startSession(t, p, by, c, newSession{
 			Kind: access.TokenSession, User: p.User.RowID, Organization: p.Home.RowID, Token: &p.Token.RowID,
 		})
@@ -41,7 +41,7 @@ func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by ac
 // CreateIdentitySession starts a session of p, which is the PrincipalToSignIn of an identity. If the issuer has named the organization, the
 // session may not switch to another.
 func (d *Directory) CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, by access.Actor, c access.Credential) (access.Session, error) {
-	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
+	return sqlite.Returning(ctx, d.file, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
 		return d.startSession(t, p, by, c, newSession{
 			Kind: access.OIDCSession, User: p.User.RowID, Organization: p.Home.RowID, MaySwitch: i.Organization == "",
 		})

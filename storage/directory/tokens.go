@@ -42,7 +42,7 @@ func rowOfUser(id string) string {
 // for the user; Invalid if the organization is unknown, and for a service account; Conflict if the user is not a member of it; Forbidden if the token
 // would have more permissions than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
 		holder, err := changeableUser(t, user)
 		if err != nil {
 			return made, err

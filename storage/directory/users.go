@@ -44,7 +44,7 @@ func userNamed(from sqlite.Reader, id string) (access.User, error) {
 
 // CreateUser creates a user. Faults: Conflict if the e-mail address, in any case, or the external id is taken.
 func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
+	return sqlite.Returning(ctx, d.file, workFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
 		return d.createUser(t, by, u)
 	})
 }
@@ -70,7 +70,7 @@ func (d *Directory) createUser(t *sqlite.Tx, by access.Actor, u access.User) (ma
 // user by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no user; Invalid if a creation lacks the
 // name; otherwise those of CreateUser and UpdateUser.
 func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.Put[access.User], error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.User], err error) {
 		before, err := changeableUser(t, id)
 		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
 			if err := needed(missing{"name", c.Name == nil}); err != nil {
@@ -99,7 +99,7 @@ func (d *Directory) PutUser(ctx context.Context, by access.Actor, id string, c a
 // an external id of a service account; Forbidden if the change lets
 // somebody else act as the user, and the user has more permissions than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
+	return sqlite.Returning(ctx, d.file, urgentFor(by.Organization), func(t *sqlite.Tx) (access.User, error) {
 		before, err := changeableUser(t, id)
 		if err != nil {
 			return before, err

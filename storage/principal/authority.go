@@ -34,6 +34,12 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	return own.Intersect(scope), err
 }
 
+// MayReadAudit reports whether a credential has audit:read now.
+func MayReadAudit(t *sqlite.Tx, a access.Authority) (bool, error) {
+	permissions, err := PermissionsOf(t, a)
+	return err == nil && permissions.Has(access.AuditRead), err
+}
+
 // ofSession returns the permissions of a session whose user holds the given ones.
 func ofSession(t *sqlite.Tx, id string, held access.Scope) (access.Scope, error) {
 	var found struct {

@@ -44,7 +44,7 @@ const subscriptionBatch = 50
 // removeSubscriptions removes the subscriptions of a closed organization, and what its owner wrote about each.
 func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) error {
 	return scan.Rows(ctx, func(after int64) (last int64, err error) {
-		return returning(ctx, c, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
+		return sqlite.Returning(ctx, c.o.File, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
 			return c.removeSubscriptionBatch(t, organization, after)
 		})
 	})
@@ -64,7 +64,7 @@ func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int6
 	}
 	for _, sub := range subscriptions {
 		if !sub.Deleted {
-			if err := c.o.RemoveSubscription(t, organization, sub.RowID, sub.Health); err != nil {
+			if err := c.o.Subscriptions.Remove(t, organization, sub.RowID, sub.Health); err != nil {
 				return 0, err
 			}
 		}
@@ -85,7 +85,7 @@ func (c *Cleaner) deleteEventsOf(ctx context.Context, organization int64) error 
 	var done eventProgress
 	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
 		after := done.after // the writer may still read it when ctx ends, and done changes then
-		if done, err = returning(ctx, c, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+		if done, err = sqlite.Returning(ctx, c.o.File, sqlite.Work{Payer: organization, Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
 			return c.deleteEventBatchOf(t, organization, after)
 		}); err != nil || !done.more {
 			return false, err
@@ -123,7 +123,7 @@ func (c *Cleaner) deleteEventBatchOf(t *sqlite.Tx, organization, after int64) (e
 // cleanAuditOf removes from the audit log of a closed organization what people wrote, and their names and addresses.
 func (c *Cleaner) cleanAuditOf(ctx context.Context, organization int64) error {
 	return scan.Rows(ctx, func(after int64) (last int64, err error) {
-		return returning(ctx, c, sqlite.Work{Payer: organization, Cost: auditBatch}, func(t *sqlite.Tx) (last int64, err error) {
+		return sqlite.Returning(ctx, c.o.File, sqlite.Work{Payer: organization, Cost: auditBatch}, func(t *sqlite.Tx) (last int64, err error) {
 			if err := t.Get(&last, `
 				SELECT coalesce(max(id), 0) FROM (
 					SELECT id FROM audit_events INDEXED BY audit_events_by_organization WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?)`,

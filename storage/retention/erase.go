@@ -29,7 +29,7 @@ func (c *Cleaner) UserErased(t *sqlite.Tx, was access.User) error {
 		WHERE paused = 1 AND last_error = ?2 AND organization_id IN (SELECT organization_id FROM memberships WHERE user_id = ?3)`,
 		webhook.DeactivatedBy+access.ErasedUserName, webhook.DeactivatedBy+was.Name, was.RowID)
 	if err == nil && n > 0 {
-		c.o.SubscriptionsChanged(t)
+		c.o.Queue.SubscriptionsChanged(t)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (c *Cleaner) cleanPaused(t *sqlite.Tx, subscription, details string) error 
 	n, err := t.Affected("UPDATE subscriptions SET last_error = ? WHERE public_id = ? AND paused = 1 AND last_error = ?",
 		webhook.DeactivatedBy+access.ErasedUserName, subscription, written.LastError)
 	if err == nil && n > 0 {
-		c.o.SubscriptionsChanged(t)
+		c.o.Queue.SubscriptionsChanged(t)
 	}
 	return err
 }
@@ -212,7 +212,7 @@ func (c *Cleaner) cleanPublishedBatch(ctx context.Context, erased audit.ErasedUs
 				return err
 			}
 		}
-		c.o.BodiesChanged(t, rows)
+		c.o.Queue.BodiesChanged(t, rows)
 		return nil
 	}); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
 				sqlite.RowList(slices.Values(deliveries))); err != nil {
 				return err
 			}
-			c.o.ForgetResponses(t, sending)
+			c.o.Queue.ForgetResponses(t, sending)
 			_, err := t.Exec(`
 				UPDATE attempts SET response_body = '', response_headers = '' WHERE (response_body <> '' OR response_headers <> '') AND id IN (
 					SELECT a.id FROM json_each(?) d CROSS JOIN attempts a ON a.id BETWEEN d.value << 8 AND d.value << 8 | 255)`, sqlite.RowList(slices.Values(deliveries)))
@@ -270,7 +270,7 @@ func (c *Cleaner) deleteResponses(ctx context.Context, event int64) error {
 // awaitForgotten waits for the end of all attempts that may have sent an old body. None of them takes longer than its timeout.
 func (c *Cleaner) awaitForgotten(ctx context.Context) error {
 	for {
-		waiting, err := returning(ctx, c, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.AwaitsForgotten(t), nil })
+		waiting, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{}, func(t *sqlite.Tx) (bool, error) { return c.o.Queue.AwaitsForgotten(t), nil })
 		if err != nil || !waiting {
 			return err
 		}

@@ -126,7 +126,7 @@ func (c *Cleaner) deleteOldEvents(ctx context.Context, now int64) (more bool, er
 	if after < c.old.singlyUntil {
 		size = 1
 	}
-	done, err := returning(ctx, c, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
+	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: eventBatch + deliveryBatch}, func(t *sqlite.Tx) (eventProgress, error) {
 		return c.deleteEventBatch(t, after, size, now-c.o.KeepEvents.Milliseconds(), tried)
 	})
 	switch {
@@ -150,7 +150,7 @@ type eventProgress struct {
 // deleteEventBatch deletes up to size of the events after the row after that were created before the time before. It stores the last of
 // them in tried, also if it fails.
 func (c *Cleaner) deleteEventBatch(t *sqlite.Tx, after int64, size int, before int64, tried *atomic.Int64) (eventProgress, error) {
-	if held, err := c.o.Held(t); err != nil || held {
+	if held, err := c.o.Queue.Held(t); err != nil || held {
 		return eventProgress{after: after}, err
 	}
 	last, err := lastOldEvent(t, after, size, before)
@@ -248,7 +248,7 @@ func (c *Cleaner) deleteDeliveries(t *sqlite.Tx, events []int64) (int, error) {
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == webhook.Pending { // an event with an attempt in progress is not deleted
-			expected, err := c.o.Expired(t, d.Subscription)
+			expected, err := c.o.Queue.Expired(t, d.Subscription)
 			if err != nil {
 				return 0, err
 			}
@@ -293,7 +293,7 @@ func (c *Cleaner) deleteOldAudit(ctx context.Context, now int64) (more bool, err
 		return false, nil
 	}
 	after, before := c.old.auditAfter, now-c.o.KeepAudit.Milliseconds()
-	n, err := returning(ctx, c, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
+	n, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: auditBatch}, func(t *sqlite.Tx) (int64, error) {
 		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
@@ -310,7 +310,7 @@ func (c *Cleaner) deleteOldCounts(ctx context.Context, now int64) (more bool, er
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-c.o.KeepEvents.Milliseconds())/time.Minute.Milliseconds()
-	done, err := returning(ctx, c, sqlite.Work{Cost: countBatch}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
+	done, err := sqlite.Returning(ctx, c.o.File, sqlite.Work{Cost: countBatch}, func(t *sqlite.Tx) (countProgress, error) { return c.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}

@@ -68,7 +68,7 @@ func (c *Cleaner) Sweep(ctx context.Context) error {
 	if events.disorder == 0 {
 		return nil
 	}
-	return c.o.Disordered(ctx, events.disorder)
+	return c.o.Queue.SaveDisorder(ctx, events.disorder)
 }
 
 // sweepStep reads the next rows of a table. Rows older than maxAge are old; 0 means that none is.

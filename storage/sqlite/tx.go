@@ -227,12 +227,11 @@ func (t *Tx) ExecList(dest any, text string, args ...any) error {
 	return t.List(dest, text, args...)
 }
 
-// Returning runs by write a function that makes something. Where the context of the write has ended the waiting, the writer
-// may be at work on it still: the caller then gets the zero value, and shares no variable with the writer. X is the
-// transaction as the function sees it.
-func Returning[T, X any](write func(func(X) error) error, fn func(X) (T, error)) (T, error) {
+// Returning is File.Write for a function that makes something. Where the context has ended the waiting, the writer may be at work on
+// it still: the caller then gets the zero value, and shares no variable with the writer.
+func Returning[T any](ctx context.Context, f *File, w Work, fn func(*Tx) (T, error)) (T, error) {
 	var made, none T
-	if err := write(func(t X) (err error) {
+	if err := f.Write(ctx, w, func(t *Tx) (err error) {
 		made, err = fn(t)
 		return err
 	}); err != nil {

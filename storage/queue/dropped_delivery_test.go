@@ -1,0 +1,250 @@
+package queue_test
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/queue"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// discarded publishes an event, fails some attempts, and drops its delivery while the next attempt is on the wire.
+func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.Job, attempt int64) {
+	t.Helper()
+	event = storagetest.Publish(t, x.Store, x.owner, "user.created").ID
+	for range failed {
+		job = x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), false)
+	}
+	job = x.jobs(t)[0]
+	attempt = x.begin(t, job)
+	if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
+		t.Fatalf("%d discarded, error %v", n, err)
+	}
+	return event, job, attempt
+}
+
+// stateOf returns the state of an event's only delivery.
+func (x fixture) stateOf(t *testing.T, event string) webhook.DeliveryState {
+	t.Helper()
+	_, deliveries, err := x.History.Event(t.Context(), x.org(), event)
+	if err != nil || len(deliveries) != 1 {
+		t.Fatalf("%d deliveries, error %v", len(deliveries), err)
+	}
+	return deliveries[0].State
+}
+
+func TestResultsOfADroppedDelivery(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		failed    int // attempts before it was dropped
+		succeeded bool
+		want      webhook.DeliveryState
+	}{
+		"an attempt that fails leaves it dropped":       {0, false, webhook.Dropped},
+		"the last attempt that fails leaves it dropped": {4, false, webhook.Dropped},
+		"an attempt that arrives delivers it":           {0, true, webhook.Delivered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newFixture(t)
+			event, job, attempt := x.discarded(t, tt.failed)
+			x.end(t, job, attempt, tt.succeeded)
+			if got := x.stateOf(t, event); got != tt.want {
+				t.Errorf("its state is %v, want %v", got, tt.want)
+			}
+			for _, pending := range x.jobs(t) {
+				if pending.EventID == event {
+					t.Error("it is pending again")
+				}
+			}
+			if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != int64(len(x.jobs(t))) {
+				t.Errorf("%d are counted as pending of %d, error %v", sub.PendingDeliveries, len(x.jobs(t)), err)
+			}
+		})
+	}
+}
+
+func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
+	t.Parallel()
+	t.Run("where it was delivered", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), true)
+		job.Attempts = 1
+		if attempt := x.begin(t, job); attempt != 0 {
+			t.Errorf("attempt %d began after the delivery", attempt)
+		}
+	})
+	t.Run("where it was dropped", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		_, job, attempt := x.discarded(t, 0)
+		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+			t.Fatal(err)
+		}
+		if attempt := x.begin(t, job); attempt != 0 {
+			t.Errorf("attempt %d began after the drop", attempt)
+		}
+	})
+}
+
+func TestAResultIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	job := x.jobs(t)[0]
+	r := webhook.Result{
+		Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.sub.Epoch, Number: job.Number(),
+		Trigger: job.Trigger(), RetryAt: 1000, Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
+	}
+	if _, err := x.Queue.Record(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Queue.Record(t.Context(), r); err == nil || fault.KindOf(err) == fault.Unavailable {
+		t.Errorf("the second time: %v", err)
+	}
+	if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
+		t.Errorf("%d failures and %d pending are counted, want 1 and 1, error %v", sub.ConsecutiveFailures, sub.PendingDeliveries, err)
+	}
+	if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {
+		t.Errorf("pending is %+v", jobs)
+	}
+}
+
+func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	job := x.jobs(t)[0]
+	attempt := x.begin(t, job)
+	x.end(t, job, attempt, false)
+	if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+	if err != nil || len(list) != 1 || list[0].Outcome != webhook.Failed {
+		t.Errorf("on record are %+v, error %v", list, err)
+	}
+}
+
+func TestReleaseOfAnotherAttempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a late release of an earlier attempt leaves the one in progress", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		first := x.begin(t, job)
+		x.end(t, job, first, false)
+		second := x.begin(t, x.jobs(t)[0])
+		if err := x.Queue.UndoBegin(t.Context(), []int64{first}); err != nil {
+			t.Fatal(err)
+		}
+		if list := x.all(t); len(list) != 2 || list[0].Outcome != webhook.Sending {
+			t.Errorf("attempt %d does not go on: %+v", second, list)
+		}
+	})
+
+	t.Run("a result of a released attempt is not recorded", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		event := x.publish(t, 1, "user.created")[0]
+		job := x.jobs(t)[0]
+		attempt := x.begin(t, job)
+		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.Queue.Record(t.Context(), webhook.Result{Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: 1, Number: 1, Succeeded: true})
+		if got := x.stateOf(t, event); err == nil || got != webhook.Pending || len(x.all(t)) != 0 {
+			t.Errorf("it is %v, error %v, attempts %+v", got, err, x.all(t))
+		}
+	})
+
+	t.Run("a second release leaves what was dropped meanwhile, or is pending", func(t *testing.T) {
+		t.Parallel()
+		for name, drops := range map[string]bool{"dropped": true, "pending": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				x := newFixture(t)
+				event, want := x.publish(t, 1, "user.created")[0], webhook.Pending
+				attempt := x.begin(t, x.jobs(t)[0])
+				for i := range 2 {
+					if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
+						t.Fatal(err)
+					}
+					if i == 0 && drops {
+						want = webhook.Dropped
+						must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+					}
+				}
+				if got := x.stateOf(t, event); got != want {
+					t.Errorf("it is %v, want %v", got, want)
+				}
+			})
+		}
+	})
+}
+
+// TestDiscardOfAnotherHold releases and holds the queue again after a caller asked to discard the first hold.
+func TestDiscardOfAnotherHold(t *testing.T) {
+	t.Parallel()
+	for name, publish := range map[string]bool{"with deliveries": true, "without deliveries": false} {
+		t.Run(name+" drops and releases nothing", func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "keyhook.db")
+			synctest.Test(t, func(t *testing.T) {
+				store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+				x := fixtureOf(t, store)
+				release, calls := make(chan struct{}), sync.WaitGroup{}
+				call := func(do func() error) {
+					calls.Go(func() {
+						if err := do(); err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait() // so that they come in this order
+				}
+				if publish {
+					storagetest.Publish(t, store, x.owner, "user.created")
+				}
+				if err := x.Queue.Write(t.Context(), func(t *queue.Tx) error { return x.HoldIn(t, "the first") }); err != nil {
+					t.Fatal(err)
+				}
+				call(func() error {
+					return x.Queue.Write(t.Context(), func(*queue.Tx) error { <-release; return nil })
+				})
+				call(func() error {
+					return x.Queue.Write(t.Context(), func(t *queue.Tx) error { return t.Run("DELETE FROM instance WHERE name = 'hold'") })
+				})
+				call(func() error {
+					return x.Queue.Write(t.Context(), func(t *queue.Tx) error { return x.HoldIn(t, "the second") })
+				})
+				call(func() error {
+					if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); n != 0 || fault.KindOf(err) != fault.Conflict {
+						t.Errorf("%d dropped, error %v", n, err)
+					}
+					return nil
+				})
+				close(release)
+				calls.Wait()
+				if hold := x.Queue.Hold(); hold == nil || hold.Reason != "the second" {
+					t.Errorf("the queue is held by %+v", hold)
+				}
+				if publish && len(x.jobs(t)) == 0 {
+					t.Error("the delivery is gone")
+				}
+			})
+		})
+	}
+}

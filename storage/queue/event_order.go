@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/instance"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead
+// and was set back. Retention relies on that order, because it reads only the lowest numbers. So does a replay, which
+// searches the numbers for a time.
+//
+// So the writer remembers up to which row the order is broken.
+
+// eventOrder is the end of the tables, and their order.
+type eventOrder struct {
+	lastEvent    int64 // row id of the newest event
+	lastDelivery int64 // row id of the newest delivery
+	latestTime   int64 // the latest time of any transaction since the clock was last set back
+	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
+}
+
+// loadOrder finds the number of the newest event, and the row up to which events are out of order.
+func (t *tx) loadOrder() error {
+	var newest scan.Row
+	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("find newest event: %w", err)
+	}
+	// If the newest events were deleted, their numbers must not be used again, because subscriptions and readers of feeds remember them.
+	var birth, expired int64
+	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
+		return fmt.Errorf("find newest subscription: %w", err)
+	}
+	if err := t.Get(&expired, "SELECT coalesce(max(expired_event), 0) FROM organizations"); err != nil {
+		return fmt.Errorf("find newest deleted event: %w", err)
+	}
+	t.lastEvent, t.latestTime = max(newest.ID, birth, expired), newest.At
+	value, err := instance.Value(t, scan.DisorderName)
+	t.disorder = scan.DecodeDisorder(value)
+	return err
+}
+
+// checkOrder runs at the start of each transaction. It notices if the clock was set back since the last one.
+func (t *tx) checkOrder() error {
+	now := t.Now()
+	if t.latestTime-now <= clock.Tolerance.Milliseconds() {
+		t.OnCommit(func() { t.latestTime = max(t.latestTime, now) })
+		return nil
+	}
+	t.OnCommit(func() { t.latestTime = now })
+	return t.saveDisorder(t.lastEvent)
+}
+
+// NextEvent returns the row id that the next event gets.
+func (q *Queue) NextEvent(*sqlite.Tx) int64 { return q.memory.lastEvent + 1 }
+
+// SaveDisorder stores that the events up to this row are not in the order of time.
+func (q *Queue) SaveDisorder(ctx context.Context, row int64) error {
+	return q.change(ctx, sqlite.Work{}, func(t *tx) error { return t.saveDisorder(row) })
+}
+
+// saveDisorder stores that the events up to this row are not in the order of time.
+func (t *tx) saveDisorder(row int64) error {
+	if row <= t.disorder {
+		return nil
+	}
+	if err := instance.Set(t.Tx, scan.DisorderName, scan.EncodeDisorder(row)); err != nil {
+		return err
+	}
+	t.OnCommit(func() { t.disorder = row })
+	return nil
+}

@@ -1,0 +1,213 @@
+package queue_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// while starts a long operation, changes something after its first transaction and before its first read, and lets it go on. It must
+// run in a bubble.
+func (x fixture) while(t *testing.T, operation, change func()) {
+	t.Helper()
+	end := must[func()](t)(x.TakeReplayTurn(t.Context(), x.org()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		operation()
+	}()
+	synctest.Wait()
+	change()
+	end()
+	<-done
+}
+
+// inBubble runs a test on a fixture with one attempt for each delivery, in a bubble.
+func inBubble(t *testing.T, run func(t *testing.T, x fixture)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, frailOptions(t, path))
+		run(t, fixtureOf(t, store))
+	})
+}
+
+func TestChangesDuringALongOperation(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a discard drops nothing that was published after it began", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, func(t *testing.T, x fixture) {
+			x.endAll(t, true)
+			x.publish(t, 2, "old")
+			var later, begun string
+			x.while(t, func() {
+				if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 2 {
+					t.Errorf("%d dropped, error %v", n, err)
+				}
+			}, func() {
+				later, begun = x.publish(t, 1, "later")[0], x.publish(t, 1, "begun")[0]
+				for _, job := range x.jobs(t) {
+					if job.EventID == begun {
+						x.begin(t, job)
+					}
+				}
+			})
+			if a, b := x.stateOf(t, later), x.stateOf(t, begun); a != webhook.Pending || b != webhook.Pending {
+				t.Errorf("the later events are %v and %v, want pending", a, b)
+			}
+		})
+	})
+
+	t.Run("audit events are not sent again after they were switched off", func(t *testing.T) {
+		t.Parallel()
+		for name, again := range map[string]func(t *testing.T, x fixture) (int64, error){
+			"by a replay": func(t *testing.T, x fixture) (int64, error) {
+				r, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				return r.Total(), err
+			},
+			"by a recovery": func(t *testing.T, x fixture) (int64, error) {
+				r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+				return r.Deliveries, err
+			},
+			"by a redelivery of a list": func(t *testing.T, x fixture) (int64, error) {
+				r, err := x.Queue.SendListed(t.Context(), x.actor(), x.org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
+				return r.Deliveries, err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T, x fixture) {
+					x.endAll(t, true)
+					storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
+					x.publish(t, 1, "order.paid")
+					x.endAll(t, false)
+					x.while(t, func() {
+						if n, err := again(t, x); err != nil || n != 1 {
+							t.Errorf("%d are sent again, want 1, error %v", n, err)
+						}
+					}, func() {
+						if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+							t.Fatal(err)
+						}
+					})
+					if types := x.types(t); len(types) != 1 || types[0] != "order.paid" {
+						t.Errorf("pending are %v", types)
+					}
+				})
+			})
+		}
+	})
+
+	t.Run("a recovery does not activate what a person pauses meanwhile", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, func(t *testing.T, x fixture) {
+			x.endAll(t, true)
+			x.publish(t, 1, "a")
+			x.endAll(t, false)
+			x.while(t, func() {
+				_, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				storagetest.ExpectFault(t, err, fault.Conflict, "paused")
+			}, func() { x.setActive(t, false) })
+			if sub := x.read(t); !sub.Paused {
+				t.Errorf("it is %s", sub.Status)
+			}
+		})
+	})
+}
+
+// TestNothingIsSentAgainAfterAnEnd ends the plan's webhooks, the organization or the subscription during a replay and a recovery.
+func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, x fixture)
+		want   fault.Kind
+	}{
+		"plan": {func(t *testing.T, x fixture) { x.setWebhooks(t, false) }, fault.Forbidden},
+		"organization": {func(t *testing.T, x fixture) {
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
+		}, fault.Conflict},
+		"subscription": {func(t *testing.T, x fixture) {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}, fault.NotFound},
+	} {
+		for act, again := range map[string]func(ctx context.Context, x fixture) error{
+			"a replay": func(ctx context.Context, x fixture) error {
+				_, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+				return err
+			},
+			"a recovery": func(ctx context.Context, x fixture) error {
+				_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+				return err
+			},
+			"a recovery of a list": func(ctx context.Context, x fixture) error {
+				_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, true))
+				if err == nil && name == "subscription" {
+					err = fault.Missing("subscription") // the others of the list are recovered
+				}
+				return err
+			},
+		} {
+			t.Run(act+" and the "+name, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T, x fixture) {
+					x.endAll(t, true)
+					x.publish(t, 1, "a")
+					x.endAll(t, false)
+					x.while(t, func() {
+						// The events of a closed organization may be gone already, so there is nothing to refuse.
+						if err := again(t.Context(), x); fault.KindOf(err) != tt.want && name != "organization" {
+							t.Errorf("error %v", err)
+						}
+					}, func() { tt.change(t, x) })
+					for _, job := range x.jobs(t) {
+						if job.Cause == webhook.ByHand {
+							t.Errorf("pending is %s", job.EventType)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestInterruptedRecovery has a recovery of two chunks, of which the second fails.
+func TestInterruptedRecovery(t *testing.T) {
+	t.Parallel()
+	const chunk = 250
+	x := newOneAttemptFixture(t)
+	x.endAll(t, true)
+	for left := chunk + 10; left > 0; left -= 100 {
+		x.publish(t, min(left, 100), "a")
+		x.endAll(t, false)
+	}
+	x.publish(t, 1, "last")
+	x.endAll(t, false)
+	if n := must[webhook.Recovery](t)(x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(1))).Deliveries; n != chunk+11 {
+		t.Fatalf("%d have failed", n)
+	}
+	refusals{x.Store}.alter(t, "UPDATE subscriptions SET status = 'disabled', last_error = 'x', consecutive_failures = 2000, epoch = epoch + 1")
+	refusals{x.Store}.refuse(t, sentAgain, "NEW.event_id = (SELECT max(id) FROM events WHERE type = 'last')")
+	if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
+		t.Errorf("recovered %+v, error %v", r, err)
+	}
+	if sub := x.read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != chunk {
+		t.Errorf("it is %s with %d pending", sub.Status, sub.PendingDeliveries)
+	}
+	refusals{x.Store}.allow(t)
+	r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+	if err != nil || r.Deliveries != 11 || r.Pending != chunk {
+		t.Errorf("recovered %+v, error %v", r, err)
+	}
+	if sub := x.read(t); sub.Status != webhook.Healthy {
+		t.Errorf("it is %s", sub.Status)
+	}
+}

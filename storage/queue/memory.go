@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/keyhook/keyhook/storage/catalogue"
+	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/instance"
+	"github.com/keyhook/keyhook/storage/pending"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Memory is what the writer remembers from one transaction to the next. The other parts of the store share its exported fields, in their
+// transactions. Only the writer uses it, except IDs, Pending, and the methods of shared.
+type Memory struct {
+	*shared
+	eventOrder
+
+	IDs        publicid.Maker // after Load
+	Fanout     *fanout.Cache
+	Catalogued catalogue.Types
+	Quotas     *quota.Quotas
+
+	organizations     map[int64]string // public ids by row id; neither ever changes
+	queueHold         *webhook.Hold    // as in the file, if holdIsRead
+	holdIsRead        bool
+	attemptCounts     map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
+	sending           map[int64]sendingDelivery            // deliveries in progress, by row id; others must be read
+	unwantedResponses map[int64]struct{}                   // deliveries in progress whose next response is not stored; see ForgetResponses
+	places            []place                              // that this transaction took
+	keptPlaces        int                                  // how many of them earlier writes of this transaction took
+	newRows           newRows                              // to write before the next statement
+	created           *createdDeliveries                   // to announce together after the commit; nil if there are none
+
+	running tx
+}
+
+// tx is the transaction that runs now, with what the writer remembers.
+type tx struct {
+	*sqlite.Tx
+	*Memory
+}
+
+// shared is what the writer changes after a commit, and what never changes. Everybody may read it.
+type shared struct {
+	policy   webhook.Policy
+	observer Observer
+	log      *slog.Logger
+
+	pending       *pending.Count
+	subscriptions subscriptionCount
+	committedHold atomic.Pointer[webhook.Hold]
+	releasedAt    atomic.Int64 // in milliseconds; 0 if the queue was not held since the start
+	watcher       atomic.Pointer[webhook.Watcher]
+	waiting       waitingReaders
+	mayRecover    atomic.Bool // a subscription may be marked for recovery; see RecoverMarked
+}
+
+// Observer receives figures for metrics after each commit. The writer makes most of the calls, so the methods must
+// return at once.
+type Observer interface {
+	// Published reports accepted events, without repeated ones.
+	Published(events int)
+	// HealthChanged reports the new status of a subscription's health.
+	HealthChanged(to webhook.Status)
+	// Expired reports how many pending deliveries retention deleted.
+	Expired(deliveries int)
+	// Interrupted reports how many attempts the last owner of the file left unfinished.
+	Interrupted(attempts int)
+}
+
+// NewMemory returns the memory of a writer that has read nothing yet.
+func NewMemory(policy webhook.Policy, observer Observer, log *slog.Logger) *Memory {
+	m := &Memory{
+		shared:            &shared{policy: policy, observer: observer, log: log, pending: pending.NewCount()},
+		Fanout:            fanout.New(policy.ProbeDisabled, log),
+		Catalogued:        catalogue.Types{},
+		Quotas:            quota.New(),
+		organizations:     map[int64]string{},
+		attemptCounts:     map[minuteKey]*webhook.AttemptCounts{},
+		sending:           map[int64]sendingDelivery{},
+		unwantedResponses: map[int64]struct{}{},
+	}
+	m.running.Memory = m
+	m.mayRecover.Store(true)
+	return m
+}
+
+// Attach makes the engine tell the memory about its transactions.
+func (m *Memory) Attach(e *sqlite.Options) {
+	e.Begin, e.Flush = m.job((*tx).checkOrder), m.job((*tx).flush)
+	e.RolledBack = func() { m.rolledBack(0) }
+	e.Undone = func() { m.rolledBack(m.keptPlaces) }
+}
+
+// Load ends the attempts that the last owner of the file left unfinished, and reads what the writer remembers. Call it once, before
+// the file runs.
+func (m *Memory) Load(file *sqlite.File) error {
+	if err := file.Alone(m.job((*tx).interruptAttempts)); err != nil {
+		return fmt.Errorf("mark interrupted attempts: %w", err)
+	}
+	for _, step := range []func(*tx) error{ // each needs the ones before it
+		(*tx).loadSalt, func(t *tx) error { return t.pending.Load(t.Tx) }, func(t *tx) error { return t.Catalogued.Load(t.Tx) },
+		m.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
+	} {
+		if err := file.Read(m.job(step)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) loadSalt() (err error) {
+	t.IDs.Salt, err = instance.Value(t, "salt")
+	return err
+}
+
+// Pending returns the count of pending deliveries, which everybody may read.
+func (m *Memory) Pending() *pending.Count { return m.pending }
+
+// with returns the memory with the transaction that runs now.
+func (m *Memory) with(now *sqlite.Tx) *tx {
+	m.running.Tx = now
+	return &m.running
+}
+
+// job turns a function of a tx into one of the engine.
+func (m *Memory) job(fn func(*tx) error) func(*sqlite.Tx) error {
+	return func(now *sqlite.Tx) error { return fn(m.with(now)) }
+}
+
+// forget forgets everything that the undone writes may have changed.
+func (m *Memory) forget() {
+	clear(m.organizations) // after a rollback, SQLite uses the row id of an insertion again
+	m.Fanout.Invalidate()
+	m.holdIsRead = false
+	clear(m.attemptCounts)
+	m.Quotas.Reset()
+	clear(m.sending)
+	m.newRows.forget()
+	m.created = nil
+}
+
+// flush writes the counts of the writes so far. What the next write announces can then be taken back alone.
+func (t *tx) flush() error {
+	t.created, t.keptPlaces = nil, len(t.places)
+	if err := t.writeAttemptCounts(); err != nil {
+		return err
+	}
+	return t.Quotas.Write(t.Tx)
+}
+
+// organizationID returns the public id of an organization.
+func (t *tx) organizationID(row int64) (string, error) {
+	if id, ok := t.organizations[row]; ok {
+		return id, nil
+	}
+	var id string
+	if err := t.Get(&id, "SELECT public_id FROM organizations WHERE id = ?", row); err != nil {
+		return "", sqlite.Missing(err, "organization")
+	}
+	t.organizations[row] = id
+	return id, nil
+}
+
+// ForgetOrganization forgets an organization that the transaction deletes.
+func (q *Queue) ForgetOrganization(now *sqlite.Tx, row int64) {
+	t := q.memory.with(now)
+	delete(t.organizations, row)
+	t.Quotas.Remove(row)
+}
+
+// change runs fn in a transaction. The zero Work is work of Keyhook itself: deliveries, upkeep, retention. See sqlite.File.Write.
+func (q *Queue) change(ctx context.Context, work sqlite.Work, fn func(*tx) error) error {
+	return q.file.Write(ctx, work, q.memory.job(fn))
+}
+
+// returning is change for a function that makes something; see sqlite.Returning.
+func returning[T any](ctx context.Context, q *Queue, work sqlite.Work, fn func(*tx) (T, error)) (T, error) {
+	return sqlite.Returning(ctx, q.file, work, func(now *sqlite.Tx) (T, error) { return fn(q.memory.with(now)) })
+}

@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// newRows are the published events and deliveries of a transaction that are not in the tables yet. They are written together,
+// because a statement of many rows costs a third of as many statements. Every statement of the transaction writes them first,
+// except those of sqlite.Tx.GetBeside.
+type newRows struct {
+	events, deliveries []any // the arguments of the statements
+	keys               map[idempotencyKey]struct{}
+}
+
+// idempotencyKey is a publisher's name for an event.
+type idempotencyKey struct {
+	organization int64
+	key          string
+}
+
+const eventArgs, deliveryArgs = 11, 6 // of one row
+
+var (
+	insertEvents = sqlite.Statements(func(n int) string {
+		const row = "(?, ?, ?, ?, nullif(?, 0), ?, nullif(?, 0), nullif(?, 0), ?, ?, ?)"
+		return `INSERT INTO events (id, organization_id, type, created_at, about, held, filtered, mark, body, idempotency_key, request_digest)
+			VALUES ` + row + strings.Repeat(", "+row, n-1)
+	})
+	insertDeliveries = sqlite.Statements(func(n int) string {
+		const row = "(?, ?, ?, ?, ?, nullif(?, 0), " + delivery.CauseEvent + ", 0)"
+		return "INSERT INTO deliveries (id, event_id, subscription_id, state, due_at, sequence, cause, attempts) VALUES " + row + strings.Repeat(", "+row, n-1)
+	})
+)
+
+// delayEvent adds an event to the new rows.
+func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, filtered int, body []byte) {
+	var key, digest any
+	if e.IdempotencyKey != "" {
+		key, digest = e.IdempotencyKey, e.Digest[:]
+		if t.newRows.keys == nil {
+			t.newRows.keys = map[idempotencyKey]struct{}{}
+		}
+		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
+	}
+	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, filtered, int64(e.Mark), body, key, digest)
+	t.Delay(1+len(body)/pageSize, t.writeNewRows)
+}
+
+// delayDeliveries adds the deliveries of one event to the new rows.
+func (t *tx) delayDeliveries(jobs []webhook.Job) {
+	for i := range jobs {
+		if jobs[i].Begun {
+			t.rememberSending(sendingDelivery{ID: jobs[i].Delivery, Subscription: jobs[i].Subscription, BegunAt: jobs[i].DueAt})
+		}
+		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(firstState(jobs[i])), jobs[i].DueAt, jobs[i].Sequence)
+	}
+	t.Delay(len(jobs), t.writeNewRows)
+}
+
+// hasKey reports whether an event with this idempotency key is among the new rows.
+func (t *tx) hasKey(organization int64, key string) bool {
+	_, ok := t.newRows.keys[idempotencyKey{organization, key}]
+	return ok
+}
+
+// writeNewRows writes the new rows to the tables.
+func (t *tx) writeNewRows() error {
+	if err := t.insertAll(insertEvents, eventArgs, t.newRows.events); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	if err := t.insertAll(insertDeliveries, deliveryArgs, t.newRows.deliveries); err != nil {
+		return fmt.Errorf("insert deliveries: %w", err)
+	}
+	t.newRows.forget()
+	return nil
+}
+
+// insertAll runs an INSERT for all rows. args are the arguments of the rows, width for each.
+func (t *tx) insertAll(texts map[int]string, width int, args []any) error {
+	for len(args) > 0 {
+		n := sqlite.RowsAtOnce(len(args) / width)
+		if _, err := t.Exec(texts[n], args[:n*width]...); err != nil {
+			return err
+		}
+		args = args[n*width:]
+	}
+	return nil
+}
+
+// forget empties the new rows. It keeps no event in memory.
+func (r *newRows) forget() {
+	clear(r.events)
+	clear(r.deliveries)
+	clear(r.keys)
+	r.events, r.deliveries = r.events[:0], r.deliveries[:0]
+}
+
+// firstState returns the state of a new delivery.
+func firstState(j webhook.Job) webhook.DeliveryState {
+	if j.Begun {
+		return delivery.InProgress
+	}
+	return webhook.Pending
+}

@@ -1,0 +1,230 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
+// idempotency key gets the first result again.
+//
+// Faults: Conflict if the organization is closed; Invalid if a key was used for another event, or if the events need more than
+// maxDeliveries deliveries; Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event
+// cannot be counted, although the new events were stored.
+func (q *Queue) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
+	published := make([]webhook.Published, len(events))
+	work := sqlite.Work{Payer: organization, Cost: sqlite.UsualCost + len(events), Whole: true, Measure: func(now *sqlite.Tx) (int, error) {
+		return publishCost(q.memory.with(now), organization, events)
+	}}
+	err := q.change(ctx, work, func(t *tx) error {
+		o, err := t.organizationID(organization)
+		if err != nil {
+			return err
+		}
+		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
+		if err := t.fillRepeated(organization, events, published); err != nil {
+			return err
+		}
+		if err := checkPublishLimits(t, organization, events, published); err != nil {
+			return err
+		}
+		t.Quotas.Add(t.Tx, organization, access.OrganizationUse{Events: int64(countNew(published))})
+		for i, e := range events {
+			if published[i].Repeated {
+				continue
+			}
+			e.Mark = t.Catalogued.Mark(e.Type)
+			if published[i], err = t.publish(organization, o, e, 0); err != nil {
+				return err
+			}
+		}
+		t.wakeReaders(organization)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.observer.Published(countNew(published))
+	return published, q.countRepeated(ctx, organization, published)
+}
+
+// publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
+// subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
+// events about health, see fanout.Cache.HealthNewsReceivers.
+func (t *tx) publish(organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
+	candidates, err := t.Fanout.Receivers(t.Tx, organization, about, e.Type)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	wanted := len(candidates)
+	subscriptions, feeds, err := t.Fanout.Passing(t.Tx, candidates, e.Data)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	filtered := wanted - len(subscriptions) - feeds
+	if about != 0 && access.HealthNews(e.Type) {
+		if subscriptions, err = t.Fanout.HealthNewsReceivers(t.Tx, organization, about, subscriptions); err != nil {
+			return webhook.Published{}, err
+		}
+	}
+	held, err := countHeld(t, organization, subscriptions)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	if feeds > 0 && len(subscriptions) == 0 {
+		filtered = webhook.OnlyFeeds
+	}
+	row, id, body := t.insertEvent(organization, organizationID, e, about, held, filtered)
+	jobs := make([]webhook.Job, len(subscriptions))
+	for i, to := range subscriptions {
+		t.lastDelivery++
+		jobs[i] = webhook.Job{
+			Delivery: t.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
+			Body: body, DueAt: t.Now(),
+		}
+		if err := t.setFirstAttempt(&jobs[i]); err != nil {
+			return webhook.Published{}, err
+		}
+	}
+	t.delayDeliveries(jobs)
+	t.Quotas.Count(t.Tx, organization, len(jobs)*quota.PerDelivery)
+	t.announceDeliveries(jobs)
+	return webhook.Published{
+		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Mark: e.Mark,
+		Notice: webhook.NoticeOf(len(jobs), filtered, held.Valid, e.Mark),
+	}, nil
+}
+
+// countHeld counts the disabled ones of the receivers of an event. The count is NULL if the plan has no webhooks, so that
+// there are no receivers.
+func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64, err error) {
+	if held.Valid = len(receivers) > 0; !held.Valid {
+		q, err := t.Quotas.Of(t.Tx, organization)
+		if err != nil {
+			return held, err
+		}
+		held.Valid = q.Webhooks
+	}
+	for _, row := range receivers {
+		sub, err := t.Fanout.Subscription(t.Tx, row)
+		if err != nil {
+			return held, err
+		}
+		if sub.Status == webhook.Disabled {
+			held.Int64++
+		}
+	}
+	return held, nil
+}
+
+// insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
+// id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
+func (t *tx) insertEvent(organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64, filtered int) (row int64, id string, body []byte) {
+	t.lastEvent++
+	row = t.lastEvent
+	id = t.IDs.ID(access.EventID, row, t.Now())
+	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data, e.Mark)
+	t.delayEvent(organization, e, row, about, held, filtered, body)
+	t.Quotas.Count(t.Tx, organization, quota.Size(e, 0))
+	return row, id, body
+}
+
+// countRepeated sets how many deliveries the repeated events had when they were published. Each event may have
+// thousands. So a log reader counts them, and not the transaction, for which others wait.
+func (q *Queue) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
+	var repeated []webhook.Event
+	for _, p := range published {
+		if p.Repeated {
+			row, at, _ := q.ids.Row(access.EventID, p.ID)
+			repeated = append(repeated, webhook.Event{RowID: row, At: at})
+		}
+	}
+	if len(repeated) == 0 {
+		return nil
+	}
+	if err := q.history.CountDeliveries(ctx, organization, repeated); err != nil {
+		return err
+	}
+	for i := range published {
+		if published[i].Repeated {
+			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
+			if published[i].Deliveries > 0 {
+				published[i].Notice = webhook.NoticeOf(published[i].Deliveries, 0, true, published[i].Mark)
+			}
+		}
+	}
+	return nil
+}
+
+// fillRepeated sets the results of events whose idempotency key is already stored, without the number of deliveries.
+func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	var problems []fault.Field
+	for i, e := range events {
+		published[i] = webhook.Published{}
+		if e.IdempotencyKey == "" {
+			continue
+		}
+		var first struct {
+			RowID    int64        `db:"id"`
+			Type     string       `db:"type"`
+			At       int64        `db:"created_at"`
+			Digest   []byte       `db:"request_digest"`
+			Held     *int         `db:"held"`
+			Filtered int          `db:"filtered"`
+			Mark     webhook.Mark `db:"mark"`
+		}
+		get := t.GetBeside
+		if t.hasKey(organization, e.IdempotencyKey) {
+			get = t.Get
+		}
+		err := get(&first, `
+			SELECT id, type, created_at, request_digest, held, coalesce(filtered, 0) AS filtered, coalesce(mark, 0) AS mark FROM events
+			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			continue
+		case err != nil:
+			return fmt.Errorf("look for idempotency key: %w", err)
+		case string(first.Digest) != string(e.Digest[:]):
+			problems = append(problems, fault.Field{
+				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
+				Message: "This key belongs to another event; use a new one.",
+			})
+			continue
+		}
+		published[i] = webhook.Published{
+			ID: t.IDs.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Mark: first.Mark, Repeated: true,
+			Notice: webhook.NoticeOf(0, first.Filtered, first.Held != nil, first.Mark), // until countRepeated counts the deliveries
+		}
+		if first.Held != nil {
+			published[i].Held = *first.Held
+		}
+	}
+	return fault.Fields(problems)
+}
+
+// fieldOf returns the name of a field of the i-th of n events, as the publisher wrote it.
+func fieldOf(i, n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("events.%d.%s", i, name)
+}
+
+// countNew counts the events that were not repeated.
+func countNew(published []webhook.Published) (n int) {
+	for i := range published {
+		if !published[i].Repeated {
+			n++
+		}
+	}
+	return n
+}

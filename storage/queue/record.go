@@ -1,0 +1,250 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
+// the subscriptions, the counts of the minute, and an audit event for each change of a status. It returns the new states in the
+// order of the results.
+func (q *Queue) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	settled, err := returning(ctx, q, sqlite.Work{Cost: 2 * len(results), Whole: true}, func(t *tx) ([]webhook.Settled, error) {
+		return t.record(results)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record attempts: %w", err)
+	}
+	return settled, nil
+}
+
+// record is Record in a transaction.
+func (t *tx) record(results []webhook.Result) ([]webhook.Settled, error) {
+	sending, err := deliveriesInProgress(t, results)
+	if err != nil {
+		return nil, err
+	}
+	settled := make([]webhook.Settled, len(results))
+	for i, r := range results {
+		if settled[i], err = t.settle(r, sending[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := insertAttempts(t, results, sending, settled); err != nil {
+		return nil, fmt.Errorf("insert attempts: %w", err)
+	}
+	if err := settleDeliveries(t, results, settled); err != nil {
+		return nil, fmt.Errorf("update deliveries: %w", err)
+	}
+	return settled, nil
+}
+
+// sendingDelivery is a delivery with an attempt in progress. The writer remembers those that began since its last rollback and
+// since the last drop.
+type sendingDelivery struct {
+	ID           int64           `db:"id"`
+	Subscription int64           `db:"subscription_id"`
+	Cause        webhook.Trigger `db:"cause"` // of the attempt
+	Attempts     int             `db:"attempts"`
+	BegunAt      int64           `db:"due_at"`
+	Last         bool            `db:"last"` // nothing follows the attempt; see delivery.SendingLast
+}
+
+// maxSending limits the deliveries in progress that the writer remembers: some megabytes.
+const maxSending = 20_000
+
+// rememberSending remembers a delivery whose attempt the transaction begins. So Record need not read it.
+func (t *tx) rememberSending(d sendingDelivery) {
+	if len(t.sending) >= maxSending {
+		clear(t.sending)
+	}
+	t.sending[d.ID] = d
+}
+
+// deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in
+// progress.
+func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
+	found := make([]sendingDelivery, len(results))
+	var unknown []any
+	for i, r := range results {
+		var ok bool
+		if found[i], ok = t.sending[r.Delivery]; !ok {
+			unknown = append(unknown, r.Delivery)
+		}
+	}
+	if err := readSending(t, results, unknown, found); err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		if d := found[i]; d.ID != r.Delivery || webhook.AttemptRow(d.ID, d.Attempts+1) != r.Attempt {
+			return nil, fmt.Errorf("attempt %d is not in progress", r.Attempt)
+		}
+	}
+	for _, r := range results {
+		delete(t.sending, r.Delivery)
+	}
+	return found, nil
+}
+
+// readSending reads the deliveries in progress that the writer does not remember, into the places of their results.
+func readSending(t *tx, results []webhook.Result, deliveries []any, found []sendingDelivery) error {
+	if len(deliveries) == 0 {
+		return nil
+	}
+	index := make(map[int64]int, len(results))
+	for i, r := range results {
+		index[r.Delivery] = i
+	}
+	for len(deliveries) > 0 {
+		n := sqlite.RowsAtOnce(len(deliveries))
+		var rows []sendingDelivery
+		if err := t.List(&rows, selectSending[n], deliveries[:n]...); err != nil {
+			return fmt.Errorf("read deliveries: %w", err)
+		}
+		for _, d := range rows {
+			found[index[d.ID]] = d
+		}
+		deliveries = deliveries[n:]
+	}
+	return nil
+}
+
+var selectSending = sqlite.Statements(func(n int) string {
+	return `SELECT d.id, d.subscription_id, ` + delivery.AttemptCause + ` AS cause, d.attempts, d.due_at, d.state = ` + delivery.SendingLast + ` AS last
+		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + delivery.Sending
+})
+
+// settle updates everything that a result changes, except the rows of the attempt and the delivery.
+func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
+	settled.State, settled.DueAt = t.nextState(r, d)
+	if r.Trigger != webhook.ByTest {
+		sub, err := t.Fanout.Subscription(t.Tx, r.Subscription)
+		if err != nil {
+			return settled, err
+		}
+		before := sub.Status
+		if settled.Health, err = t.stepHealth(sub, r); err != nil {
+			return settled, err
+		}
+		settled.Changed = settled.Health.Status != before
+		t.countAttempt(sub.Organization, r)
+		t.Quotas.Add(t.Tx, sub.Organization, deliveryUses[settled.State])
+	}
+	if settled.State == webhook.Exhausted {
+		settled.DueAt = t.Now()
+	}
+	if !d.Last && settled.State != webhook.Pending {
+		t.OnCommit(func() { t.pending.Add(r.Subscription, -1) })
+	}
+	return settled, nil
+}
+
+// nextState returns the next state of the delivery and its due time.
+func (t *tx) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliveryState, int64) {
+	switch {
+	case r.Succeeded:
+		return webhook.Delivered, 0
+	case d.Last && d.Cause != webhook.ByTest:
+		return webhook.Dropped, 0
+	case d.Last || r.Number >= t.policy.MaxAttempts:
+		return webhook.Exhausted, 0
+	}
+	return webhook.Pending, r.RetryAt
+}
+
+// insertAttempts writes the rows of the attempts.
+func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
+	for done := 0; done < len(results); {
+		n := sqlite.RowsAtOnce(len(results) - done)
+		args := make([]any, 0, n*attemptArgs)
+		for i := done; i < done+n; i++ {
+			r, d := &results[i], &sending[i]
+			outcome := webhook.Failed
+			if r.Succeeded {
+				outcome = webhook.Succeeded
+			}
+			var next sql.NullInt64
+			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
+				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
+			}
+			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.toStore(r, r.ResponseBody), t.toStore(r, r.ResponseHeader), r.DurationMS,
+				r.Failure.String(), d.BegunAt, next)
+		}
+		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+// ForgetResponses says that the responses to the attempts in progress of these deliveries must not be stored.
+func (q *Queue) ForgetResponses(_ *sqlite.Tx, deliveries []int64) {
+	for _, d := range deliveries {
+		q.memory.unwantedResponses[d] = struct{}{}
+	}
+}
+
+// AwaitsForgotten reports whether such an attempt is still in progress.
+func (q *Queue) AwaitsForgotten(*sqlite.Tx) bool { return len(q.memory.unwantedResponses) > 0 }
+
+// toStore returns a part of the response of a receiver. It returns nothing if the event has personal data that is being removed.
+func (t *tx) toStore(r *webhook.Result, part string) string {
+	if _, unwanted := t.unwantedResponses[r.Delivery]; !unwanted {
+		return part
+	}
+	t.OnCommit(func() { delete(t.unwantedResponses, r.Delivery) })
+	return ""
+}
+
+const attemptArgs = 11 // of one row
+
+var insertAttemptRows = sqlite.Statements(func(n int) string {
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, response_headers, duration_ms, error, attempted_at, next_attempt_at)
+		VALUES ` + row + strings.Repeat(", "+row, n-1)
+})
+
+// settleDeliveries writes the next states of the deliveries.
+func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled) error {
+	delivered := make([]any, 0, len(results))
+	for i, next := range settled {
+		if next.State == webhook.Delivered {
+			delivered = append(delivered, results[i].Delivery)
+			continue
+		}
+		if err := settleTogether(t, 1, "UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+delivery.Sending,
+			next.State, next.DueAt, results[i].Delivery); err != nil {
+			return err
+		}
+	}
+	for len(delivered) > 0 {
+		n := sqlite.RowsAtOnce(len(delivered))
+		if err := settleTogether(t, n, deliver[n], delivered[:n]...); err != nil {
+			return err
+		}
+		delivered = delivered[n:]
+	}
+	return nil
+}
+
+// settleTogether runs an UPDATE of n deliveries in progress. An error rolls the transaction back, which forgets the deliveries
+// that the writer remembers.
+func settleTogether(t *tx, n int, text string, args ...any) error {
+	changed, err := t.Affected(text, args...)
+	if err == nil && changed != int64(n) {
+		err = fmt.Errorf("%d of %d deliveries are not in progress", int64(n)-changed, n)
+	}
+	return err
+}
+
+var deliver = sqlite.Statements(func(n int) string {
+	return `UPDATE OR FAIL deliveries SET state = ` + delivery.Delivered + `, attempts = attempts + 1, due_at = 0
+		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + delivery.Sending
+})

@@ -1,0 +1,311 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Recover makes a subscription work again after its receiver was mended. It creates new deliveries of the events whose
+// deliveries ended exhausted since a time and that have not arrived, and activates the subscription. The new deliveries
+// come first, so an interrupted recovery leaves the subscription as it was, and the next one continues.
+//
+// Without a time in the request, it is the first failure of the outage. A subscription without failures has no outage. Then it is
+// the last success, or the creation of the subscription.
+//
+// Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
+// webhooks; Unavailable if the context ends first.
+func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := q.prepareRecovery(ctx, organization, id, request)
+	if err != nil {
+		return r, err
+	}
+	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
+		return r, err
+	}
+	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
+		if err := requireActivation(*sub, request); err != nil {
+			return err
+		}
+		return q.makeHealthy(t, sub)
+	})
+}
+
+// makeHealthy activates a subscription unless it is healthy.
+func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
+	if sub.Status == webhook.Healthy {
+		return nil
+	}
+	before := sub.Health
+	sub.Health = sub.Activate()
+	if _, err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
+		return err
+	}
+	return q.SetHealth(t.Tx, sub, before)
+}
+
+// sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
+// interrupted recovery can continue.
+func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
+	err := q.walkExhausted(ctx, p, after, func(c chunk) error {
+		made, err := q.replayChunk(ctx, p, c)
+		r.Deliveries += made.Total()
+		return err
+	})
+	if err != nil && r.Deliveries > 0 {
+		return unfinishedReplay(ctx, r.Deliveries, err)
+	}
+	return err
+}
+
+// requireActivation refuses to activate what a person has paused, unless the request says so.
+func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest) error {
+	if sub.ByPerson() && !request.Activate {
+		return fault.New(fault.Conflict, "paused",
+			"A person has paused the subscription, and a recovery would activate it.")
+	}
+	return nil
+}
+
+// CountRecovery says what Recover would send. Faults: as Recover.
+func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
+	r, p, err := q.prepareRecovery(ctx, organization, id, request)
+	if err != nil {
+		return r, err
+	}
+	return r, q.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
+		r.Deliveries += c.Total()
+		return nil
+	})
+}
+
+// prepareRecovery finds the subscription and the time since which it recovers.
+func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
+	sub, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
+		sub, err := q.receiver(t, organization, id)
+		if err != nil {
+			return sub, err
+		}
+		p.now = t.Now()
+		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
+			return sub, err
+		}
+		return sub, requireActivation(sub, request)
+	})
+	if err != nil {
+		return r, p, err
+	}
+	p.id, p.subscription, p.organization = id, sub.RowID, organization
+	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
+	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
+	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
+	p = p.filtered(sub)
+	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
+	if sub.QueueHeld {
+		r.BlockedBy = webhook.BlockedByHold
+	}
+	switch {
+	case request.Since != 0:
+	case sub.FailingSince != 0:
+		r.Since = sub.FailingSince
+	case sub.LastSuccessAt != nil:
+		r.Since = *sub.LastSuccessAt
+	default:
+		r.Since = sub.CreatedAt
+	}
+	return r, p, nil
+}
+
+// exhaustedChunk is a chunk of the deliveries that ended exhausted, in the order of their ends.
+type exhaustedChunk struct {
+	chunk
+	ReachedAt int64 `db:"reached_at"` // the end of the last delivery that was read
+}
+
+// walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
+// events that a replay delivers. After each chunk, other replays get their turn.
+func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
+	var c exhaustedChunk
+	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		c, err = q.nextExhausted(ctx, p, *after, most)
+		return c.Seen, err
+	}, func() error {
+		if c.Total() > 0 {
+			if err := do(c.chunk); err != nil {
+				return err
+			}
+		}
+		if c.Seen > 0 {
+			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+		}
+		return nil
+	})
+}
+
+// nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
+// last delivery.
+func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position, most int) (c exhaustedChunk, err error) {
+	err = q.replays.Pool.Get(ctx, &c, `
+		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
+		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,
+		       json_group_array(looked.event_id) FILTER (WHERE looked.found) AS rows, count(*) FILTER (WHERE looked.found) AS exhausted
+		FROM (
+			SELECT ended.id, ended.event_id, ended.due_at, max(ended.due_at) OVER () AS last_due, ended.cause <> `+delivery.CauseTest+` AND `+replayable+`
+				AND NOT EXISTS (
+					SELECT 1 FROM deliveries d WHERE d.event_id = ended.event_id AND d.subscription_id = :subscription
+					AND d.state = `+delivery.Exhausted+` AND d.id > ended.id) AS found
+			FROM (
+				SELECT d.id, d.event_id, d.due_at, d.cause FROM deliveries d INDEXED BY deliveries_exhausted
+				WHERE d.subscription_id = :subscription AND d.state = `+delivery.Exhausted+` AND (d.due_at, d.id) > (:after_due, :after_row)
+				ORDER BY d.due_at, d.id LIMIT :most) ended
+			CROSS JOIN events e ON e.id = ended.event_id) looked`,
+		p.args(q.keepEvents, p.now, sql.Named("after_due", after.At), sql.Named("after_row", after.Row), sql.Named("most", most))...)
+	return c, err
+}
+
+// finishRecovery runs activate, and writes the audit event of a recovery.
+func (q *Queue) finishRecovery(
+	ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery, activate func(*tx, *webhook.Subscription) error,
+) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
+	defer cancel()
+	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
+		sub, err := q.SubscriptionIn(t.Tx, organization, p.id)
+		if err != nil {
+			return err
+		}
+		if err := activate(t, &sub); err != nil {
+			return err
+		}
+		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(p.id, sub.RowID), map[string]any{
+			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
+		})
+	})
+}
+
+// markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
+// outage began. If it has not done that for an earlier outage yet, the mark stays at the beginning of that one.
+func (t *tx) markForRecovery(subscription, since int64) error {
+	_, err := t.Exec("UPDATE subscriptions SET recover_since = min(coalesce(recover_since, ?1), ?1) WHERE id = ?2", since, subscription)
+	t.OnCommit(func() { t.mayRecover.Store(true) })
+	return err
+}
+
+// markedSubscription is a subscription that a probe brought back.
+type markedSubscription struct {
+	RowID          int64  `db:"id"`
+	ID             string `db:"public_id"`
+	Organization   int64  `db:"organization_id"`
+	OrganizationID string `db:"organization_public_id"`
+	Since          int64  `db:"recover_since"`
+	Epoch          int64  `db:"epoch"` // a later outage changes it
+}
+
+// RecoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start, after a mark and after
+// a failure. A pass continues after the subscriptions of the last one, so that some that fail do not stop the others.
+func (q *Queue) RecoverMarked(ctx context.Context) (err error) {
+	if !q.mayRecover.Swap(false) {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			q.mayRecover.Store(true)
+		}
+	}()
+	var marked []markedSubscription
+	if err := q.reads.List(ctx, &marked, `
+		SELECT s.id, s.public_id, s.organization_id, o.public_id AS organization_public_id, s.recover_since, s.epoch
+		FROM subscriptions s INDEXED BY subscriptions_to_recover CROSS JOIN organizations o ON o.id = s.organization_id
+		WHERE s.recover_since IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`, q.recoveredUpTo, recoveriesPerPass); err != nil {
+		return err
+	}
+	if q.recoveredUpTo > 0 || len(marked) == recoveriesPerPass {
+		q.mayRecover.Store(true)
+	}
+	q.recoveredUpTo = 0
+	if len(marked) == recoveriesPerPass {
+		q.recoveredUpTo = marked[len(marked)-1].RowID
+	}
+	for _, m := range marked {
+		complete, failed := q.recoverOne(ctx, m)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("subscription %s: %w", m.ID, failed))
+		} else if !complete {
+			q.mayRecover.Store(true)
+		}
+	}
+	return err
+}
+
+// begunRecovery is how far the recovery of a marked subscription got.
+type begunRecovery struct {
+	mark  markedSubscription
+	sent  webhook.Recovery
+	query replayQuery
+	after scan.Position
+}
+
+// recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
+// the next pass continues, and complete is false.
+func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
+	step, cancel := context.WithTimeout(ctx, recoveryStep)
+	defer cancel()
+	if err = q.sendMarked(step, m); err != nil && step.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return true, q.endRecovery(ctx, m, err)
+}
+
+// sendMarked sends again what ended exhausted in the outage of a subscription, and notes how far it got.
+func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
+	begun, ok := q.recovering[m.RowID]
+	if !ok || begun.mark != m {
+		r, p, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		if err != nil {
+			return err
+		}
+		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
+		q.recovering[m.RowID] = begun
+	}
+	return q.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+}
+
+// endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
+// nothing: the probe has done that, and a person may have paused the subscription since then.
+func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
+	if err == nil {
+		r, p := q.recovering[m.RowID].sent, q.recovering[m.RowID].query
+		err = q.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
+	}
+	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
+		return err
+	}
+	if err != nil {
+		q.log.Warn("cannot send again what failed in the outage of a subscription that works again",
+			"subscription", m.ID, "error", err, "mend", webhook.Mend{
+				Action: webhook.ActionRecover, Organization: m.OrganizationID, Subscription: m.ID, With: string(webhook.AppendTime(nil, m.Since)),
+			})
+	}
+	delete(q.recovering, m.RowID)
+	return q.change(ctx, sqlite.Work{}, func(t *tx) error {
+		_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND epoch = ?", m.RowID, m.Epoch)
+		return err
+	})
+}
+
+const (
+	recoveriesPerPass = 10          // subscriptions that one pass continues
+	recoveryStep      = time.Second // how long a subscription keeps the others waiting
+)

@@ -1,0 +1,351 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/audit"
+	"github.com/keyhook/keyhook/storage/delivery"
+	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// healthNews lists the types of events about the health of subscriptions, in SQL; see access.HealthNews.
+var healthNews = "'" + strings.Join(access.HealthNewsTypes(), "', '") + "'"
+
+const (
+	// replayEvents is how many events a replay reads at once, at most. So one transaction creates at most as many deliveries.
+	// That costs 2 ms of CPU for the read and 3 ms for the transaction, for which other writes wait.
+	replayEvents = 250
+	// replayTimeout is how long a replay waits for the transaction of a chunk. It does not give up earlier, because it
+	// must know how many deliveries the transaction created.
+	replayTimeout = 10 * time.Second
+)
+
+// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a
+// pending delivery, so a repeated request creates no delivery twice. What an interrupted replay created stays, and the next request
+// continues from there. A disabled subscription gets its deliveries when it is activated.
+//
+// Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
+func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
+	p, err := q.prepareReplay(ctx, organization, id, r)
+	if err != nil {
+		return created, err
+	}
+	created, err = q.createReplay(ctx, p)
+	if err != nil && created.Total() == 0 {
+		return created, err
+	}
+	return created, errors.Join(q.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
+}
+
+// createReplay creates the deliveries of a replay. It counts them, even if it fails.
+func (q *Queue) createReplay(ctx context.Context, p replayQuery) (created webhook.Replayed, err error) {
+	err = q.walkReplay(ctx, p, func(c chunk) error {
+		made, err := q.replayChunk(ctx, p, c)
+		created.Add(made)
+		return err
+	})
+	return created, err
+}
+
+// CountReplay counts the deliveries that Replay would create. Faults: as Replay.
+func (q *Queue) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error) {
+	p, err := q.prepareReplay(ctx, organization, id, r)
+	if err != nil {
+		return webhook.Replayed{}, err
+	}
+	return q.countReplay(ctx, p)
+}
+
+// countReplay counts the deliveries of a replay without creating them.
+func (q *Queue) countReplay(ctx context.Context, p replayQuery) (n webhook.Replayed, err error) {
+	err = q.walkReplay(ctx, p, func(c chunk) error {
+		n.Add(c.Replayed)
+		return nil
+	})
+	return n, err
+}
+
+// replayQuery describes the events that a replay reads, and those that it selects.
+type replayQuery struct {
+	id              string // public id of the subscription
+	subscription    int64
+	organization    int64
+	now             int64        // start of the replay
+	since, until    int64        // times of the events
+	ranges          []scan.Range // row ids of the events
+	exact, prefix   string       // JSON arrays of whole types and of prefixes
+	only            webhook.Only
+	ended           webhook.DeliveryState // the state of deliveries that are sent again
+	unless          webhook.DeliveryState // not if the event has a delivery in this state, or a pending one
+	excludedTypes   string                // JSON array of types that the subscription never receives
+	filter          string                // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
+	filterChangedAt int64
+}
+
+// prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
+// from before the subscription was created. Row ids decide that, because the clock may have been wrong.
+func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
+	type opened struct {
+		sub           webhook.Subscription
+		now, disorder int64
+		rows          scan.Range
+	}
+	o, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o opened, err error) {
+		if o.sub, err = q.receiver(t, organization, id); err != nil {
+			return o, err
+		}
+		o.now, o.rows.Last, o.disorder = t.Now(), t.lastEvent, t.disorder
+		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
+			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
+		}
+		return o, t.Quotas.RequireWebhooks(t.Tx, organization)
+	})
+	if err != nil {
+		return replayQuery{}, err
+	}
+	p := replayQuery{
+		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only, ended: webhook.Exhausted, unless: webhook.Delivered,
+		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
+	}.filtered(o.sub)
+	if p.until == 0 {
+		p.until = math.MaxInt64 // the last row id is the limit
+	}
+	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
+	end, err := q.replays.Take(ctx, organization)
+	if err != nil {
+		return p, err
+	}
+	defer end()
+	p.ranges, err = q.replays.Period(ctx, p.since, p.until, o.rows, o.disorder)
+	return p, err
+}
+
+// excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
+func excludedTypes(sub webhook.Subscription) string {
+	return history.HiddenTypes(!audit.Receives(sub))
+}
+
+// filtered returns the query with the filter of a subscription.
+func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
+	p.filter = sub.Filter.Text()
+	if sub.FilterChangedAt != nil {
+		p.filterChangedAt = *sub.FilterChangedAt
+	}
+	return p
+}
+
+// replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
+// events are left out, and so are events about the subscription itself. An event about the health of another subscription
+// was not missed: only some subscriptions receive it.
+var replayable = `
+	e.created_at >= :since AND e.created_at < :until AND ` + fanout.Wanted + `
+	AND e.about IS NOT :subscription
+	AND ` + delivery.NotTest + `
+	AND (:only <> 'failed' AND e.type NOT IN (` + healthNews + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription)
+	  OR :only <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state = :ended)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription AND d.state IN (` + delivery.Pending + `, ` + delivery.Sending + `, :unless)))
+	AND ` + fanout.Passes
+
+// replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
+// parameters of replayable.
+const replayReason = `
+	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = :subscription) THEN 'exhausted'
+	     WHEN e.held IS NULL THEN 'plan' WHEN e.created_at < :filter_changed_at THEN 'filter_changed' ELSE 'type_added' END`
+
+// replayCounts are the columns of webhook.Replayed for rows with a replayReason. The reason is NULL for other rows.
+const replayCounts = `
+	count(*) FILTER (WHERE reason = 'exhausted') AS exhausted, count(*) FILTER (WHERE reason = 'plan') AS plan,
+	count(*) FILTER (WHERE reason = 'type_added') AS type_added, count(*) FILTER (WHERE reason = 'filter_changed') AS filter_changed`
+
+// args returns the parameters of replayable, and the organization; more are those of the rest of the statement. It leaves out events
+// that retention may have started to delete: without all their deliveries, nobody knows their state.
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg) []any {
+	since := p.since
+	if maxAge > 0 {
+		since = max(since, now-maxAge.Milliseconds())
+	}
+	args := []any{
+		sql.Named("organization", p.organization), sql.Named("subscription", p.subscription), sql.Named("since", since),
+		sql.Named("until", p.until), sql.Named("exact", p.exact), sql.Named("prefix", p.prefix), sql.Named("only", p.only),
+		sql.Named("ended", p.ended), sql.Named("unless", p.unless),
+		sql.Named("excluded", p.excludedTypes), sql.Named("filter", p.filter), sql.Named("filter_changed_at", p.filterChangedAt),
+	}
+	for _, arg := range more {
+		args = append(args, arg)
+	}
+	return args
+}
+
+// chunk is the result of one read.
+type chunk struct {
+	Seen    int64  `db:"seen"`
+	Reached int64  `db:"reached"` // the last row that was read
+	Rows    string `db:"rows"`    // the selected rows, as a JSON array
+	webhook.Replayed
+}
+
+// walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
+// other replays get their turn.
+func (q *Queue) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
+	for _, rows := range p.ranges {
+		if err := q.walkRange(ctx, p, rows, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkRange is walkReplay for one range.
+func (q *Queue) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
+	var c chunk
+	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		c, err = q.nextChunk(ctx, p, rows, most)
+		return c.Seen, err
+	}, func() error {
+		rows.After = c.Reached
+		if c.Total() == 0 {
+			return nil
+		}
+		return do(c)
+	})
+}
+
+// inSlices calls read with the number of rows that it may read, and then do, until read has seen fewer. After each slice, others get
+// their turn. A filter parses bodies: 250 of 256 KiB take several seconds. So it begins with few rows, and goes on with as many as take
+// a few milliseconds.
+func (q *Queue) inSlices(ctx context.Context, p replayQuery, read func(most int) (seen int64, err error), do func() error) error {
+	rows := replayEvents
+	if p.filter != "" {
+		rows = scan.CostlySlice
+	}
+	_, err := scan.Batches(ctx, 0, func() (more bool, err error) {
+		var seen int64
+		next, err := q.replays.Slice(ctx, p.organization, rows, replayEvents, func() (err error) {
+			seen, err = read(rows)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("read what to send again: %w", err)
+		}
+		more, rows = seen == int64(rows), next
+		return more, do()
+	})
+	return err
+}
+
+// nextChunk reads the next events of a range.
+func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, most int) (c chunk, err error) {
+	err = q.replays.Pool.Get(ctx, &c, `
+		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
+		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
+		FROM (
+			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
+			FROM events e INDEXED BY events_by_organization
+			WHERE e.organization_id = :organization AND e.id > :after AND e.id <= :last ORDER BY e.id LIMIT :most) looked`,
+		p.args(q.keepEvents, p.now, sql.Named("after", rows.After), sql.Named("last", rows.Last), sql.Named("most", most))...)
+	return c, err
+}
+
+// replayChunk creates deliveries of the selected events of a chunk. It checks again that they are replayable, because
+// another replay or a redelivery may have come first.
+//
+// Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
+// the end of the context, so that it knows its result.
+func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
+	select {
+	case q.replayLock <- struct{}{}:
+		defer func() { <-q.replayLock }()
+	case <-ctx.Done():
+		return webhook.Replayed{}, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
+	defer cancel()
+	made, err := returning(ctx, q, sqlite.Work{Payer: p.organization, Cost: int(c.Total())}, func(t *tx) (webhook.Replayed, error) {
+		return q.insertReplay(t, p, c)
+	})
+	if err != nil {
+		return webhook.Replayed{}, fmt.Errorf("replay: %w", err)
+	}
+	return made, nil
+}
+
+// replayableRows selects those of some events that are replayable.
+var replayableRows = `
+	SELECT json_group_array(id) AS rows, ` + replayCounts + `
+	FROM (
+		SELECT e.id, ` + replayReason + ` AS reason FROM json_each(:rows) wanted CROSS JOIN events e ON e.id = wanted.value
+		WHERE e.organization_id = :organization AND ` + replayable + `)`
+
+// insertReplay is replayChunk in a transaction.
+func (q *Queue) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
+	sub, err := q.receiver(t, p.organization, p.id)
+	if err != nil {
+		return made, err
+	}
+	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
+	p.filter = ""                        // the events of the chunk have passed it
+	if err := t.Quotas.RequireWebhooks(t.Tx, p.organization); err != nil {
+		return made, err
+	}
+	if err := t.Quotas.Require(t.Tx, p.organization, int(c.Total())*quota.PerDelivery); err != nil {
+		return made, err
+	}
+	var checked chunk
+	if err := t.Get(&checked, replayableRows, p.args(q.keepEvents, t.Now(), sql.Named("rows", c.Rows))...); err != nil {
+		return made, err
+	}
+	n := checked.Total()
+	if n == 0 {
+		return made, nil
+	}
+	if _, err := t.Exec(`
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
+		SELECT ? + key, value, ?, `+delivery.Pending+`, `+delivery.CauseHand+`, 0, ?, iif(?, value, NULL) FROM json_each(?)`,
+		t.lastDelivery+1, p.subscription, t.Now(), sub.Ordered, checked.Rows); err != nil {
+		return made, err
+	}
+	t.lastDelivery += n
+	t.Quotas.Count(t.Tx, p.organization, int(n)*quota.PerDelivery)
+	t.OnCommit(func() { q.pending.Add(p.subscription, n) })
+	t.announceChange(p.subscription)
+	return checked.Replayed, nil
+}
+
+// auditReplay writes the audit event of a replay. complete is false if the replay was interrupted.
+func (q *Queue) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
+	defer cancel()
+	until := r.Until
+	if until == 0 {
+		until = p.now
+	}
+	return q.change(ctx, sqlite.Work{Payer: p.organization}, func(t *tx) error {
+		return t.audit(by, p.organization, access.SubscriptionReplayed, audit.Subscription(p.id, p.subscription), map[string]any{
+			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
+			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
+		})
+	})
+}
+
+// unfinishedReplay explains a replay that ran out of time or could not use the disk.
+func unfinishedReplay(ctx context.Context, created int64, err error) error {
+	if err == nil || ctx.Err() == nil && fault.KindOf(err) != fault.Unavailable {
+		return err
+	}
+	return fault.New(fault.Unavailable, "replay_unfinished",
+		"The replay ended early, after %d deliveries. Send the same request again to continue.", created).Because(err)
+}

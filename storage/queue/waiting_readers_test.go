@@ -1,0 +1,46 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestWaitingReaders(t *testing.T) {
+	t.Parallel()
+	q := newFixture(t).Queue
+	join := func(organization int64, n int) (chans []<-chan struct{}, leaves []func()) {
+		for range n {
+			c, leave, err := q.AwaitEvents(organization)
+			if err != nil {
+				storagetest.ExpectFault(t, err, fault.Limited, "too_many_readers")
+				break
+			}
+			chans, leaves = append(chans, c), append(leaves, leave)
+		}
+		return chans, leaves
+	}
+	first, leaves := join(1, 17)
+	if len(first) != 16 {
+		t.Fatalf("%d readers of one organization wait", len(first))
+	}
+	for i := range int64(15) {
+		join(2+i, 16)
+	}
+	if more, _ := join(99, 16); len(more) != 15 { // all 17 have 15 now, and one has 16
+		t.Errorf("a further organization got %d places", len(more))
+	}
+	if more, _ := join(1, 1); len(more) != 0 {
+		t.Error("a place was taken from an organization with as many readers")
+	}
+	if _, stays := <-first[0]; stays {
+		t.Error("the longest wait of the largest organization goes on")
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if more, _ := join(1, 16); len(more) != 15 { // the places that were free again
+		t.Errorf("%d wait after all have left", len(more))
+	}
+}

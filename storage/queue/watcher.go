@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"github.com/keyhook/keyhook/storage/fanout"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The watcher is the dispatcher: it gives places to first attempts, and learns of every change after the commit.
+
+// Watch registers w, which receives the changes of every later commit. Call it once, before Run.
+func (q *Queue) Watch(w webhook.Watcher) { q.watcher.Store(&w) }
+
+// place allows the first attempt of a new delivery to begin. The dispatcher has a limited number of places.
+type place struct{ organization, subscription int64 }
+
+// setFirstAttempt sets the number of a new delivery in the order of its subscription, and whether its first attempt begins in this
+// transaction. Then the delivery is sent after the commit, without a transaction for its beginning.
+func (t *tx) setFirstAttempt(j *webhook.Job) error {
+	sub, err := t.Fanout.Subscription(t.Tx, j.Subscription)
+	if err != nil {
+		return err
+	}
+	if sub.Ordered {
+		j.Sequence = j.Event
+	}
+	if j.Begun, err = t.takePlace(sub, j); j.Begun {
+		j.Epoch = sub.Epoch
+	}
+	return err
+}
+
+// takePlace asks the dispatcher for a place for the first attempt of a new delivery.
+func (t *tx) takePlace(sub *fanout.Subscription, j *webhook.Job) (bool, error) {
+	w := t.watcher.Load()
+	if w == nil {
+		return false, nil
+	}
+	if hold, err := t.hold(); err != nil || hold != nil {
+		return false, err
+	}
+	if sub.Why() != webhook.NotBlocked || sub.Status != webhook.Healthy || sub.Ordered && t.pending.Of(j.Subscription) > 0 || !(*w).TakePlace(j.Organization, j.Subscription) {
+		return false, nil
+	}
+	t.UndoIfFailed()
+	if len(t.places) == 0 {
+		t.OnCommit(func() { t.places = t.places[:0] })
+	}
+	t.places = append(t.places, place{j.Organization, j.Subscription})
+	if !sub.Ordered {
+		return true, nil
+	}
+	var first bool
+	err := t.Get(&first, nothingInFront, j.Subscription)
+	if err == nil && !first {
+		t.places = t.places[:len(t.places)-1]
+		(*w).ReturnPlace(j.Organization, j.Subscription)
+	}
+	return first, err
+}
+
+// rolledBack forgets what undone writes have changed in memory, and gives back the places that they took. The first kept places
+// belong to writes that stand.
+func (m *Memory) rolledBack(kept int) {
+	for _, p := range m.places[kept:] {
+		(*m.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+	}
+	m.places = m.places[:kept]
+	m.forget()
+}
+
+// announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
+func (t *tx) announceDeliveries(jobs []webhook.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	if t.created == nil {
+		created := &createdDeliveries{index: map[int64]int{}}
+		t.created = created
+		t.OnCommit(func() {
+			t.created = nil
+			t.announceCreated(created)
+		})
+	}
+	t.created.add(jobs)
+}
+
+// createdDeliveries are new deliveries of a transaction, by organization.
+type createdDeliveries struct {
+	index map[int64]int // of jobs, by organization
+	jobs  [][]webhook.Job
+}
+
+// add adds deliveries of one organization.
+func (c *createdDeliveries) add(jobs []webhook.Job) {
+	organization := jobs[0].Organization
+	if i, ok := c.index[organization]; ok {
+		c.jobs[i] = append(c.jobs[i], jobs...)
+		return
+	}
+	c.index[organization] = len(c.jobs)
+	c.jobs = append(c.jobs, jobs)
+}
+
+func (t *tx) announceCreated(created *createdDeliveries) {
+	w := t.watcher.Load()
+	for _, jobs := range created.jobs {
+		t.pending.AddAll(jobs)
+		if w != nil {
+			(*w).DeliveriesCreated(jobs)
+		}
+	}
+}
+
+// SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
+// any.
+func (q *Queue) SubscriptionsChanged(now *sqlite.Tx, subscriptions ...int64) {
+	q.memory.with(now).announceChange(subscriptions...)
+}
+
+func (t *tx) announceChange(subscriptions ...int64) {
+	t.Fanout.Invalidate(subscriptions...)
+	t.created = nil // the watcher receives later deliveries after this change
+	t.OnCommit(func() {
+		if w := t.watcher.Load(); w != nil {
+			(*w).SubscriptionsChanged(subscriptions...)
+		}
+	})
+}
+
+// BodiesChanged tells the dispatcher, after the commit, that these events have other bodies now.
+func (q *Queue) BodiesChanged(now *sqlite.Tx, events []int64) {
+	now.OnCommit(func() {
+		if w := q.watcher.Load(); w != nil {
+			(*w).BodiesChanged(events)
+		}
+	})
+}
