@@ -51,6 +51,21 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestAFilterOfAuditEvents has a caller with audit:read. Audit events count only for the types that name them, as for a subscription.
+func TestAFilterOfAuditEvents(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "POST "+eventPath, servertest.Bearer(token), `{"type":"order.paid","data":{}}`).Want(t, 202, "")
+	f.Do(t, "POST /api/v1/api-keys/", servertest.Bearer(token), `{"name":"k","scope":"events:read"}`).Want(t, 201, "")
+	for types, want := range map[string]string{"": `"examined":1,`, `"event_types":[],`: `"examined":1,`, `"event_types":["` + access.KeyCreated + `"],`: `"examined":1,`, `"event_types":["order.*"],`: `"examined":1,`} {
+		got := f.Do(t, "POST /api/v1/webhooks/filters/preview/", servertest.Bearer(token), `{`+types+`"filter":[]}`).Want(t, 200, "")
+		if !strings.Contains(got.Text, want) {
+			t.Errorf("%s: %s, want %s", types, got.Text, want)
+		}
+	}
+}
+
 // TestWhoMayTryAFilter gives keys one of the two permissions, and then both without that for audit events.
 func TestWhoMayTryAFilter(t *testing.T) {
 	t.Parallel()
