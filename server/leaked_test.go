@@ -111,20 +111,6 @@ func TestLeakedCredentials(t *testing.T) {
 		})
 	})
 
-	t.Run("take a multiple of that time if the disk is slow", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			f := build(t, func(o *server.Options) { o.Store = slowLeaks{o.Store} })
-			owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
-			_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
-			began := time.Now()
-			f.report(t, peer, key.Reveal()).Want(t, http.StatusNoContent, "")
-			if took := time.Since(began); took != 500*time.Millisecond {
-				t.Errorf("it took %s", took)
-			}
-		})
-	})
-
 	t.Run("can be reported by an address as often as it may fail, whether they exist or not", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -167,6 +153,21 @@ func TestLeakedCredentials(t *testing.T) {
 		got := f.Do(t, leakedPath, "", `{"token":"x"}`).Want(t, http.StatusUnprocessableEntity, "validation_failed")
 		if diff := cmp.Diff([]string{"key: missing", "token: unknown_field"}, got.Fields()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestALeakOnASlowDisk takes a multiple of the time, so that the time does not tell whether something was revoked.
+func TestALeakOnASlowDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t, func(o *server.Options) { o.Store = slowLeaks{o.Store} })
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		began := time.Now()
+		f.report(t, "198.51.100.7:1000", key.Reveal()).Want(t, http.StatusNoContent, "")
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("it took %s", took)
 		}
 	})
 }
