@@ -258,6 +258,7 @@ func TestSessionCookie(t *testing.T) {
 		"behind a trusted proxy that speaks HTTPS":       {behindProxy, "https", true},
 		"behind a trusted proxy that speaks plain HTTP":  {behindProxy, "http", false},
 		"behind a trusted proxy that does not say which": {behindProxy, "", false},
+		"behind a proxy that says both":                  {behindProxy, "https, http", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -277,6 +278,14 @@ func TestSessionCookie(t *testing.T) {
 			}
 		})
 	}
+	t.Run("behind a proxy that adds its header to that of the client", func(t *testing.T) {
+		t.Parallel()
+		f := build(t, behindProxy)
+		r := httptest.NewRequest(http.MethodPost, sessionPath, strings.NewReader(`{"token":"`+storagetest.OperatorToken+`"}`))
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header = http.Header{"Content-Type": {"application/json"}, "X-Forwarded-Proto": {"https", "http"}}
+		checkCookie(t, servertest.Response{Response: f.Handle(r)}, false)
+	})
 	t.Run("over TLS without a proxy", func(t *testing.T) {
 		t.Parallel()
 		listening := httptest.NewUnstartedServer(nil)

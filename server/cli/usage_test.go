@@ -15,7 +15,7 @@ func TestUsageAsCSV(t *testing.T) {
 	const text, shown = "period,name\n2030-01,\"'=1+1\"\n2030-01,\x1b[2J\u202e\n", "period,name\n2030-01,\"'=1+1\"\n2030-01,\\x1b[2J\\u202e\n"
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = r.Header.Get("Accept") + " " + r.URL.RequestURI()
+		asked = r.Header.Get("Accept") + " " + r.URL.RequestURI() + r.Header.Get("X-Organization-Id")
 		switch r.URL.Query().Get("step") {
 		case "month":
 			_, _ = io.WriteString(w, text)
