@@ -169,6 +169,10 @@ func TestSession(t *testing.T) {
 		if len(b.cookies(t)) != 1 || b.cookies(t)[0].Value == first {
 			t.Errorf("cookies %v", b.cookies(t))
 		}
+		other, theirs := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+		if got := b.signIn(t, theirs.Reveal()); !strings.Contains(got.Text, other.User.ID) || len(b.cookies(t)) != 1 { // who types a token means it
+			t.Errorf("cookies %v, %s", b.cookies(t), got.Text)
+		}
 	})
 }
 
