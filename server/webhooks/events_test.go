@@ -3,9 +3,9 @@ package webhooks_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
