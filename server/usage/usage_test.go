@@ -101,20 +101,20 @@ func TestUsageWithoutAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		key := f.key(t, "k")
-		time.Sleep(36 * time.Hour) // until 2000-01-02, 12:00
+		time.Sleep(time.Minute) // until 2000-01-01, 00:01
 		now := time.Now().UTC()
 		for i := range 70 {
 			f.use(t, key, now.AddDate(0, 0, -i).Format(time.DateOnly), 1)
 		}
 		for query, want := range map[string]string{
-			"":                                "31 from 1999-12-03 to 2000-01-02", // 30 days before this moment
+			"":                                "31 from 1999-12-02 to 2000-01-01", // 30 days before this moment
 			"until=1999-12-31T00:00:00Z":      "30 from 1999-12-01 to 1999-12-30",
-			"since=1999-12-30T00:00:00Z":      "4 from 1999-12-30 to 2000-01-02",
+			"since=1999-12-30T00:00:00Z":      "3 from 1999-12-30 to 2000-01-01",
 			"step=month":                      "2 from 1999-12 to 2000-01",
-			"since=2000-01-03T00:00:00Z":      "0",
-			"since=2000-01-01T00:00:00Z":      "2 from 2000-01-01 to 2000-01-02",
+			"since=2000-01-02T00:00:00Z":      "0",
+			"since=2000-01-01T00:00:00Z":      "1 from 2000-01-01 to 2000-01-01",
 			"step=month&key_id=" + key.ID:     "2 from 1999-12 to 2000-01",
-			"since=1999-12-30T00%3A00%3A00Z&": "4 from 1999-12-30 to 2000-01-02",
+			"since=1999-12-30T00%3A00%3A00Z&": "3 from 1999-12-30 to 2000-01-01",
 		} {
 			list := f.periods(t, ofKeys+"?limit=200&"+query)
 			got := fmt.Sprint(len(list))
