@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +32,7 @@ import (
 	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // typePackages define the types that all parts share. Every package may import them, but one of them only what its row names.
@@ -500,6 +503,62 @@ func TestEachSettingReachesItsPart(t *testing.T) {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestWhatIsNoSettingReachesItsPart has the content of files, and the hooks of the metrics.
+func TestWhatIsNoSettingReachesItsPart(t *testing.T) {
+	t.Parallel()
+	c := load(t, map[string]string{"dev": "true", "oidc.issuer": "https://id.example.com", "oidc.audience": "keyhook"})
+	a := &appliance{
+		settings: c, log: slog.New(slog.DiscardHandler), metrics: metrics.New(), store: new(storage.Store), url: "http://localhost:8080",
+		roots: x509.NewCertPool(), logo: []byte("<svg/>"),
+	}
+	a.issuer = oidc.New(a.issuerOptions())
+	var certificate tls.Config
+	sent, told, served := a.dispatchOptions(), a.alertOptions(&certificate), a.serverOptions(&certificate)
+	if roots := sent.Transport.(*http.Transport).TLSClientConfig.RootCAs; roots != a.roots || a.issuerOptions().Roots != a.roots {
+		t.Error("egress.ca_file does not reach deliveries, or not the issuer")
+	}
+	if served.TLS != &certificate || told.Certificate != &certificate {
+		t.Error("the certificate does not reach the server, or not the alerts")
+	}
+	if string(served.Console.Logo) != "<svg/>" || !served.Console.Parts || a.serverOptions(nil).Issuer == nil {
+		t.Errorf("the console is %+v", served.Console)
+	}
+	a.settings.Development = false
+	if a.serverOptions(nil).Console.Parts {
+		t.Error("the page with all components is served without --dev")
+	}
+	var checks []string
+	for _, check := range served.Checks {
+		checks = append(checks, check.Name)
+	}
+	if diff := cmp.Diff([]string{"storage", "clock", "scheduler"}, checks); diff != "" || served.Deliveries == nil {
+		t.Errorf("checks of readiness (-want +got):\n%s", diff)
+	}
+	if page := told.Page("org_1", "sub_1"); page != "http://localhost:8080/console/subscriptions/sub_1/?org=org_1" || told.Command == nil {
+		t.Errorf("an alert leads to %s", page)
+	}
+
+	sent.OnSettled(webhook.Result{Succeeded: true}, webhook.Settled{State: webhook.Delivered})
+	told.OnEnd(alert.Kinds()[0], true)
+	served.Observe(http.MethodGet, "/x/", http.StatusTeapot, "", 0)
+	served.Connections.ConnectionOpened()
+	a.storeOptions(cli.NewFirstStart(c.Bootstrap)).Observer.Published(7)
+	w := httptest.NewRecorder()
+	served.Metrics.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/", nil))
+	for _, want := range []string{
+		`keyhook_deliveries_ended_total{state="delivered"} 1`, `keyhook_alerts_total{kind="` + string(alert.Kinds()[0]) + `",result="sent"} 1`,
+		`keyhook_http_requests_total{method="GET",route="/x/",status="418"} 1`, "keyhook_http_connections 1", "keyhook_events_published_total 7",
+	} {
+		if !strings.Contains(w.Body.String(), "\n"+want+"\n") {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	a.settings.Metrics.Listen = "127.0.0.1:9090"
+	if a.serverOptions(nil).Metrics != nil {
+		t.Error("the main listener serves the metrics, too")
 	}
 }
 

@@ -120,4 +120,33 @@ func TestConsoleOptions(t *testing.T) {
 			t.Errorf("headers: %v", header)
 		}
 	})
+	t.Run("the host's logo is one of its files, and runs no script", func(t *testing.T) {
+		t.Parallel()
+		for logo, want := range map[string][2]string{
+			`<svg xmlns="http://www.w3.org/2000/svg"/>`: {"logo.svg", "image/svg+xml"},
+			"\x89PNG\r\n\x1a\n":                         {"logo.png", "image/png"},
+		} {
+			f := start(t, func(o *server.Options) { o.Console.Logo = []byte(logo) })
+			_, rest, _ := strings.Cut(f.Do(t, "GET /console/", "", "").Text, `data-logo="`)
+			path, _, _ := strings.Cut(rest, `"`)
+			got := f.Do(t, "GET "+path, "", "").Want(t, 200, "")
+			policy := got.Header.Get("Content-Security-Policy")
+			if !strings.HasSuffix(path, "/"+want[0]) || got.Text != logo || got.Header.Get("Content-Type") != want[1] ||
+				want[0] == "logo.svg" && policy != "default-src 'none'; style-src 'unsafe-inline'; sandbox" {
+				t.Errorf("%s: %v", path, got.Header)
+			}
+		}
+		if page := start(t).Do(t, "GET /console/", "", "").Text; !strings.Contains(page, `data-logo=""`) {
+			t.Error("without a logo, the page names one")
+		}
+	})
+	t.Run("the page says which pages the portal has, and all without the setting", func(t *testing.T) {
+		t.Parallel()
+		for want, pages := range map[string][]string{"keys audit": {"keys", "audit"}, "subscriptions events keys audit": nil} {
+			f := start(t, func(o *server.Options) { o.Console.PortalPages = pages })
+			if page := f.Do(t, "GET /console/", "", "").Text; !strings.Contains(page, `data-portal="`+want+`"`) || !strings.Contains(page, `data-parts="false"`) {
+				t.Errorf("%q: %s", pages, page[:min(len(page), 900)])
+			}
+		}
+	})
 }

@@ -98,6 +98,16 @@ func TestDocumentsAreSearched(t *testing.T) {
 		t.Errorf("no word does not show the list: %s", list.Text)
 	}
 	f.Do(t, "GET /docs/?q="+strings.Repeat("a", 101), "", "").Want(t, 400, "invalid_parameter")
+	f.Do(t, "GET /docs/?q="+strings.Repeat("a", 100), "", "").Want(t, 200, "")
+	for words, first := range map[string]string{
+		"publish+an+event": "/docs/api/#publishEvent", "rotate": "rotat", "discard": "iscard", // whose title has the word comes first
+	} {
+		_, results, _ := strings.Cut(f.Do(t, "GET /docs/?q="+words, "", "").Text, `<ol class="results">`)
+		title, _, _ := strings.Cut(results, "</h2>")
+		if n := strings.Count(results, "<li>\n<h2>"); !strings.Contains(title, first) || n < 2 || n > 30 {
+			t.Errorf("%s: %d results, the first is %s", words, n, title)
+		}
+	}
 	f.Do(t, "GET /docs/?query=a", "", "").Want(t, 400, "unknown_parameter")
 }
 

@@ -79,6 +79,23 @@ func TestKeyExternalIDs(t *testing.T) {
 			t.Errorf("the revoked key is %s", got.Text)
 		}
 	})
+	t.Run("are freed by the expiry", func(t *testing.T) {
+		expired := create(servertest.Bearer(token), "short").Want(t, 201, "").Field("id")
+		storagetest.Exec(t, f.Store, "UPDATE api_keys SET expires_at = 1 WHERE public_id = ?", expired)
+		for _, line := range []string{"GET " + path + expired + "/", "GET " + path + "?status=expired"} {
+			if got := f.Do(t, line, servertest.Bearer(token), "").Want(t, 200, ""); !strings.Contains(got.Text, `"external_id":null`) || strings.Contains(got.Text, `"external_id":"`) {
+				t.Errorf("%s: %s", line, got.Text)
+			}
+		}
+		heir := create(servertest.Bearer(token), "short").Want(t, 201, "").Field("id")
+		list := f.Do(t, "GET "+path+"?status=all", servertest.Bearer(token), "").Text
+		if got := f.Do(t, "GET "+path+expired+"/", servertest.Bearer(token), ""); got.Field("status") != "expired" || got.Field("external_id") != "" || strings.Count(list, `"external_id":"short"`) != 1 {
+			t.Errorf("the expired key is %s, in the list %s", got.Text, list)
+		}
+		if got := f.Do(t, "GET "+path+"short/", servertest.Bearer(token), ""); got.Field("id") != heir {
+			t.Errorf("the external id names %s", got.Text)
+		}
+	})
 	t.Run("go to one of twenty requests at once", func(t *testing.T) {
 		var wg sync.WaitGroup
 		results := make([]servertest.Response, 20)

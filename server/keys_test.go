@@ -191,12 +191,12 @@ func TestUnusedKeys(t *testing.T) {
 	as, begin := servertest.Bearer(token), time.Now()
 	storagetest.Key(t, f.Store, owner, access.EventsRead)
 	time.Sleep(time.Until(begin.Add(50 * time.Millisecond)))
-	for query, want := range map[string]int{"": 1, "?unused_for=1ms": 1, "?unused_for=1h": 0, "?unused_for=2160h&status=all": 0} {
+	for query, want := range map[string]int{"": 1, "?unused_for=1ms": 1, "?unused_for=1h": 0, "?unused_for=2160h&status=all": 0, "?unused_for=87600h": 0} {
 		if got := len(f.List(t, as, "/api/v1/api-keys/"+query).Data); got != want {
 			t.Errorf("%s: %d keys, want %d", query, got, want)
 		}
 	}
-	for _, wrong := range []string{"90d", "0s", "-1h", "x", "1000000h", ""} {
+	for _, wrong := range []string{"90d", "0s", "-1h", "x", "87600h0m1s", "1000000h", ""} {
 		f.Do(t, "GET /api/v1/api-keys/?unused_for="+wrong, as, "").Want(t, 400, "invalid_parameter")
 	}
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -28,6 +30,14 @@ func (f *testServer) report(t *testing.T, peer, raw string) servertest.Response 
 	a := servertest.Response{Response: response, Text: servertest.Read(t, response)}
 	servertest.CheckResponse(t, leakedPath, a)
 	return a
+}
+
+// slowLeaks is a store on a slow disk.
+type slowLeaks struct{ server.Store }
+
+func (s slowLeaks) RevokeLeaked(ctx context.Context, digest access.Digest, ip, requestID string) error {
+	time.Sleep(300 * time.Millisecond)
+	return s.Store.RevokeLeaked(ctx, digest, ip, requestID)
 }
 
 // TestLeakedCredentials has two organizations. The credentials of the other one, and the other credentials of the same one, stay.
@@ -143,6 +153,21 @@ func TestLeakedCredentials(t *testing.T) {
 		got := f.Do(t, leakedPath, "", `{"token":"x"}`).Want(t, http.StatusUnprocessableEntity, "validation_failed")
 		if diff := cmp.Diff([]string{"key: missing", "token: unknown_field"}, got.Fields()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestALeakOnASlowDisk takes a multiple of the time, so that the time does not tell whether something was revoked.
+func TestALeakOnASlowDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t, func(o *server.Options) { o.Store = slowLeaks{o.Store} })
+		owner, _ := storagetest.Organization(t, f.Store, "acme", "enterprise", access.RoleOwner)
+		_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+		began := time.Now()
+		f.report(t, "198.51.100.7:1000", key.Reveal()).Want(t, http.StatusNoContent, "")
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("it took %s", took)
 		}
 	})
 }

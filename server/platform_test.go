@@ -109,6 +109,8 @@ func TestOrganizationsAndUsers(t *testing.T) {
 	})
 	t.Run("the user is kept", keep("user"))
 	f.Run(t, known, []servertest.Scenario{
+		servertest.OK("users may be inactive from the beginning", "POST "+users, `{"email":"off@example.com","is_active":false}`, 201, `"is_active":false`),
+		servertest.OK("(and are read so)", "GET "+users+"{last}/", "", 200, `"is_active":false`),
 		servertest.OK("users without a name get their e-mail address as the name", "POST "+users, `{"email":"bob@example.com"}`, 201, `"name":"bob@example.com"`),
 		servertest.Bad("users have a unique e-mail address", "POST "+users, `{"email":"ADA@example.com","name":"x"}`, 409, "already_exists"),
 		servertest.Bad("users have an e-mail address", "POST "+users, `{"email":"Ada <ada@example.com>","name":"x"}`, 422, "", `"field":"email","code":"invalid"`),

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/servertest"
@@ -113,6 +114,15 @@ func TestPortal(t *testing.T) {
 		of := b.do(t, "GET /api/v1/audit-events/?actor="+rest[:30], "").Want(t, 200, "").Text
 		if strings.Count(of, `"actor":`) != 2 || strings.Contains(log+of, "ksl_") {
 			t.Errorf("of the session: %s", of)
+		}
+	})
+	t.Run("is started within an hour, or as long as the request says", func(t *testing.T) {
+		for body, want := range map[string]time.Duration{"": time.Hour, "{}": time.Hour, `{"expires_in":60}`: time.Minute, `{"expires_in":86400}`: 24 * time.Hour} {
+			got := f.Do(t, "POST /api/v1/organizations/"+home+"/portal-links/", servertest.Operator, body).Want(t, 201, "")
+			at, err := time.Parse(time.RFC3339, got.Field("expires_at"))
+			if left := time.Until(at); err != nil || left > want || left < want-30*time.Second {
+				t.Errorf("%s: %s are left, %v", body, left, err)
+			}
 		}
 	})
 	t.Run("is found by the external id of the organization, and needs no body", func(t *testing.T) {

@@ -35,7 +35,12 @@ func TestProxyWarning(t *testing.T) {
 		if warnings() != 1 || !strings.Contains(f.Log.String(), `"peer":"192.168.1.10"`) {
 			t.Errorf("%d warnings at once", warnings())
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour - time.Second)
+		f.asked("192.168.1.11:1", "GET /nothing", "X-Forwarded-For", "203.0.113.9")
+		if warnings() != 1 {
+			t.Errorf("%d warnings within an hour", warnings())
+		}
+		time.Sleep(time.Second)
 		f.asked("192.168.1.11:1", "GET /nothing", "X-Forwarded-For", "203.0.113.9")
 		if warnings() != 2 {
 			t.Errorf("%d warnings after an hour", warnings())

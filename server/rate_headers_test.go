@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,28 @@ func checkWindow(t *testing.T, a servertest.Response, limit, remaining int) {
 	if a.StatusCode != http.StatusTooManyRequests && a.Header.Get("Retry-After") != "" {
 		t.Errorf("status %d with Retry-After", a.StatusCode)
 	}
+}
+
+// TestWindowHeadersInTime begins a window within a second. Both times are rounded up, so that a caller who waits so long gets a new window.
+func TestWindowHeadersInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		_, key := f.key(t, "small", "1")
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1300 * time.Millisecond)))
+		end := time.Now().Add(time.Minute)
+		for _, after := range []time.Duration{0, 200 * time.Millisecond, 30*time.Second + 500*time.Millisecond} {
+			time.Sleep(time.Until(end.Add(after - time.Minute)))
+			got := f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), "")
+			left := strconv.Itoa(int((time.Until(end) + time.Second - 1) / time.Second))
+			reset := strconv.FormatInt(end.Unix()+1, 10)
+			if got.Header.Get("X-RateLimit-Reset") != reset || !strings.HasSuffix(got.Header.Get("RateLimit"), ";t="+left) || after > 0 && got.Header.Get("Retry-After") != left {
+				t.Errorf("after %s: %v, want %s in %s s", after, got.Header, reset, left)
+			}
+		}
+		time.Sleep(time.Until(time.Unix(end.Unix()+1, 0)))
+		f.Do(t, "GET /api/v1/whoami/", servertest.APIKey(key), "").Want(t, 200, "")
+	})
 }
 
 func checkNoWindow(t *testing.T, a servertest.Response) {

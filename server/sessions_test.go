@@ -169,6 +169,10 @@ func TestSession(t *testing.T) {
 		if len(b.cookies(t)) != 1 || b.cookies(t)[0].Value == first {
 			t.Errorf("cookies %v", b.cookies(t))
 		}
+		other, theirs := storagetest.Organization(t, f.Store, "other", "growth", access.RoleOwner)
+		if got := b.signIn(t, theirs.Reveal()); !strings.Contains(got.Text, other.User.ID) || len(b.cookies(t)) != 1 { // who types a token means it
+			t.Errorf("cookies %v, %s", b.cookies(t), got.Text)
+		}
 	})
 }
 
@@ -258,6 +262,7 @@ func TestSessionCookie(t *testing.T) {
 		"behind a trusted proxy that speaks HTTPS":       {behindProxy, "https", true},
 		"behind a trusted proxy that speaks plain HTTP":  {behindProxy, "http", false},
 		"behind a trusted proxy that does not say which": {behindProxy, "", false},
+		"behind a proxy that says both":                  {behindProxy, "https, http", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -277,6 +282,14 @@ func TestSessionCookie(t *testing.T) {
 			}
 		})
 	}
+	t.Run("behind a proxy that adds its header to that of the client", func(t *testing.T) {
+		t.Parallel()
+		f := build(t, behindProxy)
+		r := httptest.NewRequest(http.MethodPost, sessionPath, strings.NewReader(`{"token":"`+storagetest.OperatorToken+`"}`))
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header = http.Header{"Content-Type": {"application/json"}, "X-Forwarded-Proto": {"https", "http"}}
+		checkCookie(t, servertest.Response{Response: f.Handle(r)}, false)
+	})
 	t.Run("over TLS without a proxy", func(t *testing.T) {
 		t.Parallel()
 		listening := httptest.NewUnstartedServer(nil)

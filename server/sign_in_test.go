@@ -323,6 +323,14 @@ func TestRefusedSignIn(t *testing.T) {
 			t.Errorf("to %q", to)
 		}
 	})
+	t.Run("by a defect is no failure of the address either", func(t *testing.T) {
+		for range 40 {
+			from(f, "198.51.100.12", cookie, "broken")
+		}
+		if to := from(f, "198.51.100.12", cookie, "owner").Get("Location"); to != "/keyhook/console/" {
+			t.Errorf("to %q", to)
+		}
+	})
 	if log := f.Log.String(); !strings.Contains(log, `"code":"sign_in_expired","cause":"no cookie"`) || strings.Contains(log, "state=x") {
 		t.Error("the log has no cause, or a query")
 	}

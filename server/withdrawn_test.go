@@ -192,6 +192,12 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 		w.session, w.sub = guest, sub.ID
 		return []string{guest.header(t), "X-Organization-Id: " + w.other.Organization.ID}
 	}
+	byOperatorElsewhere := func(t *testing.T, w *withdrawn) []string {
+		w.change(t, "PUT MEMBER", `{"role":"operator"}`)
+		sub, _ := storagetest.Subscription(t, w.Store, w.other, "https://other.example/")
+		w.sub = sub.ID
+		return []string{"Authorization: " + servertest.Bearer(w.token), "X-Organization-Id: " + w.other.Organization.ID}
+	}
 	as := func(line, body string) func(*testing.T, *withdrawn) {
 		return func(t *testing.T, w *withdrawn) { w.change(t, line, body) }
 	}
@@ -220,6 +226,7 @@ func TestWithdrawnWhileTheBodyArrives(t *testing.T) {
 		"a switched session that is ended":              {bySwitched, end, 401, "invalid_session"},
 		"a switched session, user is no member":         {bySwitched, as("DELETE OTHER", ""), 404, "not_found"},
 		"a switched session, user has another role":     {bySwitched, as("PUT OTHER", `{"role":"member"}`), 403, "permission_denied"},
+		"an operator elsewhere with another role":       {byOperatorElsewhere, as("PUT MEMBER", `{"role":"owner"}`), 404, "not_found"},
 		"a portal session whose organization is closed": {byPortal, as("POST /api/v1/organizations/ORG/close/", ""), 401, "user_inactive"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
@@ -259,6 +266,40 @@ func TestExpiredWhileTheBodyArrives(t *testing.T) {
 		s.stop()
 		<-s.done
 	})
+}
+
+// TestTheOrganizationAfterTheBody sends a request for another organization than that of the credential. The credential is checked twice,
+// because another principal changes meanwhile.
+func TestTheOrganizationAfterTheBody(t *testing.T) {
+	t.Parallel()
+	for name, credential := range map[string]func(t *testing.T, w *withdrawn) string{
+		"an operator's token": func(*testing.T, *withdrawn) string { return "Authorization: " + servertest.Operator },
+		"a back end's key": func(t *testing.T, w *withdrawn) string {
+			_, key := storagetest.Key(t, w.Store, storagetest.Operator(t, w.Store), access.WebhooksWrite, access.PlatformActAs)
+			return "Authorization: " + servertest.APIKey(key)
+		},
+		"a token of the issuer": func(t *testing.T, w *withdrawn) string {
+			w.change(t, "PUT OTHER", `{"role":"owner"}`)
+			return "Authorization: " + foreign("owner")
+		},
+		"a session": func(t *testing.T, w *withdrawn) string {
+			w.change(t, "PUT OTHER", `{"role":"owner"}`)
+			guest := newGuest(t, w.URL)
+			guest.login(t, "/console/", "owner")
+			return guest.header(t)
+		},
+	} {
+		t.Run("is the one that the header names, for "+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWithdrawn(t)
+			header, body := credential(t, w), `{"url":"https://example.com/","event_types":["a"]}`
+			half := sendHalf(t, w.dial(t), "POST /api/v1/webhooks/subscriptions/", body, header, "X-Organization-Id: "+w.other.Organization.ID)
+			w.change(t, "PATCH /api/v1/users/"+w.other.User.ID+"/", `{"name":"n"}`)
+			if got := half.finish(t).Want(t, 201, ""); got.Field("organization_id") != w.other.Organization.ID {
+				t.Errorf("it was made in another organization: %s", got.Text)
+			}
+		})
+	}
 }
 
 // TestAnotherChangeWhileTheBodyArrives changes another principal, so that the credential is checked twice.

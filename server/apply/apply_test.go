@@ -362,10 +362,12 @@ func TestGrants(t *testing.T) {
 			"members":[{"organization":"c","user":"u","role":"owner"}]`).want(t, 403, "document.members.0 permission_denied")
 	})
 	t.Run("of webhooks need the permissions of webhooks", func(t *testing.T) {
-		f.token = key("platform:write platform:act_as")
-		for _, r := range []response{f.apply(t, full), f.apply(t, `"plans":[]`, `"prune":true`)} {
-			if r.status != 403 || r.Code != access.CodeDenied || len(r.Errors) > 0 {
-				t.Error(r.text)
+		for _, scope := range []string{"platform:act_as", "webhooks:read webhooks:write", "webhooks:read platform:act_as", "webhooks:write platform:act_as"} {
+			f.token = key("platform:write " + scope)
+			for _, r := range []response{f.apply(t, full), f.apply(t, `"plans":[]`, `"prune":true`)} {
+				if r.status != 403 || r.Code != access.CodeDenied || len(r.Errors) > 0 {
+					t.Errorf("%s: %s", scope, r.text)
+				}
 			}
 		}
 	})
@@ -375,6 +377,25 @@ func TestGrants(t *testing.T) {
 			t.Error(r.text)
 		}
 	})
+}
+
+// TestWhatIsCreated looks at what no difference shows.
+func TestWhatIsCreated(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	f.apply(t, full).want(t, 200, made...)
+	if r := f.do(t, "GET", "users/ada/", ""); !strings.Contains(r.text, `"is_active":true`) {
+		t.Errorf("the user is %s", r.text)
+	}
+	for kind, organization := range map[string]string{access.SubscriptionCreated: `"c7"`, access.MemberSet: `"c7"`, access.PlanCreated: "null"} {
+		r := f.do(t, "GET", "audit-events/?organization=all&limit=1&type="+kind, "")
+		if !strings.Contains(r.text, `"organization_external_id":`+organization) {
+			t.Errorf("%s is in the audit log of another organization than %s: %s", kind, organization, r.text)
+		}
+	}
+	f.apply(t, strings.Replace(full, `"plans":[`, `"plans":[{"name":"first","api_rate_limit_per_minute":1},{"name":"second","api_rate_limit_per_minute":1},`, 1)).
+		want(t, 200, "create plan first api_rate_limit_per_minute:<nil>>1", "create plan second api_rate_limit_per_minute:<nil>>1")
+	f.apply(t, full, `"prune":true`).want(t, 200, "remove plan first", "remove plan second") // the oldest first
 }
 
 func TestPrune(t *testing.T) {

@@ -140,6 +140,27 @@ permission  failed   events:write  not in the scope, which is a longer sentence 
 	}
 }
 
+// TestRefusalsOfKeys has the exit code 1 in every form of the output, because scripts look at it.
+func TestRefusalsOfKeys(t *testing.T) {
+	t.Parallel()
+	for command, answer := range map[string]string{
+		"keys explain " + anID + " POST events":      `{"allowed":%t,"code":"%s","checks":[]}`,
+		"keys verify svc_" + strings.Repeat("0", 36): `{"valid":%t,"code":"%s","key_id":null}`,
+	} {
+		for _, form := range []string{"", "--json", "--quiet"} {
+			for isAllowed, code := range map[bool]string{true: "valid", false: "key_revoked"} {
+				text := fmt.Sprintf(answer, isAllowed, code)
+				s := newStub(t, says(200, jsonType, text))
+				got, stdout, stderr := s.ask(t, aToken, command+" "+form)
+				want := map[string]string{"--json": text + "\n", "--quiet": code + "\n", "": stdout}[form]
+				if got != map[bool]int{true: cli.ExitOK, false: cli.ExitFailure}[isAllowed] || stdout != want || (stderr == "") != isAllowed {
+					t.Errorf("%s %s: code %d, output %q, errors %q", command, form, got, stdout, stderr)
+				}
+			}
+		}
+	}
+}
+
 func TestExplainTakesTheValueOfTheHeader(t *testing.T) {
 	t.Parallel()
 	const key = "svc_000000000000000000000000000000000000"

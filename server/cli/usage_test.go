@@ -12,10 +12,10 @@ import (
 
 // Not parallel: it sets the environment.
 func TestUsageAsCSV(t *testing.T) {
-	const text = "period,name\n2030-01,\"'=1+1\"\n"
+	const text, shown = "period,name\n2030-01,\"'=1+1\"\n2030-01,\x1b[2J\u202e\n", "period,name\n2030-01,\"'=1+1\"\n2030-01,\\x1b[2J\\u202e\n"
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = r.Header.Get("Accept") + " " + r.URL.RequestURI()
+		asked = r.Header.Get("Accept") + " " + r.URL.RequestURI() + r.Header.Get("X-Organization-Id")
 		switch r.URL.Query().Get("step") {
 		case "month":
 			_, _ = io.WriteString(w, text)
@@ -34,7 +34,7 @@ func TestUsageAsCSV(t *testing.T) {
 	t.Setenv(client.EnvToken, "kat_x")
 
 	code, stdout, stderr := run(t, []string{"usage", "organizations", "--organization", "all", "--csv"})
-	if code != 0 || stdout != text || stderr != "" || asked != "text/csv /api/v1/usage/organizations/?organization=all" {
+	if code != 0 || stdout != shown || stderr != "" || asked != "text/csv /api/v1/usage/organizations/?organization=all" {
 		t.Errorf("code %d, %q, %q; asked %q", code, stdout, stderr, asked)
 	}
 	code, _, stderr = run(t, []string{"usage", "keys", "--step", "month", "--csv"})

@@ -144,6 +144,22 @@ var refusedValues = []struct{ name, value, want string }{
 	{"webhooks.retry_max", "14s", "at least webhooks.retry_base"},
 }
 
+// TestValuesAtTheirLimits are the last ones that are not refused.
+func TestValuesAtTheirLimits(t *testing.T) {
+	t.Parallel()
+	times := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+	for _, value := range []string{
+		"alerts.urls=" + times(20, "ntfy://a.example/x"), "console.frame_ancestors=" + times(20, "https://a.example"), "keys.expiry_notice=" + times(9, "48h") + ",1h",
+		"console.portal_pages=subscriptions,events,keys,audit", "console.name=" + strings.Repeat("é", 40), "alerts.interval=1s", "alerts.interval=24h",
+		"alerts.failing_after=0", "alerts.failing_after=0s", "alerts.failing_after=1m", "alerts.failing_after=168h", "webhooks.probe_disabled=0s", "webhooks.probe_disabled=1m",
+		"server.body_memory=64MiB", "server.token_rate=1", "server.connections_per_address=1024", "webhooks.disabled_after=6", "webhooks.retry_max=15s",
+	} {
+		if _, err := config.Load(parse(t, "--"+value)); err != nil {
+			t.Errorf("%.60s: %v", value, err)
+		}
+	}
+}
+
 func TestValuesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range refusedValues {

@@ -3,6 +3,8 @@ package webhooks_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +255,14 @@ func TestEventSize(t *testing.T) {
 	const limit = 256 << 10
 	f.Do(t, "POST "+eventPath, servertest.Operator, sized(limit)).Want(t, 202, "")
 	f.Do(t, "POST "+eventPath, servertest.Operator, sized(limit+1)).Want(t, 413, "too_large")
+	for size, status := range map[int]int{limit: 202, limit + 1: 413} { // in chunks, so the length is not known
+		r := httptest.NewRequest(http.MethodPost, eventPath, strings.NewReader(sized(size)))
+		r.ContentLength = -1
+		r.Header = http.Header{"Authorization": {servertest.Operator}, "Content-Type": {"application/json"}}
+		if got := f.Handle(r); got.StatusCode != status {
+			t.Errorf("%d bytes in chunks: status %d, want %d", size, got.StatusCode, status)
+		}
+	}
 	f.Do(t, "POST "+eventPath+"batch/", servertest.Operator, `{"events":[`+sized(limit)+`]}`).Want(t, 202, "")
 	got := f.Do(t, "POST "+eventPath+"batch/", servertest.Operator, `{"events":[`+sized(99)+","+sized(limit+1)+`]}`).Want(t, 413, "too_large")
 	if !strings.Contains(got.Field("detail"), "events.1") {

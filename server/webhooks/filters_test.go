@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
@@ -48,6 +49,43 @@ func TestFilters(t *testing.T) {
 	audit := f.List(t, servertest.Bearer(token), "/api/v1/audit-events/?type="+access.SubscriptionCreated)
 	if details, ok := audit.Data[0]["details"].(map[string]any); !ok || len(details["filter"].([]any)) != 2 || details["filter"].([]any)[0] != "amount gte" {
 		t.Errorf("%v", audit.Data[0])
+	}
+}
+
+func TestWhenAFilterHasChanged(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	const path = "/api/v1/webhooks/subscriptions/"
+	change := func(line, body string) servertest.Response {
+		time.Sleep(2 * time.Millisecond)
+		return f.Do(t, line, servertest.Bearer(token), body)
+	}
+	made := change("POST "+path, `{"url":"https://example.com/"}`).Want(t, 201, "")
+	if !strings.Contains(made.Text, `"filter":null,"filter_changed_at":null`) {
+		t.Error(made.Text)
+	}
+	line := "PATCH " + path + made.Field("id") + "/"
+	first := change(line, `{"filter":[{"path":"a","op":"eq","value":1}]}`).Want(t, 200, "")
+	other := change(line, `{"description":"x"}`).Want(t, 200, "")
+	last := change(line, `{"filter":[{"path":"a","op":"eq","value":2}]}`).Want(t, 200, "")
+	if at := first.Field("filter_changed_at"); at != first.Field("updated_at") || at != other.Field("filter_changed_at") || at >= other.Field("updated_at") || at >= last.Field("filter_changed_at") {
+		t.Errorf("%s\n%s\n%s", first.Text, other.Text, last.Text)
+	}
+}
+
+// TestAFilterOfAuditEvents has a caller with audit:read. Audit events count only for the types that name them, as for a subscription.
+func TestAFilterOfAuditEvents(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	_, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "POST "+eventPath, servertest.Bearer(token), `{"type":"order.paid","data":{}}`).Want(t, 202, "")
+	f.Do(t, "POST /api/v1/api-keys/", servertest.Bearer(token), `{"name":"k","scope":"events:read"}`).Want(t, 201, "")
+	for types, want := range map[string]string{"": `"examined":1,`, `"event_types":[],`: `"examined":1,`, `"event_types":["` + access.KeyCreated + `"],`: `"examined":1,`, `"event_types":["order.*"],`: `"examined":1,`} {
+		got := f.Do(t, "POST /api/v1/webhooks/filters/preview/", servertest.Bearer(token), `{`+types+`"filter":[]}`).Want(t, 200, "")
+		if !strings.Contains(got.Text, want) {
+			t.Errorf("%s: %s, want %s", types, got.Text, want)
+		}
 	}
 }
 

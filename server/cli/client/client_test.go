@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // connect returns the client for these flags.
@@ -42,7 +43,10 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	const key = "svc_AbCdEf0123456789"
-	for _, tt := range []struct{ token, want string }{{key, "ApiKey " + key}, {"any-other-token-of-20", "Bearer any-other-token-of-20"}} {
+	own, token, signed := access.Mint("acme").Reveal(), access.Mint(access.TokenPrefix).Reveal(), "eyJhbGciOiJFUzI1NiJ9.e30.c2ln"
+	for _, tt := range []struct{ token, want string }{
+		{key, "ApiKey " + key}, {"any-other-token-of-20", "Bearer any-other-token-of-20"}, {own, "ApiKey " + own}, {token, "Bearer " + token}, {signed, "Bearer " + signed},
+	} {
 		c, err := connect(t, "--url", "https://keys.example.com/", "--token", tt.token, "--organization", "acme")
 		if err != nil || c.Base != "https://keys.example.com" || c.Authorization != tt.want || c.Organization != "acme" {
 			t.Errorf("error %v, %+v", err, c)
@@ -53,6 +57,9 @@ func TestConnect(t *testing.T) {
 		"--token t":                                        "a token needs a URL; give --url, or set KEYHOOK_URL",
 		"--url a.example --token t":                        `"a.example" is not the URL of a server; give a URL with http://`,
 		"--url https://a.example/api/v1/ --token t":        `must end before /api/v1; write "https://a.example"`,
+		"--url https://a.example/?x=1 --token t":           "must not have a user, a query or a fragment",
+		"--url https://a.example/#x --token t":             "must not have a user, a query or a fragment",
+		"--url ftp://a.example --token t":                  "is not the URL of a server",
 		"--url https://u:p@a.example --token t":            "must not have a user, a query or a fragment",
 		"--url https://a.example --token=t\u00e4":          "the token contains a space or another wrong character",
 		"--storage.path /nosuch/keyhook.db --organization": "no server is running for /nosuch/keyhook.db",

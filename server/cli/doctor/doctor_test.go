@@ -2,10 +2,16 @@ package doctor_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"log/slog"
 	"maps"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -88,6 +94,29 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 			}
 		}
 	}
+	// certificate makes the files of a certificate that is valid for so long.
+	certificate := func(life time.Duration) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			form := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(life)}
+			der, err1 := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
+			private, err2 := x509.MarshalPKCS8PrivateKey(key)
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			change("tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))(t, dir)
+			change("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))(t, dir)
+		}
+	}
+	tls := []string{"--server.tls_cert_file=DIR/tls.crt", "--server.tls_key_file=DIR/tls.key"}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
 	for _, tt := range []struct {
 		name                string
 		change              func(t *testing.T, dir string)
@@ -119,6 +148,21 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 		{"a missing directory", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
 		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s" for seconds, or another unit: ms, m, h, d, w`},
 		{"a proxy network that is too large", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
+		{"a proxy network that is a part of IPv4", func(*testing.T, string) {}, []string{"--server.trusted_proxies=10.0.0.1,16.0.0.0/4"}, "problem", "proxies", "from 16.0.0.0/4"},
+		{"a proxy network that is a part of IPv6", func(*testing.T, string) {}, []string{"--server.trusted_proxies=2001::/16"}, "problem", "proxies", "from 2001::/16"},
+		{"private networks of proxies", func(*testing.T, string) {}, []string{"--server.trusted_proxies=10.0.0.0/8,fd00::/32"}, "ok", "address", "127.0.0.1:0"},
+		{"a certificate", certificate(365 * 24 * time.Hour), tls, "ok", "tls", "The server's certificate is valid for another 364 days"},
+		{"a certificate that expires soon", certificate(13*24*time.Hour + time.Minute), tls, "warning", "tls", "The server's certificate expires in 13 days"},
+		{"a certificate that has expired", certificate(-time.Hour), tls, "problem", "tls", "The server's certificate expired on"},
+		{"a private key that other users may read", func(t *testing.T, dir string) {
+			certificate(time.Hour)(t, dir)
+			if err := os.Chmod(filepath.Join(dir, "tls.key"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, tls, "warning", "modes", "tls.key"},
+		{"TLS under an address without it", certificate(time.Hour), append(tls[:2:2], "--server.base_url=http://keys.example.com"), "warning", "address", "set server.base_url to the https:// address"},
+		{"a proxy that is not declared", func(*testing.T, string) {}, []string{"--server.base_url=https://keys.example.com"}, "warning", "address", "server.trusted_proxies"},
+		{"a port that another program has", func(*testing.T, string) {}, []string{"--metrics.listen=" + taken.Addr().String()}, "problem", "port", "(metrics.listen)"},
 		{"a server without TLS for other machines", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
 		{"a missing certificate", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
 		{"a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
@@ -137,7 +181,11 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 			}
 			tt.change(t, dir)
 			before := all(t, dir)
-			_, got := examine(t, append([]string{"--storage.path=" + path}, tt.args...)...)
+			args := strings.Split(strings.ReplaceAll(strings.Join(tt.args, "\n"), "DIR", dir), "\n")
+			if len(tt.args) == 0 {
+				args = nil
+			}
+			_, got := examine(t, append([]string{"--storage.path=" + path}, args...)...)
 			if !got.has(tt.result, tt.check, tt.says) {
 				t.Errorf("no %s of %s with %q in %+v", tt.result, tt.check, tt.says, got)
 			}

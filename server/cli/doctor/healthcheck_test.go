@@ -74,6 +74,18 @@ func TestHealthcheck(t *testing.T) {
 		})
 	}
 
+	t.Run("asks this machine if the server listens on all addresses", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(answers(200, ready))
+		t.Cleanup(server.Close)
+		_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+		for listen, want := range map[string]string{"0.0.0.0:" + port: "ready: http://127.0.0.1:" + port, ":" + port: "ready: http://127.0.0.1:" + port, "[::]:1": "[::1]:1"} {
+			_, stdout, stderr := run(t, []string{"healthcheck", "--listen=" + listen, "--storage.path=" + filepath.Join(t.TempDir(), "keyhook.db")})
+			if !strings.Contains(stdout+stderr, want) {
+				t.Errorf("%s: output %q, errors %q", listen, stdout, stderr)
+			}
+		}
+	})
 	t.Run("uses the socket beside the database, unless it was left by a crash", func(t *testing.T) {
 		t.Parallel()
 		dir, err := os.MkdirTemp("", "hc") // the name of a socket must be short

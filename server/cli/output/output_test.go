@@ -125,3 +125,23 @@ func TestPalette(t *testing.T) {
 		t.Error(os.DevNull + " is a terminal")
 	}
 }
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 2048, 2049, 4096} {
+		name := t.TempDir() + "/file"
+		text := strings.Repeat("x", n)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{name, "-"} {
+			got, err := output.ReadFile(strings.NewReader(text), path, 2048)
+			if isFit := n <= 2048; (err == nil) != isFit || isFit && got != text || err != nil && (got != "" || err.Error() != "the file must not be larger than 2 KiB") {
+				t.Errorf("%d bytes of %s: %d bytes, %v", n, path, len(got), err)
+			}
+		}
+	}
+	if _, err := output.ReadFile(nil, t.TempDir()+"/canary", 1); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("a missing file: %v", err)
+	}
+}

@@ -2,6 +2,7 @@ package receive_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -85,5 +86,90 @@ func TestListenFromWithItsOwnSubscription(t *testing.T) {
 	}
 	if n, err := f.Store.History.LiveSubscriptions(t.Context(), owner.Organization.RowID); n != 0 || err != nil {
 		t.Errorf("%d subscriptions are left, %v", n, err)
+	}
+}
+
+// TestListenFromNow reads a subscription that exists, without a cursor file.
+func TestListenFromNow(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	f.Do(t, "POST /api/v1/webhooks/subscriptions/", servertest.Bearer(token), `{"url":null,"event_types":["a"],"external_id":"mine"}`).Want(t, 201, "")
+	before := storagetest.Publish(t, f.Store, owner, "a").ID
+	l := startCommand(t, "Reading the events of subscription mine", "--from", f.URL, "--token", token.Reveal(), "--subscription", "mine")
+	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
+	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
+	if code := l.stop(); code != 0 || strings.Contains(l.out.String(), before) || !strings.Contains(l.out.String(), "Deliveries: 2. Accepted: 2.") {
+		t.Errorf("exit code %d: %s%s", code, l.out.String(), l.errs.String())
+	}
+}
+
+// TestListenFromAServerInTrouble has a server whose first responses are no page.
+func TestListenFromAServerInTrouble(t *testing.T) {
+	t.Parallel()
+	const page = `{"data":[{"cursor":"c1","event_id":"evt_1","type":"a","headers":{"X-Service-Event-Id":"evt_1"},"body":"{}"}],"next_cursor":"c1","has_more":false}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		says   string // the error; empty: the command tries again
+		note   string
+	}{
+		"too many readers":    {429, `{"code":"too_many_readers"}`, "", "responds with 429"},
+		"a restart":           {503, `{"code":"shutting_down"}`, "", "responds with 503"},
+		"no response":         {0, "", "", "cannot be reached"},
+		"a lost position":     {410, `{"title":"Gone","detail":"Events were deleted.","code":"cursor_expired"}`, "delete the file of --cursor-file to begin with the oldest event", ""},
+		"no permission":       {403, `{"title":"Forbidden","detail":"It needs events:read.","code":"permission_denied"}`, "It needs events:read.", ""},
+		"a page of a website": {200, `<html>`, "does not come from Keyhook", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				asked = append(asked, r.URL.Query().Get("after"))
+				n := len(asked)
+				mu.Unlock()
+				switch {
+				case n == 1 && tt.status == 0:
+					panic(http.ErrAbortHandler)
+				case n == 1:
+					w.Header().Set("Content-Type", "application/problem+json")
+					w.WriteHeader(tt.status)
+					fmt.Fprint(w, tt.body)
+				case n == 2:
+					fmt.Fprint(w, page)
+				default:
+					<-r.Context().Done()
+				}
+			}))
+			defer server.Close()
+			cursor := filepath.Join(t.TempDir(), "cursor")
+			if err := os.WriteFile(cursor, []byte("c0\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"--from", server.URL, "--token", "kat_x", "--subscription", "sub", "--cursor-file", cursor}
+			if tt.says != "" {
+				code, _, stderr := execute(t, append([]string{"listen"}, args...))
+				if code != 1 || !strings.Contains(stderr, tt.says) {
+					t.Errorf("exit code %d: %s", code, stderr)
+				}
+				return
+			}
+			l := startCommand(t, "Reading the events", args...)
+			l.await(t, tt.note)
+			l.await(t, "evt_1")
+			if code := l.stop(); code != 0 {
+				t.Errorf("exit code %d: %s", code, l.errs.String())
+			}
+			if text, err := os.ReadFile(cursor); string(text) != "c1\n" || err != nil {
+				t.Errorf("the cursor is %q, %v", text, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if got := strings.Join(asked, " "); !strings.HasPrefix(got, "c0 c0") {
+				t.Errorf("asked after %s", got)
+			}
+		})
 	}
 }

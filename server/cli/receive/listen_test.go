@@ -358,6 +358,13 @@ func TestListenRefuses(t *testing.T) {
 		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
 		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "exclude each other"},
+		{"a subscription of no server", "--subscription x", cli.ExitUsage, "need --from"},
+		{"a cursor of no server", "--cursor-file x", cli.ExitUsage, "need --from"},
+		{"a server without a subscription", "--from http://127.0.0.1:1 --token x", cli.ExitUsage, "--from needs --subscription or --event-types"},
+		{"a server without a token", "--from http://127.0.0.1:1 --subscription x", cli.ExitUsage, "--from needs a token"},
+		{"a server that is none", "--from 127.0.0.1:1 --subscription x --token x", cli.ExitUsage, "is not the URL of a server"},
+		{"a cursor of a new subscription", "--from http://127.0.0.1:1 --event-types a --token x --cursor-file c", cli.ExitUsage, "cursor-file"},
+		{"a server and a port", "--from http://127.0.0.1:1 --subscription x --token x --port 1", cli.ExitUsage, "port"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

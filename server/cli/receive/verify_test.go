@@ -98,6 +98,9 @@ func TestVerify(t *testing.T) {
 		{"headers and body by themselves", []string{
 			"-H", "X-Service-Signature: " + h.Get("X-Service-Signature"), "-H", "x-service-timestamp:1800000000", "--body", saved(t, hookBody),
 		}, cli.ExitOK, []string{"X-Service-Signature is right.\nwebhook-signature is not present.\n"}, nil},
+		{"headers of Standard Webhooks alone, at the time when they were sent", []string{
+			"-H", "webhook-signature: " + h.Get("webhook-signature"), "-H", "webhook-timestamp: 1800000000", "-H", "webhook-id: evt_1", "--body", saved(t, hookBody),
+		}, cli.ExitOK, []string{"X-Service-Signature is not present.\nwebhook-signature is right.\n"}, nil},
 		{"headers as a JSON object", []string{"--headers-file", saved(t, string(asJSON)), "--body", saved(t, hookBody)}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
 		{"a body saved with a line feed", []string{"--request", saved(t, whole+"\n")}, cli.ExitFailure,

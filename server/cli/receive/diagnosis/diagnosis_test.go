@@ -117,6 +117,16 @@ func TestWhatIsRight(t *testing.T) {
 	})
 }
 
+// A proxy removed a header that the signature does not need, and the secret is wrong.
+func TestAWrongSecretWithoutTheId(t *testing.T) {
+	t.Parallel()
+	d := genuine(body)
+	d.Header.Del("X-Service-Event-Id")
+	check(t, d, "", "")
+	d.Secret = oldSecret
+	check(t, d, "secret_wrong", "secret_wrong")
+}
+
 // What happens to a body on its way: the signatures are right for another one.
 func TestABodyThatWasChanged(t *testing.T) {
 	t.Parallel()
