@@ -49,7 +49,7 @@ func (v valueType) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.C
 // candidate returns the value for an item, with a description for people.
 func candidate(o object) cobra.Completion {
 	word := ""
-	for _, name := range []string{"id", "key", "name"} {
+	for _, name := range []string{"id", "key", "name", "type"} {
 		if word = o.text(name); word != absent {
 			break
 		}

@@ -36,7 +36,8 @@ export function navigate(path, query, { replace = false } = {}) {
 export function go(url, replace = false) {
   if (!mayLeave(() => go(url, replace))) return;
   const samePath = new URL(url, location.href).pathname === location.pathname;
-  history[replace ? 'replaceState' : 'pushState']({ inside: !replace || history.state?.inside, scroll: 0 }, '', url);
+  const { inside, rows } = history.state ?? {};
+  history[replace ? 'replaceState' : 'pushState']({ inside: !replace || inside, scroll: 0, rows: samePath ? rows : undefined }, '', url);
   place.set(read());
   if (!samePath) scrollTo(0, 0);
 }

@@ -10,7 +10,7 @@ import { href, place, useQuery } from '../router.js';
 import { isOperator } from '../session.js';
 import { paths } from '../paths.js';
 import { Entry } from './audit/entry.js';
-import { Sentence, kinds } from './audit/words.js';
+import { Sentence, itself, kindsFor } from './audit/words.js';
 
 const filters = ['type', 'actor', 'target', 'range', 'since', 'until'];
 const actors = { api_key: 'API key', system: 'at the server' };
@@ -36,7 +36,7 @@ export function Audit() {
   return html`<${Page} title="Audit log">
     <div class=${cx('stack gap', selected && 'detail-open')}>
       <div class="list-only"><${Filters}>
-        <${Choice} name="type" label="What" options=${kinds} />
+        <${Choice} name="type" label="What" options=${kindsFor(isOperator())} />
         <${ActorFilter} rows=${list.rows} />
         <${TextFilter} name="target" label="Target" placeholder="sub_…, key_…" />
         <${Range} custom />
@@ -52,13 +52,13 @@ export function Audit() {
   <//>`;
 }
 
-const Actor = ({ actor }) => (actor.id === null ? html`<span class="quiet">Keyhook itself</span>`
+const Actor = ({ actor }) => (actor.id === null ? html`<span class="quiet">${itself()}</span>`
   : html`<span class="cut" title=${actor.id}><bdi>${actor.name}</bdi>${actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`);
 
 // ActorFilter offers those who have made the changes of the list.
 function ActorFilter({ rows = [] }) {
   const [query] = useQuery();
-  const known = new Map([['system', 'Keyhook itself']]);
+  const known = new Map([['system', itself()]]);
   if (query.actor) known.set(query.actor, query.actor);
   for (const { actor } of rows) if (actor.id) known.set(actor.id, actor.name);
   return html`<${Choice} name="actor" label="Who" options=${[...known]} />`;

@@ -76,7 +76,7 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>It passes the filter of no subscription that wants its type.</p>${see}<//>`;
   }
   if (notice === 'plan_capability_required') {
-    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'An operator can change the plan.'}</p>
+    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'The provider of this service can change it.'}</p>
       ${isOperator() && html`<div class="row"><${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;
   }
   const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'It is disabled: the delivery waits until it is active again.' : 'All of them are disabled: their deliveries wait until they are active again.')

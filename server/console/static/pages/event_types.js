@@ -6,7 +6,8 @@ import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { AreaField, Form, TextField, useForm } from '../ui/form.js';
 import { ObjectField, checkObject } from '../ui/object_field.js';
-import { Bar, Empty, Loading } from '../ui/state.js';
+import { Empty, Loading } from '../ui/state.js';
+import { tell } from '../ui/told.js';
 import { useLoad } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
@@ -38,15 +39,16 @@ export function EventTypes() {
 export function EventType({ type }) {
   const { data: found, error, reload } = useLoad((signal) => api.get(pathOf(type), { signal }), [type]);
   const [deleting, setDeleting] = useState(false);
-  const [saved, setSaved] = useState(false);
   const writes = can('platform:write');
-  const onSaved = async () => { await reload(); setSaved(true); };
+  const onSaved = async () => {
+    await reload();
+    tell('Changes saved.');
+  };
   return html`<${Page} title=${type} crumbs=${[['Event types', href(paths.eventTypes)]]}
     actions=${found?.description && writes && html`<${Button} onClick=${() => setDeleting(true)}>Remove…<//>`}>
     ${(error || !found) && html`<${Loading} error=${error} retry=${reload} />`}
-    ${saved && html`<${Bar} tone="success" title="Changes saved" />`}
     ${found && html`<${TypeForm} key=${JSON.stringify(found)} found=${found} readOnly=${!writes} onSaved=${onSaved} />`}
-    ${deleting && html`<${Deletion} title="Remove this event type?" action="Remove event type" path=${pathOf(type)} to=${paths.eventTypes} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title="Remove this event type?" action="Remove event type" said=${`Removed ${type} from the catalogue.`} path=${pathOf(type)} to=${paths.eventTypes} onClose=${() => setDeleting(false)}>
       <p><code>${type}</code> leaves the catalogue. Subscriptions to it stay, and its events are delivered as before.</p><//>`}
   <//>`;
 }

@@ -11,7 +11,8 @@ import { Time, number } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
 import { href, useQuery } from '../router.js';
-import { can, canSwitch, isOperator } from '../session.js';
+import { can, canSwitch, isOperator, session } from '../session.js';
+import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 import { SendAgain, acts } from './events/send_again.js';
@@ -59,7 +60,7 @@ export function Events() {
     <//>`}
     <${Table} label="Events" list=${list} columns=${columns}
       href=${(e) => (everywhere && canSwitch() ? href(paths.event(e.id), { org: e.organization_id }) : href(paths.event(e.id)))}
-      empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Old events are deleted, after the time that the operator has set." />` : html`<${First} />`} />
+      empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Events are kept for a limited time." />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -87,6 +88,7 @@ function AuditEvents({ name }) {
 }
 
 const First = () => html`<${Empty} title="Waiting for the first event…"
-  text="Your product publishes an event when something happens. Keyhook sends it to each subscription that wants its type. It appears here at once.">
-  ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`}
-  <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' /><//>`;
+  text=${`${session.get().portal ? settings.name : 'Your product'} publishes an event when something happens. Each subscription that wants its
+    type gets it. It appears here at once.`}>
+  ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>
+    <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' />`}<//>`;

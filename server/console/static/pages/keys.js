@@ -72,7 +72,7 @@ function Used({ n, plan: { name, max_api_keys: most } }) {
 }
 
 export const NoPlan = ({ plan }) => html`<${Bar} tone="warning" title=${`The plan “${plan.name}” has no API keys`}>
-  <p>No key can be created, and each request with an existing key gets 403. ${isOperator() ? 'Change the plan of the organization to allow keys.' : 'An operator can change the plan.'}</p>
+  <p>No key can be created, and each request with an existing key gets 403. ${isOperator() ? 'Change the plan of the organization to allow keys.' : 'The provider of this service can change the plan.'}</p>
   ${isOperator() && html`<div class="row"><${OrganizationButton} /></div>`}<//>`;
 
 export function OrganizationButton() {
@@ -81,5 +81,5 @@ export function OrganizationButton() {
 }
 
 const First = ({ plan }) => html`<${Empty} title="No active API key"
-  text="With an API key, a server calls your API or Keyhook. It acts as the one who created it, and never does more than its permissions.">
+  text="With an API key, a program calls this service. It acts as the one who created it, and never does more than its permissions.">
   ${mayCreate(plan) && html`<${NewButton} /><${Curl} path="/api-keys/" body='{"name": "back end", "scope": "events:write"}' />`}<//>`;

@@ -4,6 +4,7 @@ import { TwoLines } from '../ui/badge.js';
 import { Dialog } from '../ui/dialog.js';
 import { Button } from '../ui/button.js';
 import { Field, Form, SelectField, useForm } from '../ui/form.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { Combobox } from '../shell/combobox.js';
 import { useOptions } from './organizations.js';
@@ -14,6 +15,7 @@ export function AddToOrganization({ user, name, done, onClose }) {
     await api.put(`/organizations/${organization.id}/members/${user.id}/`, { role });
     await done();
     onClose();
+    tell(`Added ${name} to ${organization.name}.`);
   });
   const find = async (search, signal) => {
     const { data } = await api.get('/organizations/', { query: { search, limit: 8 }, signal });

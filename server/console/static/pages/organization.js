@@ -11,6 +11,7 @@ import { ErrorBar, Loading } from '../ui/state.js';
 import { Time, number, count, bytes } from '../ui/time.js';
 import { Usage } from '../ui/usage.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
 import { can, actsEverywhere, session } from '../session.js';
@@ -104,6 +105,7 @@ function ChangePlan({ organization, name, backlog, reload, onClose }) {
     await api.patch(`/organizations/${organization.id}/`, values);
     await reload();
     onClose();
+    tell(`Changed the plan of ${name} to ${values.plan}.`);
   });
   const to = plans.data?.data.find((p) => p.name === form.values.plan);
   return html`<${Dialog} title=${html`Change the plan of <bdi>${name}</bdi>`} onClose=${onClose}>
@@ -120,6 +122,7 @@ function Edit({ organization, reload, onClose }) {
     await api.patch(`/organizations/${organization.id}/`, values);
     await reload();
     onClose();
+    tell('Saved the organization.');
   });
   return html`<${Dialog} title="Change name or external id" onClose=${onClose}><${Form} form=${form} submit="Save organization">
     <${TextField} form=${form} name="name" label="Name" />
@@ -133,7 +136,7 @@ const typedFor = ({ name, id }) => (/^[\p{L}\p{N} .,&'-]{1,40}$/u.test(name) ? n
 const closing = ({ id }) => `/organizations/${id}/close/`;
 
 function Close({ organization, name, ...rest }) {
-  return html`<${End} ...${rest} path=${closing(organization)} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" typed=${typedFor(organization)}
+  return html`<${End} ...${rest} path=${closing(organization)} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" said=${`Closed ${name}.`} typed=${typedFor(organization)}
   items=${(ends) => [
     ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
     ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
@@ -147,7 +150,7 @@ const Closed = ({ organization }) => html`<${Ended} path=${closing(organization)
   removing="Its credentials are refused, and its data is being removed." removed="All of its data is removed. Its id stays, for the audit log." />`;
 
 function Remove({ organization, name, onClose }) {
-  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" typed=${typedFor(organization)} path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" said=${`Deleted the organization ${name}.`} typed=${typedFor(organization)} path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
     <p>Only an organization without members, credentials, subscriptions and events can be deleted. Its audit log moves to your organization.</p>
     <p>Otherwise nothing happens. For a customer that leaves, close the organization instead.</p><//>`;
 }

@@ -8,6 +8,7 @@ import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
 import { Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
@@ -60,7 +61,7 @@ export function Permission({ permission: key }) {
     ${found && html`<${Section} title="Roles that have it">
       <ul class="tags wrap">${found.roles.map((name) => html`<li key=${name}><a href=${href(paths.role(name))}><${Tag}>${name}<//></a></li>`)}</ul>
       ${found.internal && !found.built_in && html`<p class="quiet small">It is internal: no built-in role has it, except operator.</p>`}<//>`}
-    ${deleting && html`<${Deletion} title="Delete this permission?" action="Delete permission" typed=${key} path=${`/permissions/${encodeURIComponent(key)}/`} to=${paths.permissions} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title="Delete this permission?" action="Delete permission" said=${`Deleted the permission ${key}.`} typed=${key} path=${`/permissions/${encodeURIComponent(key)}/`} to=${paths.permissions} onClose=${() => setDeleting(false)}>
       <p>Requests that need <code>${key}</code> are refused from then on. A permission that a role of yours or an active API key names cannot be deleted.</p><//>`}
   <//>`;
 }
@@ -69,6 +70,7 @@ function Description({ permission, reload }) {
   const form = useForm({ description: permission.description }, async (values) => {
     await api.patch(`/permissions/${encodeURIComponent(permission.key)}/`, values);
     await reload();
+    tell('Changed the description.');
   });
   return html`<${Form} form=${form} submit="Change description" disabled=${form.values.description === permission.description}>
     <${TextField} form=${form} name="description" label="Allows to" /><//>`;

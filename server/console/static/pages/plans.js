@@ -61,7 +61,7 @@ export function Plan({ name }) {
     ${(error || !plan) && html`<${Loading} error=${error} retry=${reload} />`}
     ${plan && (writes ? html`<${EditPlan} key=${JSON.stringify(plan)} plan=${plan} reload=${reload} />`
       : html`<${Facts} items=${limits.map(([field, label, show]) => [label, show(plan[field])])} />`)}
-    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" said=${`Deleted the plan ${name}.`} path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
       <p>Only a plan that no organization is on can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -71,6 +71,7 @@ function EditPlan({ plan, reload }) {
   const save = async (to) => {
     await api.patch(`/plans/${encodeURIComponent(plan.name)}/`, Object.fromEntries(Object.entries(to).filter(([field, value]) => value !== plan[field])));
     await reload();
+    return `Changed the plan ${plan.name}.`;
   };
   const form = useForm(fieldsOf(plan), async (values) => {
     const to = planOf(values);

@@ -8,6 +8,7 @@ import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckGroup, useForm } from '../ui/form.js';
 import { Bar, Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
@@ -43,7 +44,7 @@ export function Role({ name }) {
     ${writes && html`<${RoleForm} key=${role.permissions.join()} role=${role} reload=${reload} />`}
     ${role && !writes && html`<ul class="stack tight">${role.permissions.map((key) => html`<li key=${key}>
       <a href=${href(paths.permission(key))}><${Tag}>${key}<//></a></li>`)}</ul>`}
-    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" said=${`Deleted the role ${name}.`} path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
       <p>Only a role that no member has can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -55,6 +56,7 @@ function RoleForm({ role, reload }) {
     if (role) {
       await api.patch(`/roles/${encodeURIComponent(role.name)}/`, { permissions });
       await reload();
+      tell(`Changed the role ${role.name}.`);
       return;
     }
     const created = await api.post('/roles/', { name: name.trim(), permissions });

@@ -58,7 +58,7 @@ export function Subscription({ id }) {
       if (subscription.pending_deliveries > 0) return setDialog('resume');
       await api.patch(path, { is_active: true });
       await changed();
-      return tell('Resumed. Keyhook sends what is published from now on.');
+      return tell('Resumed. What is published from now on is sent.');
     },
   };
   const Open = dialogs[dialog];

@@ -39,6 +39,7 @@ function Checks({ ready, held, reload }) {
   const accept = async () => {
     await api.post('/clock/accept/');
     await reload();
+    return 'Accepted the time.';
   };
   return html`<${Section} title=${ready.status === 'ready' ? 'Checks: ready' : 'Checks: not ready'}>
     <ul class="row badges">${all.map(([name, check]) => html`<li key=${name}><${Badge}

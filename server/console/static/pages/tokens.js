@@ -43,6 +43,7 @@ export function Tokens({ user, memberships = [] }) {
   const revoke = async () => {
     await api.delete(`${path}${open.id}/`);
     await list.reload();
+    return `Revoked the access token ${open.name || open.token_prefix}.`;
   };
   return html`<${Section} title="Access tokens" actions=${create}>
     ${made && html`<${Secret} title=${`Access token ${made.name}`} value=${made.token} onDone=${() => setMade(null)}><p>The user signs in to the console with it, and sends it as <code>Authorization: Bearer kat_…</code>.</p><//>`}

@@ -102,7 +102,8 @@ function UserMenu({ showKeys }) {
     items=${[
       ...colours,
       { text: 'Keyboard', icon: 'info', onClick: showKeys },
-      { text: 'Documents', icon: 'audit', href: settings.base + '/docs/', attributes: { target: '_blank', rel: 'noreferrer' } },
+      { text: portal ? 'How to receive webhooks' : 'Documents', icon: 'audit', href: settings.base + (portal ? '/docs/receiving/' : '/docs/'),
+        attributes: { target: '_blank', rel: 'noreferrer' } },
       { text: 'Sign out', icon: 'leave', onClick: signOut },
     ]} />`;
 }

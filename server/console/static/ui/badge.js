@@ -9,7 +9,7 @@ const statuses = {
   disabled: ['danger', 'bad', 'Disabled'],
   paused: ['quiet', 'pause', 'Paused'],
   plan: ['warning', 'lock', 'Not in the plan'],
-  queue_held: ['warning', 'pause', 'Queue held'],
+  queue_held: ['warning', 'pause', 'Sending stopped'],
   // attempts and deliveries
   sending: ['quiet', 'send', 'Sending'],
   succeeded: ['success', 'ok', 'Succeeded'],

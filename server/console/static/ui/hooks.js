@@ -69,6 +69,8 @@ export function useRepeat(act, ms, deps = []) {
   }, [ms, ...deps]);
 }
 
+const mostRows = 200; // in a page of the API
+
 // New rows of a list. With a cursor, others are missing between them and the rows before: the list goes on at the cursor instead.
 const nothing = { rows: [], cursor: null };
 
@@ -79,9 +81,14 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
   const key = path + JSON.stringify([query, options.organization]);
   const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
   const [arrived, setArrived] = useState(nothing);
-  const get = (cursor, signal) => api.get(path, { ...options, signal, query: { limit, cursor, ...query } });
+  const get = (cursor, signal, most = limit) => api.get(path, { ...options, signal, query: { limit: most, cursor, ...query } });
   const first = useLoad(async (signal) => {
-    const page = await get(null, signal);
+    const wanted = history.state?.rows?.[key] ?? limit; // as many as were shown here, when the back button comes back
+    const page = await get(null, signal, Math.min(wanted, mostRows));
+    while (page.data.length < wanted && page.has_more) {
+      const next = await get(page.next_cursor, signal);
+      Object.assign(page, next, { data: [...page.data, ...next.data] });
+    }
     setArrived(nothing);
     setMore({ key, rows: page.data, cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null });
     return page;
@@ -115,6 +122,7 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
       const page = await get(more.cursor);
       if (current.current.key !== key) return;
       setMore((m) => ({ key, rows: [...m.rows, ...page.data], cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null }));
+      history.replaceState({ ...history.state, rows: { [key]: more.rows.length + page.data.length } }, '');
     } catch (error) {
       setMore((m) => ({ ...m, loading: false, error }));
     }

@@ -5,6 +5,7 @@ import { SubmitButton } from './button.js';
 import { Closing, Confirm } from './dialog.js';
 import { useAction } from './hooks.js';
 import { confirmLeave } from '../router.js';
+import { said } from '../session.js';
 
 export function useForm(initial, send) {
   const [values, setValues] = useState(initial);
@@ -91,7 +92,8 @@ export function Field({ form, name, label, hint, optional, children, ...rest }) 
 }
 
 // FieldError is the error of a field, or of several that have none of their own to describe.
-export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}><bdi>${error}</bdi></p>`;
+export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}>
+  <bdi>${said(error)}</bdi></p>`;
 
 export const bind = ({ form, name }) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
 

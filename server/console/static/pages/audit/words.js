@@ -72,9 +72,13 @@ const groups = {
 };
 const types = Object.assign({}, ...Object.values(groups));
 
-// kinds are the options of a filter.
-export const kinds = Object.entries(groups).map(([group, each]) =>
+// kindsFor are the options of a filter. Customers have no entries about what concerns all organizations.
+const ofAll = ['Roles and plans', 'System'];
+export const kindsFor = (operator) => Object.entries(groups).filter(([group]) => operator || !ofAll.includes(group)).map(([group, each]) =>
   [group, Object.entries(each).map(([type, text]) => [type, text.replace('…', 'A subscription').replace(':', '')])]);
+
+// itself is the server as the one who made a change.
+export const itself = () => (isOperator() ? 'Keyhook itself' : 'This service');
 
 // isAuditEntry tells an event that publishes an entry of the audit log.
 export const isAuditEntry = ({ type, data }) => type in types && Boolean(data?.actor && data.target);

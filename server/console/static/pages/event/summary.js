@@ -35,7 +35,9 @@ function deliveredTo(n, all) {
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
 function Clause({ verdict, list, isOnly }) {
   const n = list.length, { waits, many } = verdicts[verdict];
-  if (verdict === 'exhausted') return isOnly ? html`Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}${lastError(list[0].error)}` : `${n} failed, and Keyhook gave up`;
+  if (verdict === 'exhausted') {
+    return isOnly ? html`Not delivered: given up after ${count(list[0].attempts, 'attempt')}${lastError(list[0].error)}` : `${n} failed for good`;
+  }
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;

@@ -7,7 +7,7 @@ export const verdicts = {
   expired: { status: 'expired', rank: 0 },
   held_disabled: { status: 'disabled', text: 'Waiting: disabled', rank: 1, waits: 'waits, because failures have disabled its subscription', many: 'wait, because failures have disabled their subscriptions' },
   held_paused: { status: 'paused', text: 'Waiting: paused', rank: 1, waits: 'waits, because its subscription is paused', many: 'wait, because their subscriptions are paused' },
-  held_queue: { status: 'queue_held', text: 'Waiting: queue held', rank: 1, waits: 'waits, because an operator holds the queue', many: 'wait, because an operator holds the queue' },
+  held_queue: { status: 'queue_held', text: 'Waiting: sending stopped', rank: 1, waits: 'waits, because all sending is stopped', many: 'wait, because all sending is stopped' },
   blocked_by_plan: { status: 'plan', text: 'Waiting: plan', rank: 1, waits: 'waits, because the plan has no webhooks', many: 'wait, because the plan has no webhooks' },
   waiting_for_probe: { status: 'failing', text: 'Waiting: failing', rank: 2, waits: 'waits, because its subscription is failing', many: 'wait, because their subscriptions are failing' },
   waiting_for_pace: { status: 'pending', text: 'Waiting: pace', rank: 3, waits: 'waits for its turn', many: 'wait for their turn' },

@@ -32,6 +32,7 @@ export function Revoke({ apiKey: key, onDone, onClose }) {
   const revoke = async () => {
     await api.delete(`/api-keys/${key.id}/`);
     await onDone();
+    return `Revoked the key ${key.name}.`;
   };
   return html`<${Confirm} title="Revoke this key?" action="Revoke key" danger typed=${key.key_prefix.slice(0, -1)} onConfirm=${revoke} onClose=${onClose}>
     <p>From the next request on, <strong class="strong"><bdi>${key.name}</bdi></strong> is refused with 401. This cannot be undone.</p>

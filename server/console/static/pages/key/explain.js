@@ -36,7 +36,7 @@ export function Explain({ id, apiKey, inUrl = false }) {
         <${TextField} form=${form} name="path" label="Path" mono placeholder="/api/v1/events/" list=${list} dir="ltr" />
       </div>
       <datalist id=${list}>${['events', 'webhooks/subscriptions', 'api-keys', 'whoami'].map((p) => html`<option key=${p} value=${`/api/v1/${p}/`} />`)}</datalist>
-      <${TextField} form=${form} name="permission" label="Permission" optional mono placeholder="orders:read" hint="What your own API needs. Keyhook knows what its own paths need." />
+      <${TextField} form=${form} name="permission" label="Permission" optional mono placeholder="orders:read" hint="What your own API needs. What the paths of this service need is known." />
       ${apiKey?.allowed_networks.length > 0 && html`<${TextField} form=${form} name="client_ip" label="Address of the client" optional mono placeholder="203.0.113.7" />`}
     <//>
     <div aria-live="polite">${result ? html`<${Verdict} result=${result} apiKey=${apiKey} />`

@@ -91,7 +91,7 @@ const all = [
 const waitFor = {
   paused: 'The subscription is paused: events wait until it is resumed.',
   disabled: 'The subscription is disabled: events wait until it is recovered.',
-  plan: 'The plan has no webhooks.', queue_held: 'An operator holds the queue: events wait for the release.',
+  plan: 'The plan has no webhooks.', queue_held: 'All sending is stopped for now: events wait.',
 };
 
 // None is in the place of a list without attempts: of the filters, of the period, or at all.

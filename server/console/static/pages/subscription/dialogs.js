@@ -21,10 +21,10 @@ export function Resume({ subscription, onDone, onClose }) {
   const resume = async () => {
     await api.patch(pathOf(subscription), { is_active: true });
     await onDone();
-    return `Resumed. Keyhook sends ${waiting}.`;
+    return `Resumed. ${waiting} ${waiting.startsWith('1 ') ? 'is' : 'are'} sent.`;
   };
   return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} disabled=${disabled} onConfirm=${resume} onClose=${onClose}>
-    <p>Keyhook sends what waits, oldest first.</p><${ErrorBar} error=${error} /><//>`;
+    <p>What waits is sent, oldest first.</p><${ErrorBar} error=${error} /><//>`;
 }
 
 export function Discard({ subscription, onDone, onClose }) {

@@ -40,7 +40,7 @@ export function bodyOf({ is_feed: isFeed, headers, filter, rate_limit_per_second
 export function Destination({ form, types, isNew }) {
   return html`
     ${!form.values.is_feed && html`<${TextField} form=${form} name="url" label="Address" type="url" inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
-      hint="Keyhook sends each event to this address, as a signed POST." />`}
+      hint="Each event is sent to this address, as a signed POST." />`}
     <${CheckField} form=${form} name="is_feed" label="A feed, without an address" hint="Nothing is sent. A program of yours reads the events." />
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" types=${types}
       hint=${form.values.event_types.length ? 'Enter ends a type. order.* means all types that begin with “order.”.' : 'Empty means all event types. Type one, such as order.paid, or order.* for all that begin with “order.”.'} />
@@ -56,7 +56,7 @@ export function Options({ form, isNew }) {
     <${TextField} form=${form} name="rate_limit_per_second" label="Requests a second, at most" optional type="number" min="1" max="10000" hint="1 to 10,000. More wait for their turn. Empty means no limit." />
     <${HeadersField} form=${form} />
     <${TextField} form=${form} name="external_id" label="External id" optional hint="Your own id for this subscription. The API takes it in place of the id." />
-    ${isNew && html`<${TextField} form=${form} name="secret" label="Signing secret" optional mono hint="To move from another system: 24 to 256 characters. Empty: Keyhook makes one." />`}`;
+    ${isNew && html`<${TextField} form=${form} name="secret" label="Signing secret" optional mono hint="To move from another system: 24 to 256 characters. Empty: a new one is made." />`}`;
 }
 
 function HeadersField({ form }) {
@@ -66,6 +66,6 @@ function HeadersField({ form }) {
     <legend>Request headers <span class="quiet">optional</span></legend>
     <${Pairs} rows=${rows} set=${(next) => form.set('headers', next)} of="of header " add="Add header" most=${10} error=${error} examples=${(row) => ['Authorization', row.known ? 'unchanged' : 'Bearer …']} />
     <${FieldError} error=${error} />
-    <p class="hint">Every delivery has them, for example to authenticate at the receiver. Keyhook encrypts the values and never shows them again.</p>
+    <p class="hint">Every delivery has them, for example to authenticate at the receiver. The values are encrypted, and never shown again.</p>
   </fieldset>`;
 }

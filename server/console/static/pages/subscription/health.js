@@ -23,11 +23,11 @@ export function Health({ subscription: s, actions }) {
     case 'plan':
       return html`<${NoWebhooks} waits=${waits} />`;
     case 'queue_held':
-      return html`<${Bar} tone="warning" title="An operator holds the queue: nothing is sent"><p>${waits} Keyhook sends again when the queue is released. ${
-        isOperator() && html`<a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.`}</p><//>`;
+      return html`<${Bar} tone="warning" title="All sending is stopped for now"><p>${waits} ${isOperator()
+        ? html`The queue is held. <a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.` : 'They are sent when it goes on.'}</p><//>`;
     default:
       return s.status === 'failing' && html`<${Bar} tone="warning" title=${`Failing: ${count(s.consecutive_failures, 'failure')} in a row`} action=${recover}>
-        <${LastError} subscription=${s} /><p>${waits} Keyhook tries one delivery at a time. If the receiver works again, recover: this sends what ${s.pending_deliveries > 0 ? 'waits and what ' : ''}Keyhook gave up.</p><//>`;
+        <${LastError} subscription=${s} /><p>${waits} One delivery at a time is tried. If the receiver works again, recover: this sends what ${s.pending_deliveries > 0 ? 'waits and what ' : ''}was given up.</p><//>`;
   }
 }
 
@@ -38,5 +38,5 @@ const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s
 export function NoWebhooks({ waits }) {
   const { plan, organization } = useSession().me;
   return html`<${Bar} tone="warning" title=${html`The plan <bdi>${plan.name}</bdi> has no webhooks: nothing is sent`}><p>${waits} ${isOperator()
-    ? html`Change the plan of <a href=${href(paths.organization(organization.id), { org: '' })}>the organization</a>.` : 'Ask the operator for a plan that has them.'}</p><//>`;
+    ? html`Change the plan of <a href=${href(paths.organization(organization.id), { org: '' })}>the organization</a>.` : 'Ask the provider of this service for a plan that has them.'}</p><//>`;
 }

@@ -10,7 +10,7 @@ import { api } from '../../api.js';
 import { useEventTypes } from './fields.js';
 
 const reasons = {
-  exhausted: 'Keyhook gave up, because all attempts failed',
+  exhausted: 'given up, because all attempts failed',
   plan: 'the plan had no webhooks',
   type_added: 'the subscription did not want the type then',
 };
@@ -28,15 +28,15 @@ export function Replay({ subscription, onDone, onClose }) {
   const replay = async () => {
     const done = await api.post(path, body);
     await onDone?.();
-    return `Keyhook sends ${count(done.deliveries, 'missed event')}.`;
+    return `${count(done.deliveries, 'missed event is', 'missed events are')} sent.`;
   };
   return html`<${Confirm} title="Replay missed events" disabled=${!data?.deliveries || loading || error} onConfirm=${replay} onClose=${onClose}
     action=${data ? `Replay ${count(data.deliveries, 'event')}` : 'Replay'}>
-    <p>Keyhook sends the events of a period that match this subscription and have not arrived. What waits already is not sent twice.</p>
+    <p>This sends the events of a period that match this subscription and have not arrived. What waits already is not sent twice.</p>
     <div class="stack">
     <div class="pair"><${TimeField} form=${form} name="since" label="Since" required /><${TimeField} form=${form} name="until" label="Until" optional /></div>
     <${SelectField} form=${form} name="only" label="Which events" options=${[['all', 'All that have not arrived'],
-      ['failed', 'Those that Keyhook gave up'], ['missed', 'Those that never had a delivery']]} />
+      ['failed', 'Those that were given up'], ['missed', 'Those that never had a delivery']]} />
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All" types=${types} />
     </div>
     ${data ? html`<div aria-live="polite" aria-busy=${loading}>${data.deliveries === 0 ? html`<p>No event of this period is missing.</p>`
