@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The bytes that a browser loads, uncompressed.
@@ -20,8 +21,11 @@ const (
 	maxPageBytes  = 265 << 10 // any one page, with the frame
 )
 
-// maxLines of a file of our own, so that a page reads from top to bottom.
-const maxLines = 250
+// The most lines of a file of our own, and characters of a line of a script, so that a page reads from top to bottom.
+const (
+	maxLines = 250
+	maxWidth = 160
+)
 
 // embedded returns our files, and those of libraries, by their path below static.
 func embedded(t *testing.T) (ours, vendor map[string]string) {
@@ -61,6 +65,11 @@ func TestAssetsAreSmall(t *testing.T) {
 		}
 		if lines := strings.Count(body, "\n"); lines > maxLines {
 			t.Errorf("%s has %d lines; split it below %d", name, lines, maxLines)
+		}
+		for i, line := range strings.Split(body, "\n") {
+			if wide := utf8.RuneCountInString(line); wide > maxWidth && path.Ext(name) == ".js" {
+				t.Errorf("%s:%d has %d characters; break it at an element, below %d", name, i+1, wide, maxWidth)
+			}
 		}
 	}
 	if total > maxBytes {

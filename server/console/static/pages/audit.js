@@ -29,7 +29,8 @@ export function Audit() {
     !selected && { head: 'Who', size: 'l', wide: true, cell: (e) => html`<${Actor} actor=${e.actor} />` },
     { head: 'What', main: true, cell: (e) => html`<span class="two-lines"><span class="cut"><${Sentence} entry=${e} /></span>
       <span class=${cx('small quiet', !selected && 'narrow-only')}><${Actor} actor=${e.actor} /></span></span>` },
-    everywhere && !selected && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
+    everywhere && !selected && { head: 'Organization', size: 'l', wide: true,
+      cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     !selected && { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet cut">${e.ip ?? '–'}</span>` },
   ].filter(Boolean);
 
@@ -45,7 +46,10 @@ export function Audit() {
       <div class=${cx('split', selected && 'open')}>
         <${Table} label="Audit log" list=${list} columns=${columns} selected=${selected}
           href=${(e) => href(place.get().path, { ...query, id: e.id })}
-          empty=${filters.some((name) => query[name]) ? html`<${NoneLike} title="No entry matches the filters" text="Without filters, the list has all entries that are kept." />` : html`<${Empty} title="Nothing has changed yet" text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
+          empty=${filters.some((name) => query[name])
+            ? html`<${NoneLike} title="No entry matches the filters" text="Without filters, the list has all entries that are kept." />`
+            : html`<${Empty} title="Nothing has changed yet"
+            text="Each change to keys, subscriptions, members and settings appears here, with who made it." />`} />
         ${selected && html`<${Entry} key=${selected} id=${selected} row=${list.rows?.find((e) => e.id === selected)} />`}
       </div>
     </div>
@@ -53,7 +57,8 @@ export function Audit() {
 }
 
 const Actor = ({ actor }) => (actor.id === null ? html`<span class="quiet">${itself()}</span>`
-  : html`<span class="cut" title=${actor.id}><bdi>${actor.name}</bdi>${actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`);
+  : html`<span class="cut" title=${actor.id}><bdi>${actor.name}</bdi>
+    ${actors[actor.type] && html` <span class="quiet small">${actors[actor.type]}</span>`}</span>`);
 
 // ActorFilter offers those who have made the changes of the list.
 function ActorFilter({ rows = [] }) {

@@ -26,15 +26,20 @@ export function Events() {
   const everywhere = query.in === 'all' && isOperator();
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
   const list = useList('/events/', {
-    type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key, ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
+    type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key,
+    ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span><span class="narrow-only"><${States} states=${e.states} /></span>
+    { head: 'Event type', main: true,
+      cell: (e) => html`<span class="two-lines">
+      <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
+      <span class="narrow-only"><${States} states=${e.states} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
     { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
-    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
+    everywhere && { head: 'Organization', size: 'l', wide: true,
+      cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
   ].filter(Boolean);
 
@@ -43,7 +48,8 @@ export function Events() {
   const publish = !isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`;
   const again = !everywhere && !query.key && list.rows?.length > 0 && can('webhooks:write') && acts[query.state];
   const sent = {
-    state: query.state, since: period.since ?? '1970-01-01T00:00:00Z', ...(period.until && { until: period.until }), ...(query.type && { event_type: query.type }),
+    state: query.state, since: period.since ?? '1970-01-01T00:00:00Z',
+    ...(period.until && { until: period.until }), ...(query.type && { event_type: query.type }),
     ...(query.subscription && { subscription_id: query.subscription }), audit_events: query.audit === 'with',
   };
   return html`<${Page} title="Events" actions=${(again || publish) && html`
@@ -70,7 +76,8 @@ const states = [
   ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
 ];
 
-const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'], ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
+const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'],
+  ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
 
 // States says how many subscriptions have got the event: "1 gave up, 3 delivered".
 function States({ states: read }) {

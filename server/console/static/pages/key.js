@@ -39,13 +39,17 @@ export function Key({ id }) {
       <${Button} onClick=${() => setAsking('revoke')}>Revoke key…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${failed?.check === 'plan' ? html`<${NoPlan} plan=${me.plan} />` : failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
-      title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
-    ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
+      title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}>
+      <p><${WithTimes} text=${failed.detail} /></p><//>`}
+    ${isActive && key.rotated_to
+      && html`<${Bar} title="A new key replaces this one">
+      <p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
     <div class="columns two">
       <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${checks} /><//>
       <div class="stack loose">
         <${Section} title="What it may do"><${Scope} scope=${key.scope} /><//>
-        ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
+        ${Object.keys(key.metadata).length > 0
+          && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
       </div>
     </div>
     <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />

@@ -22,8 +22,10 @@ export function AddToOrganization({ user, name, done, onClose }) {
     return data.filter((o) => !o.closed_at).map((o) => ({ ...o, key: o.id }));
   };
   const { organization } = form.values;
-  return html`<${Dialog} title=${html`Add <bdi>${name}</bdi> to an organization`} onClose=${onClose}><${Form} form=${form} submit="Add member" disabled=${!organization}>
-    ${organization ? html`<div class="row spread"><${Choice} organization=${organization} /><${Button} onClick=${() => form.set('organization', null)}>Other organization<//></div>`
+  return html`<${Dialog} title=${html`Add <bdi>${name}</bdi> to an organization`} onClose=${onClose}>
+    <${Form} form=${form} submit="Add member" disabled=${!organization}>
+    ${organization ? html`<div class="row spread"><${Choice} organization=${organization} />
+      <${Button} onClick=${() => form.set('organization', null)}>Other organization<//></div>`
       : html`<${Field} form=${form} name="organization" label="Organization">${({ id }) => html`<${Combobox} id=${id} label="Organization" early
         placeholder="Name or external id" autofocus find=${find} choose=${(found) => form.set('organization', found)}
         none=${(text) => `No organization begins with “${text}”.`} show=${(o) => html`<${Choice} organization=${o} />`} />`}<//>`}

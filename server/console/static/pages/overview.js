@@ -66,7 +66,8 @@ const columns = [
 ];
 
 const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and why">
-  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns} rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
+  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns}
+    rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
 <//>`;
 
 // whereTo returns the page with the next step: a paused subscription counts as disabled, and only operators release the queue or

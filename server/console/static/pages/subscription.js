@@ -110,7 +110,8 @@ function titleOf({ url, external_id: name }) {
 
 function Actions({ subscription: { url, is_active, pending_deliveries }, actions, types, setRefused }) {
   return html`
-    ${url && html`<${Button} icon="send" onClick=${() => (types.length ? actions.open('test') : actions.test())} onError=${setRefused}>Send test${types.length > 0 && '…'}<//>`}
+    ${url && html`<${Button} icon="send" onClick=${() => (types.length ? actions.open('test') : actions.test())}
+      onError=${setRefused}>Send test${types.length > 0 && '…'}<//>`}
     ${is_active && html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`}
     <${Menu} items=${[
       { text: 'Edit settings', href: href(place.get().path, { tab: 'settings' }) },

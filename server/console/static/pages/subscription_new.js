@@ -48,7 +48,8 @@ function Made({ subscription }) {
       : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}
     ${subscription.url ? html`<${Section} title="2. Verify deliveries"><${Programs} /><//>
       <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>`
-      : html`<${Section} title="2. Read the events"><${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
+      : html`<${Section} title="2. Read the events">
+        <${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
   <//>`;
 }
 
@@ -61,9 +62,11 @@ function Programs() {
   const [language, name, file, command] = chosen;
   const text = data?.querySelector(`code.language-${language}`).textContent;
   return html`<div class="stack tight">
-    <div class="row spread"><div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
+    <div class="row spread"><div class="periods" role="group" aria-label="Language">
+      ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
       aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
-    <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
+    <p class="quiet">A complete receiver. Save it as <code>${file}</code>,
+      set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
     ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
       : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}
@@ -81,7 +84,8 @@ function Test({ subscription }) {
   };
   return html`<div class="stack">
     <p class="quiet">This sends an event to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
-    <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
+    <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>
+      ${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
     ${asking && html`<${SendTest} ...${{ subscription, types, send }} onClose=${() => setAsking(false)} />`}
     <${ErrorBar} error=${error} />
     ${attempt && html`<div class="card stack" role="status">

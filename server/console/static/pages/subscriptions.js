@@ -52,8 +52,10 @@ export function Subscriptions() {
       <${TextFilter} name="search" label="Search" placeholder="Address or description" />
       <${Everywhere} name="in" />
     <//>`}
-    <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || query.search || everywhere ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
+    <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns}
+      href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
+      empty=${query.status || query.search || everywhere
+        ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -81,7 +83,8 @@ const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${numb
 
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
-  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
+  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}>
+    <bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
   if (last_error) return html`<span class="two-lines">
     <span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;

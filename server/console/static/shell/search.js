@@ -50,7 +50,8 @@ async function typesLike(text) {
     known = { of, at: Date.now(), types: (await api.get('/event-types/')).data };
   }
   return known.types.filter((t) => `${t.type} ${t.description ?? ''}`.toLowerCase().includes(text)).slice(0, mostTypes)
-    .map(({ type, description }) => ({ type: 'event_type', id: type, title: type, detail: description ?? 'Not in the catalogue', isKnown: Boolean(description) }));
+    .map(({ type, description }) => ({ type: 'event_type', id: type, title: type,
+      detail: description ?? 'Not in the catalogue', isKnown: Boolean(description) }));
 }
 
 function opens(result) {
@@ -87,4 +88,5 @@ export const Search = () => html`<${Combobox} id="search" label="Search" placeho
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
     <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span>
       <span class="cut small quiet"><${WithTimes} text=${detailOf(r)} form="log" /></span></span>
-    ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;
+    ${isOperator() && r.organization_name && r.type !== 'organization'
+      && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

@@ -61,7 +61,8 @@ function Ways({ again = false }) {
     });
   });
   return html`
-    ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary" target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
+    ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary"
+      target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
       <p class="or small quiet"><span>or</span></p>`}
     <${Form} form=${form} free submit="Sign in" kind=${settings.oidc ? '' : 'primary'}>
       <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus=${!settings.oidc} />

@@ -60,4 +60,5 @@ export function Address({ url }) {
 
 // Count is a number that needs attention.
 export const Count = ({ value, label }) =>
-  value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span><span class="hidden-label">${value} ${label}</span></span>`;
+  value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span>
+    <span class="hidden-label">${value} ${label}</span></span>`;

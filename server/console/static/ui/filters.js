@@ -20,7 +20,8 @@ export function Filters({ children }) {
   const names = [children].flat(Infinity).flatMap((child) => (child?.type === Range ? ['range', 'since', 'until'] : child?.props?.name ?? []));
   const cleared = Object.fromEntries(names.map((name) => [name, null]));
   return html`<div class="filters" role="search" aria-label="Filters">${children}
-    ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
+    ${names.some((name) => query[name])
+      && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
 }
 
 // NoneLike is in the place of a list whose filters leave nothing.
@@ -71,7 +72,8 @@ function TimeFilter({ name, label }) {
     <input type="datetime-local" id=${id} value=${toField(query[name])} onChange=${(e) => setQuery({ [name]: fromField(e.target.value) })} /></div>`;
 }
 
-const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
+const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5],
+  '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
 // Range is the time filter "range", with two points in time for a period of one's own. rangeStart gives the API its since, in
 // whole minutes so that a poll asks the same; rangeOf gives since and until.

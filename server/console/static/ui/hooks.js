@@ -75,8 +75,8 @@ const mostRows = 200; // in a page of the API
 const nothing = { rows: [], cursor: null };
 
 // useList loads a list of the API by pages. With poll, it loads the first page again every so many milliseconds: known rows
-// change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
-// what identifies a row.
+// change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while
+// the user has scrolled or selected a row. id returns what identifies a row.
 export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
   const key = path + JSON.stringify([query, options.organization]);
   const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
@@ -134,7 +134,8 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
     scrollTo(0, 0);
   };
   const isFresh = first.data !== undefined;
-  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading, reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
+  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading,
+    reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
 }
 
 // useAction runs an asynchronous act once at a time: a double click does not send twice.

@@ -27,7 +27,8 @@ const mends = {
 const ofPlatform = /^\/(organizations|users|plans|roles|permissions)\//;
 
 function mendOf({ code }) {
-  if (code === 'not_found') return ofPlatform.test(place.get().path) ? 'It was deleted, or its address is wrong.' : 'It was deleted, or it is not in this organization.';
+  if (code === 'not_found') return ofPlatform.test(place.get().path) ? 'It was deleted, or its address is wrong.'
+    : 'It was deleted, or it is not in this organization.';
   return mends[code] ?? '';
 }
 
@@ -40,7 +41,8 @@ export function ErrorBar({ error, title, retry }) {
     ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${said(text)}</bdi></li>`)}</ul>`}
     <div class="row">
       ${retry && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
-      ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code><${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
+      ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code>
+        <${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
     </div>
   <//>`;
 }

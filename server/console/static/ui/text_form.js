@@ -39,8 +39,8 @@ export function useForm(initial, send) {
   return { values, set, setValues: replace, isChanged, names: names.current, errorOf, submit, busy, error };
 }
 
-// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled. kind is that of the button.
-// Before the page is left, it asks if something was typed, unless nothing is lost (free).
+// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled.
+// kind is that of the button. Before the page is left, it asks if something was typed, unless nothing is lost (free).
 export function Form({ form, submit, kind = 'primary', cancel, disabled, free = false, children }) {
   const element = useRef(null);
   const close = useContext(Closing);

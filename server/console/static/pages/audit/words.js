@@ -106,6 +106,7 @@ export function Sentence({ entry, isLinked = false }) {
   const text = details?.name || details?.url_host || target.id; // what people call it
   const name = nameless.includes(target.type) ? null : html`<bdi class=${cx('strong', text === target.id && 'mono')}>${text}</bdi>`;
   const [before, after] = (types[type] ?? type).split('…');
-  const end = name && text === details?.url_host && html` <span class="mono small quiet" title=${target.id}>…${target.id.slice(-6)}</span>`; // subscriptions of one host look alike
+  const end = name && text === details?.url_host
+    && html` <span class="mono small quiet" title=${target.id}>…${target.id.slice(-6)}</span>`; // subscriptions of one host look alike
   return html`${before} ${url && name ? html`<a href=${url}>${name}</a>` : name}${end}${after}`;
 }

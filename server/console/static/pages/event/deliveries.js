@@ -30,7 +30,8 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
   return html`
     ${sent.length > 0 && html`<${Section} title="Deliveries">
       <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
-    ${rows.length === 0 && !reasons.more.hasMore && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
+    ${rows.length === 0 && !reasons.more.hasMore
+      && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
       ${can('webhooks:write') && html`<a class="button" href=${href(paths.subscriptionNew)}>New subscription</a>`}<//>`}
     ${absent.length > 0 && html`<${Absent} rows=${absent} isOpen=${sent.length === 0} ...${parts} />`}
     <${More} list=${reasons} />`;
@@ -86,7 +87,8 @@ function Host({ reason: r, known }) {
 function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return html`<${Loading} error=${list.error} retry=${list.reload} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
+  if (!list.rows) return html`<${Loading} error=${list.error} retry=${list.reload}
+    rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {
@@ -107,7 +109,8 @@ const Line = ({ attempt: a }) => html`<span class="attempt-line">
 
 const Answer = ({ attempt: a, isOpen }) => html`<div class="stack tight answer">
   ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a)}</p>`}
-  <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
+  <${Code} label="Answer of the receiver" text=${a.response_body} pretty
+    empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
   ${isOpen && a.response_status && html`<${LoadedHeaders} attempt=${a} />`}
   <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
 </div>`;
@@ -127,7 +130,8 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
   }}>
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
     ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
-      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
+      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} />
+        <${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
       <p class="quiet"><${WithTimes} text=${detailOf(r)} /></p></li>`)}</ul>`}
   </details>`;
 }

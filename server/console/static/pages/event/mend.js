@@ -40,7 +40,8 @@ export function Mend({ reason, event, onDone }) {
   const [text, needs, Open] = mends[action] ?? [];
   if (!Open) return null;
   if (!can(needs)) {
-    return html`<span class="quiet small">${action === 'release_queue' ? 'The provider of this service starts it again.' : html`${text.replace('…', '')}: needs the permission <code>${needs}</code>`}</span>`;
+    return html`<span class="quiet small">${action === 'release_queue' ? 'The provider of this service starts it again.'
+      : html`${text.replace('…', '')}: needs the permission <code>${needs}</code>`}</span>`;
   }
   return html`<button type="button" class="button" onClick=${() => setOpen(true)}>${text}</button>
     ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
@@ -88,7 +89,8 @@ function Redeliver({ reason, event, ...rest }) {
     return attempt;
   };
   return html`<${Ask} ...${rest} title="Send this event again?" load=${latest} action=${() => 'Send 1 event again'}
-    view=${() => html`<p>${reason.verdict === 'delivered' && 'It has arrived already. '}It is sent to <bdi class="strong">${reason.url_host}</bdi> once more, with the same id, and repeated if it fails.</p>`}
+    view=${() => html`<p>${reason.verdict === 'delivered' && 'It has arrived already. '}It is sent to
+      ${' '}<bdi class="strong">${reason.url_host}</bdi> once more, with the same id, and repeated if it fails.</p>`}
     send=${(attempt) => api.post(`${path}${attempt.id}/redeliver/`)} said=${() => '1 event is sent again.'} />`;
 }
 
@@ -112,14 +114,16 @@ function Replay({ reason, event, which: only, ...rest }) {
     view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>. What has arrived is not sent again.</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
         <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>
-        <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} /><span>All ${count(every, 'event')} ${what}</span></label></fieldset>`}`} />`;
+        <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} />
+          <span>All ${count(every, 'event')} ${what}</span></label></fieldset>`}`} />`;
 }
 
 function RaiseLimit({ reason, ...rest }) {
   const higher = (s) => Math.min(2 * s.rate_limit_per_second, 10_000);
   return html`<${Ask} ...${rest} title="Raise the limit?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${(s) => `Allow ${count(higher(s), 'request')} a second`}
-    view=${(s) => html`<p>The subscription gets at most ${count(s.rate_limit_per_second, 'request')} a second, and ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.</p>`}
+    view=${(s) => html`<p>The subscription gets at most ${count(s.rate_limit_per_second, 'request')} a
+      second, and ${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.</p>`}
     send=${(s) => api.patch(pathOf(reason), { rate_limit_per_second: higher(s) })}
     said=${(s) => `The limit is ${count(higher(s), 'request')} a second now.`} />`;
 }

@@ -14,7 +14,8 @@ export function Summary({ event, reasons }) {
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
   if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail} /></p><//>`;
   const rest = [...groups].filter(([verdict]) => verdict !== 'delivered').sort(([a], [b]) => verdicts[a].rank - verdicts[b].rank);
-  const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}<${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
+  const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}
+    <${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
   return html`<${Bar} tone=${toneOf(rest, delivered)}><p class="summary strong">
     ${delivered > 0 && html`${deliveredTo(delivered, all.length)}${rest.length > 0 && '; '}`}
     ${delivered === 0 && all.length > 1 && html`Not delivered yet to any of ${count(all.length, 'subscription')}; `}${clauses}.
@@ -45,7 +46,8 @@ function Clause({ verdict, list, isOnly }) {
   const next = list.map((o) => o.next).filter(Boolean).sort()[0];
   const isFirst = list.every((o) => o.attempts === 0);
   const noun = isFirst ? 'its first attempt' : 'a retry';
-  return html`${who} ${n === 1 ? 'waits' : 'wait'} for ${n === 1 ? noun : isFirst ? 'the first attempts' : 'retries'}${next && html`, ${n > 1 && 'the first '}<${Countdown} value=${next} />`}`;
+  return html`${who} ${n === 1 ? 'waits' : 'wait'} for ${n === 1 ? noun : isFirst ? 'the first attempts' : 'retries'}
+    ${next && html`, ${n > 1 && 'the first '}<${Countdown} value=${next} />`}`;
 }
 
 // lastError is a sentence about the last error of a delivery, without its dot: ". The receiver answered 503".

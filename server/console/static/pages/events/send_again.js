@@ -23,14 +23,16 @@ export function SendAgain({ filter, onDone, onClose }) {
     return `${isRecovery ? 'Recovered' : 'Redelivered'}. ${count(n, 'delivery is', 'deliveries are')} sent.`;
   };
   const waiting = isRecovery ? data?.pending : 0;
-  return html`<${Confirm} title=${isRecovery ? 'Recover these events' : 'Redeliver these events'} disabled=${!data?.deliveries && !waiting} onConfirm=${send} onClose=${onClose}
+  return html`<${Confirm} title=${isRecovery ? 'Recover these events' : 'Redeliver these events'}
+    disabled=${!data?.deliveries && !waiting} onConfirm=${send} onClose=${onClose}
     action=${data ? `${isRecovery ? 'Recover' : 'Redeliver'} ${deliveries(data.deliveries)}` : 'Counting…'}>
-    <p>${isRecovery ? 'Do this when the receivers work again. Their subscriptions become healthy, except those that a person has paused. What has arrived since is not sent again.'
-      : 'The events have arrived. They are sent once more, with the same ids.'}</p>
+    <p>${isRecovery ? html`Do this when the receivers work again. Their subscriptions become healthy, except those that a person has paused.
+      What has arrived since is not sent again.` : 'The events have arrived. They are sent once more, with the same ids.'}</p>
     ${data ? html`<ul class="preview" aria-live="polite">
       <li><strong class="strong">${deliveries(data.deliveries)}</strong> of ${count(data.events, 'event')}, to ${count(data.subscriptions, 'subscription')}</li>
       ${waiting > 0 && html`<li><strong class="strong">${deliveries(waiting)}</strong> that ${waiting === 1 ? 'waits' : 'wait'} now</li>`}
-    </ul>${data.blocked_by === 'queue_held' && html`<p>All sending is stopped: all of this waits until it goes on.</p>`}` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+    </ul>${data.blocked_by === 'queue_held' && html`<p>All sending is stopped: all of this waits until it goes on.</p>`}`
+      : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     <${ErrorBar} error=${error} retry=${reload} />
   <//>`;
 }

@@ -83,7 +83,8 @@ const all = [
   narrow[0],
   { ...narrow[1], size: 'l' },
   { head: 'Event', wide: true, cell: (a) => html`<span class="cut mono quiet">${a.event_id}</span>` },
-  { head: 'Attempt', size: 'm', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
+  { head: 'Attempt', size: 'm', wide: true,
+    cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
   { head: 'Duration', size: 's', number: true, wide: true, cell: (a) => duration(a.outcome === 'sending' ? null : a.duration_ms) },
   narrow[3],
 ];

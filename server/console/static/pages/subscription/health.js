@@ -27,16 +27,20 @@ export function Health({ subscription: s, actions }) {
         ? html`The queue is held. <a href=${href(paths.system, { org: '' })}>Release it on the page System</a>.` : 'They are sent when it goes on.'}</p><//>`;
     default:
       return s.status === 'failing' && html`<${Bar} tone="warning" title=${`Failing: ${count(s.consecutive_failures, 'failure')} in a row`} action=${recover}>
-        <${LastError} subscription=${s} /><p>${waits} One delivery at a time is tried. If the receiver works again, recover: this sends what ${s.pending_deliveries > 0 ? 'waits and what ' : ''}was given up.</p><//>`;
+        <${LastError} subscription=${s} />
+        <p>${waits} One delivery at a time is tried. If the receiver works again, recover: this sends what
+        ${s.pending_deliveries > 0 && ' waits and what'} was given up.</p><//>`;
   }
 }
 
-const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s.last_error}>${wordsOf(s.last_error)}</bdi>${s.failing_since && html`, failing since <${Time} value=${s.failing_since} form="log" />`}.
+const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s.last_error}>${wordsOf(s.last_error)}</bdi>
+  ${s.failing_since && html`, failing since <${Time} value=${s.failing_since} form="log" />`}.
   ${' '}${mendOf(s)}</p>`;
 
 // NoWebhooks says that the plan of the organization has no webhooks, and who can change that.
 export function NoWebhooks({ waits }) {
   const { plan, organization } = useSession().me;
   return html`<${Bar} tone="warning" title=${html`The plan <bdi>${plan.name}</bdi> has no webhooks: nothing is sent`}><p>${waits} ${isOperator()
-    ? html`Change the plan of <a href=${href(paths.organization(organization.id), { org: '' })}>the organization</a>.` : 'Ask the provider of this service for a plan that has them.'}</p><//>`;
+    ? html`Change the plan of <a href=${href(paths.organization(organization.id), { org: '' })}>the organization</a>.`
+      : 'Ask the provider of this service for a plan that has them.'}</p><//>`;
 }

@@ -16,7 +16,8 @@ export function Recover({ subscription, organization, onDone, onClose }) {
   const [values, setValues] = useState({ since: '' });
   const [activate, setActivate] = useState(false);
   const chosen = { ...(values.since && { since: values.since }), ...(activate && { activate }) };
-  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }), [values.since, activate]);
+  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }),
+    [values.since, activate]);
   const isPaused = error?.code === 'paused';
   const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
   const events = data ? data.deliveries + data.pending : 0;
@@ -34,9 +35,12 @@ export function Recover({ subscription, organization, onDone, onClose }) {
       <span>Activate the subscription, although a person has paused it</span></label>`}
     <p>Do this when the receiver works again. The subscription becomes healthy, and this is sent:</p>
     ${data && !isPaused ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
-      ${data.pending > 0 && html`<li><strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>`}
-      ${(data.deliveries > 0 || data.pending === 0) && html`<li><strong class="strong">${count(data.deliveries, 'event')}</strong> given up since <${Time} value=${data.since} form="log" /></li>`}
-    </ul>${data.blocked_by === 'queue_held' && html`<p>All sending is stopped: all of this waits until it goes on.</p>`}` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+      ${data.pending > 0 && html`<li>
+        <strong class="strong">${count(data.pending, 'delivery', 'deliveries')}</strong> that ${data.pending === 1 ? 'waits' : 'wait'} now</li>`}
+      ${(data.deliveries > 0 || data.pending === 0)
+        && html`<li><strong class="strong">${count(data.deliveries, 'event')}</strong> given up since <${Time} value=${data.since} form="log" /></li>`}
+    </ul>${data.blocked_by === 'queue_held' && html`<p>All sending is stopped: all of this waits until it goes on.</p>`}`
+      : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     <${ErrorBar} error=${isPaused ? null : error} retry=${reload} />
     <${TimeField} form=${form} name="since" label="Since" optional hint="Without a time: since the outage began." />
   <//>`;

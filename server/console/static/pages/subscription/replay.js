@@ -19,7 +19,8 @@ const day = 864e5;
 export function Replay({ subscription, onDone, onClose }) {
   const path = `/webhooks/subscriptions/${subscription.id}/replay/`;
   const types = useEventTypes();
-  const [values, setValues] = useState(() => ({ since: new Date(Math.floor(Date.now() / 6e4) * 6e4 - day).toISOString(), until: '', only: 'all', event_types: [] }));
+  const [values, setValues] = useState(() => ({ since: new Date(Math.floor(Date.now() / 6e4) * 6e4 - day).toISOString(),
+    until: '', only: 'all', event_types: [] }));
   const { since, until, only, event_types } = values;
   const body = { since, only, ...(until && { until }), ...(event_types.length && { event_types }) };
   const { data, error, loading } = useLoad((signal) => api.post(path, { ...body, dry_run: true }, { signal }), [JSON.stringify(body)]);
@@ -40,8 +41,9 @@ export function Replay({ subscription, onDone, onClose }) {
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All" types=${types} />
     </div>
     ${data ? html`<div aria-live="polite" aria-busy=${loading}>${data.deliveries === 0 ? html`<p>No event of this period is missing.</p>`
-      : html`<ul class="preview">${Object.entries(reasons).filter(([key]) => data.reasons[key]).map(([key, text]) => html`<li key=${key}><strong class="strong">${
-        count(data.reasons[key], 'event')}</strong>: ${text}</li>`)}</ul>`}</div>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+      : html`<ul class="preview">${Object.entries(reasons).filter(([key]) => data.reasons[key]).map(([key, text]) => html`<li key=${key}>
+        <strong class="strong">${count(data.reasons[key], 'event')}</strong>: ${text}</li>`)}</ul>`}</div>`
+      : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     ${!Object.keys(error?.fields ?? {}).length && html`<${ErrorBar} error=${error} />`}
   <//>`;
 }
