@@ -42,7 +42,7 @@ func pages(w *world) []pageRow {
 		{"events-long", "/console/events/?audit=with", w.hostile.token, "long.xxx"},
 		{"events-everywhere", "/console/events/?in=all", operatorToken, w.acme.name},
 		{"event", eventPage(w.acme.event), w.acme.token, "Delivered to"},
-		{"event-failed", eventPage(w.newest(w.acme, "invoice.created")), w.acme.token, "Keyhook gave up after 5 attempts"},
+		{"event-failed", eventPage(w.newest(w.acme, "invoice.created")), w.acme.token, "given up after 5 attempts"},
 		{"event-waits", eventPage(w.newest(w.acme, "customer.updated")), w.acme.token, "because its subscription is paused"},
 		{"event-hostile", eventPage(w.hostile.event), w.hostile.token, "<script>alert"},
 		{"event-audit", eventPage(w.newest(w.acme, "api_key_created")), w.acme.token, "Created the API key Trial"},

@@ -112,7 +112,9 @@ func TestPortal(t *testing.T) {
 		p.expectPath("/docs/")
 		p.allow(http.StatusUnauthorized, "/api/v1/session/")
 		p.visit("/console/")
-		p.expectElement("heading", "Sign in")
+		p.expectElement("heading", "Your session has ended")
+		p.expectElement("link", "Back to "+hostOf(s.base))
+		p.gone("keyhook token create")
 	})
 	t.Run("a member looks, and changes nothing", func(t *testing.T) {
 		p := open(t, s.base)

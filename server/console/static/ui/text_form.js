@@ -4,6 +4,7 @@ import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { Closing, Confirm } from './dialog.js';
 import { useAction } from './hooks.js';
+import { told } from './told.js';
 import { confirmLeave } from '../router.js';
 import { said } from '../session.js';
 
@@ -29,7 +30,11 @@ export function useForm(initial, send) {
     const found = Object.keys(fields).find((f) => f === name || f.startsWith(name + '.'));
     return found && fields[found];
   };
-  const set = (name, value) => { changed.current.add(name); setValues((v) => ({ ...v, [name]: value })); };
+  const set = (name, value) => {
+    changed.current.add(name);
+    setValues((v) => ({ ...v, [name]: value }));
+    told.set({ text: '' }); // it was about what was there before
+  };
   const replace = (all) => {
     kept.current = all;
     setValues(all);
