@@ -80,6 +80,16 @@ func TestTheListOfEvents(t *testing.T) {
 	p.click("button", "Show more")
 	p.in("row", "many.first").expect("nowhere")
 	p.in("row", "order.live").expect(live)
+	p.in("row", "many.first").click("link", "many.first")
+	p.expectElement("heading", "many.first")
+	p.back() // to the row, which is on the second page of the list
+	p.in("row", "many.first").expect("nowhere")
+	p.await(func() string {
+		if evaluate[int](p, "scrollY") == 0 {
+			return "the list is at its beginning"
+		}
+		return ""
+	})
 
 	p.signIn(operatorToken)
 	p.visit("/console/events/?in=all&type=order.live")

@@ -2,12 +2,12 @@
 import { html, useMemo, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge, Tag } from '../ui/badge.js';
+import { Tag } from '../ui/badge.js';
 import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
-import { Time, number } from '../ui/time.js';
+import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
 import { href, useQuery } from '../router.js';
@@ -16,6 +16,7 @@ import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 import { SendAgain, acts } from './events/send_again.js';
+import { States } from './events/states.js';
 
 const filters = ['type', 'state', 'subscription', 'key', 'range', 'since', 'until', 'audit', 'in'];
 
@@ -70,23 +71,8 @@ export function Events() {
   <//>`;
 }
 
-// The states of deliveries, the problems first: name, status of the badge, word.
-const states = [
-  ['exhausted', 'exhausted', 'gave up'], ['held', 'disabled', 'held: subscription disabled'], ['waiting', 'pending', 'waiting'],
-  ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
-];
-
 const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'],
   ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
-
-// States says how many subscriptions have got the event: "1 gave up, 3 delivered".
-function States({ states: read }) {
-  const counts = { ...read, waiting: read.pending - read.held };
-  const shown = states.filter(([name]) => counts[name] > 0);
-  if (shown.length === 0) return html`<span class="quiet">Sent nowhere</span>`;
-  const text = shown.map(([name, , word]) => `${number(counts[name])} ${word}`).join(', ');
-  return html`<${Badge} status=${shown[0][1]} text=${text} />`;
-}
 
 function AuditEvents({ name }) {
   const [query, setQuery] = useQuery();

@@ -48,7 +48,7 @@ export function NewKey() {
       <${TextField} form=${form} name="allowed_networks" label="Networks" optional mono placeholder="203.0.113.0/24 2001:db8::7"
         hint="Addresses and networks from which the key may be used. Empty: everywhere. They never change." />
       <${Metadata} form=${form} />
-      <section class="card stack key-preview" aria-label="Preview" aria-live="polite">
+      <section class="card stack preview-card" aria-label="Preview" aria-live="polite">
         <h2>This key may</h2>
         <${Granted} chosen=${chosen} held=${held} about=${about} why=${(key) => whyNot(key, owner, about)}
           remove=${(key) => form.set('scope', chosen.filter((k) => k !== key))} />

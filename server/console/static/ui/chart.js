@@ -1,8 +1,5 @@
 // The chart of attempts over time: bars of succeeded and failed, and the 95th percentile of the duration as a line.
 //
-//   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal, query: { since } }), [since], 10000);
-//   html`<${Chart} stats=${stats.data} />`
-//
 // It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
 import { html, cx, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { countTicks, durationStep, timeTicks, periodText, shortTime } from './scale.js';

@@ -1,12 +1,4 @@
 // Filters of a list. Their values are in the query of the URL, so a filtered list can be shared.
-//
-//   const [query] = useQuery();
-//   html`<${Filters}>
-//     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
-//     <${TextFilter} name="type" label="Type" />
-//     <${Range} />
-//   <//>`
-//   useList('/events/', { type: query.type, since: rangeStart(query.range) })
 import { html, cx, useState, useEffect, useId } from './html.js';
 import { LinkButton } from './button.js';
 import { Empty } from './state.js';

@@ -1,9 +1,4 @@
 // Loading data: once, again and again, or page by page. All keep the old data until the new data is there, so nothing flickers.
-//
-//   const { data, error, loading, reload } = useLoad((signal) => api.get(`/events/${id}/`, { signal }), [id]);
-//   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal }), [], 5000);
-//   const list = useList('/events/', { type: query.type }, { poll: 3000 });
-//   const { run, busy, error } = useAction(async () => { await api.post(…) });
 import { useState, useEffect, useRef, useCallback } from './html.js';
 import { api, isAborted } from '../api.js';
 

@@ -1,8 +1,5 @@
 // A list of rows with its states: loading, empty, error, more.
 //
-//   html`<${Table} label="Subscriptions" list=${useList('/webhooks/subscriptions/')} href=${(row) => href(paths.subscription(row.id))}
-//     columns=${[{ head: 'Address', cell: (row) => row.url, main: true }, …]} empty=${html`<${Empty} …/>`} />`
-//
 // The cell of the main column is the link of the row: the whole row follows it, and the keys j and k move between such links.
 import { html, cx } from './html.js';
 import { Button } from './button.js';

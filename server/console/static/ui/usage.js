@@ -1,6 +1,4 @@
 // What a key or an organization used on each of the last 30 days, in UTC. A day without usage has no row.
-//
-//   html`<${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${[['Allowed', (u) => number(u.allowed)]]} none="…" />`
 import { html } from './html.js';
 import { Section } from './page.js';
 import { Table } from './table.js';

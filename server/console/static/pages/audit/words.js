@@ -1,6 +1,4 @@
 // The entries of the audit log in words.
-//
-//   html`<${Sentence} entry=${entry} />`   Created the API key Back end
 import { html, cx } from '../../ui/html.js';
 import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';

@@ -1,6 +1,4 @@
 // The advice of an explanation as a button: it asks with the number that it concerns, and does it.
-//
-//   html`<${Mend} reason=${reason} event=${event} onDone=${reload} />`
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { ErrorBar } from '../../ui/state.js';
@@ -47,12 +45,13 @@ export function Mend({ reason, event, onDone }) {
     ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
 }
 
-// SendAgain sends what has ended once more, unless the advice is that already. Nobody repeats a test.
-export function SendAgain({ reason: r, event, onDone }) {
+// SendAgain sends what has ended once more, unless the advice is that already. Nobody repeats a test. plain: the button is text.
+export function SendAgain({ reason: r, event, plain, onDone }) {
   const [isOpen, setOpen] = useState(false);
   const isPending = event.deliveries.some((d) => d.subscription_id === r.subscription_id && d.state === 'pending');
   if (r.attempts === 0 || isPending || event.test || ['redeliver', 'replay_failed', 'test'].includes(r.action)) return null;
-  return can('webhooks:read') && can('webhooks:write') && html`<button type="button" class="button" onClick=${() => setOpen(true)}>Send again…</button>
+  return can('webhooks:read') && can('webhooks:write') && html`<button type="button" class=${plain ? 'plain link accent toggle' : 'button'}
+    onClick=${() => setOpen(true)}>Send again…</button>
     ${isOpen && html`<${Redeliver} reason=${r} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
 }
 

@@ -1,6 +1,4 @@
 // SendAgain recovers or redelivers what the list of events shows. The numbers come from the API's dry run.
-//
-//   html`<${SendAgain} filter=${{ state, since }} onDone=${reload} onClose=${…} />`
 import { html } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { ErrorBar } from '../../ui/state.js';

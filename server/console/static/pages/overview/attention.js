@@ -53,7 +53,7 @@ const LastError = ({ subscription: s }) => html`<span class="cut" title=${[words
 // columnsOf are one line for each problem. On a phone, the address has the rest above and below it.
 const columnsOf = (all, recover) => [
   { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
-  all && { head: 'Customer', size: 'm', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
+  all && { head: 'Customer', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
   { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
     <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
     ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
@@ -62,7 +62,7 @@ const columnsOf = (all, recover) => [
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
-  { head: 'What to do', label: true, size: 'm',
+  { head: 'What to do', label: true, size: 's',
     cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
 ].filter(Boolean);
 

@@ -75,7 +75,7 @@ const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.o
 const narrow = [
   { head: 'Result', size: 's', cell: (a) => html`<${Result} attempt=${a} />` },
   { head: 'Event type', main: true, cell: (a) => html`<span class="cut mono">${a.event_type}</span>` },
-  { head: 'Attempt', size: 'xs', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}</span>` },
+  { head: 'Attempt', size: 's', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}</span>` },
   { head: 'Time', size: 'm', cell: (a) => html`<${Time} value=${a.attempted_at} form="log" />` },
 ];
 

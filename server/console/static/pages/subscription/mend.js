@@ -51,7 +51,7 @@ export const verdicts = {
   held_paused: ['warning', 'Waits, because the subscription is paused'],
   held_queue: ['warning', 'Waits, because all sending is stopped'],
   blocked_by_plan: ['warning', 'Waits, because the plan has no webhooks'],
-  exhausted: ['danger', 'Given up'],
+  exhausted: ['danger', 'Not delivered'],
   dropped: ['warning', 'The delivery was discarded'],
   expired: ['warning', 'The delivery waited longer than events are kept'],
 };

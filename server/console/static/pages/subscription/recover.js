@@ -1,7 +1,5 @@
 // Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
 //
-//   html`<${Recover} subscription=${subscription} onDone=${reload} onClose=${…} />`
-//
 // subscription needs only an id. organization acts in another organization than the page.
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
