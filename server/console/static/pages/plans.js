@@ -129,7 +129,7 @@ export function Changes({ from, to, subscriptions, keys }) {
   const over = [['API key', keys, to.max_api_keys], ['subscription', subscriptions, to.max_subscriptions]]
     .filter(([, n, limit]) => limit !== null && n > limit);
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
-  return html`<table class="table changes">
+  return html`<table class="table changes"><caption class="hidden-label">What changes</caption>
       <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>
       <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><td>${label}</td>
         <td class="size-s quiet">${show(from[field])}</td><td class="size-s strong">${show(to[field])}</td></tr>`)}</tbody></table>

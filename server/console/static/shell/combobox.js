@@ -1,5 +1,6 @@
 // A text field with a list of results, for the search box and the switcher of organizations. Arrow keys move, Enter opens.
 import { html, cx, useState, useEffect, useRef, useId } from '../ui/html.js';
+import { count } from '../ui/time.js';
 import { isAborted } from '../api.js';
 
 // find(text, signal) returns results with a key, those of one group together; group(result) is the heading of its group.
@@ -66,6 +67,7 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
     <div class="combobox-list" hidden=${!showing} onMouseDown=${(e) => e.preventDefault()}>
       <${Options} id=${list} label="Results" results=${state.results} ...${{ group, show, take, at, setAt }} />
+      <span class="hidden-label" role="status">${showing && state.results.length > 0 && count(state.results.length, 'result')}</span>
       ${showing && state.results.length === 0 && html`<p class="option quiet" role="status">${state.error ? state.error.message : none(state.for)}</p>`}
     </div>
   </div>`;

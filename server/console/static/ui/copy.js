@@ -18,9 +18,8 @@ export function Copy({ text, label = 'Copy', kind, onCopied, children }) {
   };
   return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
       aria-label=${children ? undefined : label}>
-    <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}
-    <span class="hidden-label" role="status">${done}</span>
-  </button>`;
+    <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}</button>
+    <span class="hidden-label" role="status">${done}</span>`;
 }
 
 // write copies a text. Browsers have a clipboard for scripts only over HTTPS and on this machine.

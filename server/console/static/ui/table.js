@@ -50,6 +50,6 @@ export function More({ list: { more, loadMore, rows } }) {
   return html`<div class="more">
     ${more.error && html`<${ErrorBar} error=${more.error} />`}
     <${Button} onClick=${loadMore}>Show more<//>
-    <span class="quiet small">${count(rows.length, 'row')} shown</span>
+    <span class="quiet small" role="status">${count(rows.length, 'row')} shown</span>
   </div>`;
 }
