@@ -55,13 +55,18 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p.goneElement("region", "Attempt")
 
 	r.answer("hook", http.StatusNoContent, "")
-	p.tabTo("button", "Recover…")
+	p.tabTo("button", "Send test")
+	p.press("Enter")
+	p.in("region", "Attempt").expect("Response 204")
+	p.press("Escape")
+	p.expect("The receiver works again: the newest attempt has arrived.")
+	p.tabTo("button", "Recover 1 event…")
 	p.press("Enter")
 	p.in("dialog", "Recover after an outage").tabTo("button", "Recover 1 event")
 	p.press("Enter")
 	p.in("status", "What was done").expect("Recovered. 1 event is sent again.")
 	p.expect("Healthy")
-	r.await(t, "hook", 7) // the test, five attempts, and the recovery
+	r.await(t, "hook", 8) // two tests, five attempts, and the recovery
 	if role, name := p.focused(); role == "RootWebArea" {
 		t.Errorf("after the recovery, the focus is on the %s %q", role, name)
 	}

@@ -91,7 +91,7 @@ function SideBar({ open, path }) {
       <${Icon} name="left" /><span class="cut">Back to ${new URL(portal.return_url).host}</span></a>`}
     ${canSwitch() ? html`<${Switcher} />`
       : html`<div class="organization small quiet" title=${home.organization.name}><bdi class="cut">${home.organization.name}</bdi></div>`}
-    ${groups.map((group) => html`<div key=${group} class="side-group" role=${group && 'group'} aria-label=${group || undefined}>
+    ${groups.map((group) => html`<div key=${group} class="side-group" role=${group ? 'group' : undefined} aria-label=${group || undefined}>
       ${group && html`<div class="side-title" aria-hidden="true">${group}</div>`}
       ${shown.filter((row) => row.nav[0] === group).map((row) => html`<a key=${row.path} class="side-link" href=${href(row.path)}
         aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${row.title}</span>
