@@ -215,7 +215,7 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 
 	event := acme.publish(t, "order.paid", object{"order": 7})
 	p.expect("All three steps are done")
-	p.click("link", "order.paid")
+	p.in("listitem", "has arrived").click("link", "order.paid")
 	p.expectPath("/console/events/" + event + "/")
 	p.visit("/console/")
 	p.expect("Success rate")
