@@ -205,6 +205,33 @@ func TestNoFileRunsOrStylesText(t *testing.T) {
 	}
 }
 
+// An icon is an attribute of a part, or the name of an Icon. drawn matches those that there are.
+var (
+	icon  = regexp.MustCompile(`\bicon="(\w+)"|<\$\{Icon\} name="(\w+)"|\bicon: '(\w+)'`)
+	drawn = regexp.MustCompile(`(?m)^  (\w+): (?:ring|'M)`)
+)
+
+// TestEveryIconIsDrawn: a page shows an unknown icon as an empty place.
+func TestEveryIconIsDrawn(t *testing.T) {
+	t.Parallel()
+	ours, _ := embedded(t)
+	known := map[string]bool{}
+	for _, m := range drawn.FindAllStringSubmatch(ours["ui/icon.js"], -1) {
+		known[m[1]] = true
+	}
+	checked := 0
+	for name, body := range ours {
+		for _, m := range icon.FindAllStringSubmatch(body, -1) {
+			if checked++; !known[m[1]+m[2]+m[3]] {
+				t.Errorf("%s has the icon %s, which icon.js does not draw", name, m[1]+m[2]+m[3])
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("found only %d icons", checked)
+	}
+}
+
 func TestScriptsAreValid(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")

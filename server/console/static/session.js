@@ -174,10 +174,10 @@ async function enter(home, refusedLink = null) {
   for (const goOn of waiting) goOn();
 }
 
-// A tab remembers that it showed a portal: after its session, the customer has no other way in than the application that made the link.
+// A tab remembers that it showed a portal: a customer comes back from the application that made the link.
 const portalKey = 'keyhook-portal';
 
-// portalWas returns the address of that application, empty if it is not known, and null in a tab without a portal.
+// portalWas is the address of that application, or empty; null in a tab without a portal.
 export function portalWas() {
   try { return sessionStorage.getItem(portalKey); } catch { return null; }
 }

@@ -47,6 +47,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	c.publish(t, "order.paid", object{"order": 1})
 	c.await(t, c.firstOf(t, subscriptions), "status", "failing")
 	p.expect("Failing: 5 failures in a row")
+	p.in("table", "Attempts").expect("#5")
 	p.press("j") // the newest attempt
 	p.press("Enter")
 	p.in("region", "Attempt").expect("The receiver, or a proxy in front of it, has a fault.")

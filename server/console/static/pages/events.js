@@ -32,12 +32,12 @@ export function Events() {
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true,
+    { head: 'Event type', main: true, size: 'xl',
       cell: (e) => html`<span class="two-lines">
       <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
       <span class="narrow-only"><${States} states=${e.states} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'l', wide: true,
       cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },

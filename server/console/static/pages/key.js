@@ -52,8 +52,10 @@ export function Key({ id }) {
           && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
       </div>
     </div>
-    <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />
-    ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    <div class="columns two">
+      <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />
+      ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    </div>
     <details class="more-options" open=${isExplained}><summary>Explain a request…</summary><div><${Explain} id=${key.id} apiKey=${key} inUrl /></div></details>
     ${asking === 'rotate' && html`<${Rotate} apiKey=${key} onClose=${() => setAsking('')} onDone=${async (next) => { await reload(); setMade(next); }} />`}
     ${asking === 'revoke' && html`<${Revoke} apiKey=${key} onClose=${() => setAsking('')} onDone=${reload} />`}
@@ -94,7 +96,6 @@ function History({ apiKey: { id } }) {
   const columns = [
     { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
-    { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>

@@ -41,7 +41,7 @@ export function Keys() {
   ].filter(Boolean);
 
   return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
-    actions=${html`<${LinkButton} icon="explain" href=${href(paths.explain)}>Explain a request<//>
+    actions=${html`<${LinkButton} icon="info" href=${href(paths.explain)}>Explain a request<//>
       ${list.rows && !isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
     ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}
     <${Filters}>

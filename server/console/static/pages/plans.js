@@ -126,8 +126,8 @@ const isLess = (from, to, field) => to[field] !== null && (from[field] === null 
 export function Changes({ from, to, subscriptions, keys }) {
   const changed = limits.filter(([field]) => from[field] !== to[field]);
   const less = changed.some(([field]) => field.startsWith('max_') && isLess(from, to, field));
-  const over = [['API key', keys, to.max_api_keys], ['subscription', subscriptions, to.max_subscriptions]]
-    .filter(([, n, limit]) => limit !== null && n > limit);
+  const over = [['API key', keys, to.max_api_keys, to.api_keys], ['subscription', subscriptions, to.max_subscriptions, to.webhooks]]
+    .filter(([, n, limit, has]) => has && limit !== null && n > limit);
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
   return html`<table class="table changes"><caption class="hidden-label">What changes</caption>
       <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>
@@ -139,7 +139,8 @@ export function Changes({ from, to, subscriptions, keys }) {
     ${from.api_keys && !to.api_keys && html`<p><strong class="strong">
       ${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>
       ${' '}until the plan has API keys again.</p>`}
-    ${over.map(([what, n, limit]) => html`<p key=${what}><strong class="strong">Over the new limit:</strong> ${count(n, what)} of ${limit}.</p>`)}
+    ${over.length > 0 && html`<p><strong class="strong">Over the new limit:</strong>
+      ${' '}${over.map(([what, n, limit]) => `${count(n, what)} of ${limit}`).join(', ')}.</p>`}
     ${less && html`<p>A lower limit deletes nothing. It only stops the creation of more.</p>`}`;
 }
 

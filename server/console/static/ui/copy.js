@@ -16,8 +16,8 @@ export function Copy({ text, label = 'Copy', kind, onCopied, children }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setDone(''), 1500);
   };
-  return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
-      aria-label=${children ? undefined : label}>
+  return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy}
+      title=${children ? undefined : done || label}>
     <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}</button>
     <span class="hidden-label" role="status">${done}</span>`;
 }

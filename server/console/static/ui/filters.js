@@ -50,7 +50,8 @@ export function TextFilter({ name, label, placeholder, suggestions, clean = (typ
     if (wanted !== (query[name] ?? '')) setQuery({ [name]: wanted });
   };
   return html`<form class=${cx('filter', query[name] && 'set')} onSubmit=${(e) => { e.preventDefault(); apply(); }}><label for=${id}>${label}</label>
-    <input id=${id} value=${text} placeholder=${placeholder} autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
+    <input id=${id} value=${text} size=${Math.max(12, placeholder?.length ?? 0)} placeholder=${placeholder}
+      autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
       onInput=${(e) => setText(e.target.value)} onBlur=${apply} onChange=${suggestions && apply} />
     ${suggestions && html`<datalist id=${id + 'l'}>${suggestions.map((s) => html`<option key=${s} value=${s} />`)}</datalist>`}
   </form>`;

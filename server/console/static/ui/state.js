@@ -40,7 +40,7 @@ export function ErrorBar({ error, title, retry }) {
     <p><bdi>${said(error.message)}</bdi> ${said(mendOf(error))}</p>
     ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${said(text)}</bdi></li>`)}</ul>`}
     <div class="row">
-      ${retry && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
+      ${retry && error.code !== 'not_found' && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
       ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code>
         <${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
     </div>

@@ -10,7 +10,7 @@ export function Usage({ path, query, columns, none, organization }) {
   const list = useList(path, query, { id, limit: 7, poll: 30_000, options: { organization } });
   return html`<${Section} title="Usage in the last 30 days">
     <${Table} label="Usage by day" list=${list} rowKey=${id} skeleton=${2} empty=${html`<p class="quiet">${none}</p>`} columns=${[
-      { head: 'Day (UTC)', main: true, cell: id },
-      ...columns.map(([head, cell], i) => ({ head, cell, size: 'm', number: true, wide: i > 1 })),
+      { head: 'Day (UTC)', main: true, cell: (u) => html`<span class="nowrap">${u.period}</span>` },
+      ...columns.map(([head, cell], i) => ({ head, cell, size: 's', number: true, wide: i > 1 })),
     ]} /><//>`;
 }

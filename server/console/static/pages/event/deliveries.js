@@ -29,7 +29,7 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
   const parts = { event, isLive, onChanged, first, known, isOnly: sent.length === 1 };
   return html`
     ${sent.length > 0 && html`<${Section} title="Deliveries">
-      <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
+      <ul class="deliveries" aria-label="Deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
     ${rows.length === 0 && !reasons.more.hasMore
       && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
       ${can('webhooks:write') && html`<a class="button" href=${href(paths.subscriptionNew)}>New subscription</a>`}<//>`}
@@ -63,10 +63,16 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!isWell && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && !isBare && mendOf(r)}</p>
+    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} /> ${!isOpen && !isBare && mendOf(r)}</p>
       <div class="row">${mend}${again}${toggle}</div>`}
     ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;
+}
+
+// Detail is the sentence of the API about a delivery. Its first part says the most.
+function Detail({ reason }) {
+  const [first, ...rest] = detailOf(reason).split(/(?<=\.) /);
+  return html`<span class="first"><${WithTimes} text=${first} /></span> <${WithTimes} text=${rest.join(' ')} />`;
 }
 
 function Verdict({ verdict }) {
@@ -129,10 +135,10 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
     if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' }, inPlace);
   }}>
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
-    ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
+    ${open && html`<ul class="deliveries" aria-label="Not sent">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
       <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} />
         <${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
-      <p class="quiet"><${WithTimes} text=${detailOf(r)} /></p></li>`)}</ul>`}
+      <p class="quiet"><${Detail} reason=${r} /></p></li>`)}</ul>`}
   </details>`;
 }
 

@@ -9,7 +9,6 @@ import { api } from '../../api.js';
 import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
-import { isAuditEntry } from '../audit/words.js';
 import { Resume } from '../subscription/dialogs.js';
 import { Recover } from '../subscription/recover.js';
 
@@ -132,7 +131,7 @@ function AddType({ reason, event, ...rest }) {
   return html`<${Ask} ...${rest} title="Add this type to the subscription?" load=${(signal) => api.get(pathOf(reason), { signal })}
     action=${() => 'Add type and send 1 event'}
     view=${() => html`<p><bdi class="strong">${reason.url_host}</bdi> gets this event and all later ones of the type <${Tag}>${event.type}<//>.</p>`}
-    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(isAuditEntry(event) && { audit_events: true }) })}
+    send=${(s) => change(reason, event, { event_types: [...s.event_types, event.type], ...(event.isAudit && { audit_events: true }) })}
     said=${() => 'Added the type. 1 event is sent.'} />`;
 }
 

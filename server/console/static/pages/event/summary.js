@@ -2,7 +2,6 @@
 import { html } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
 import { Countdown, WithTimes, count } from '../../ui/time.js';
-import { isAuditEntry } from '../audit/words.js';
 import { wordsOf } from '../subscription/mend.js';
 import { outcomes, verdicts } from './verdicts.js';
 
@@ -71,5 +70,5 @@ function Nowhere({ event, reasons: { rows, more } }) {
       : have('filtered') ? 'Sent nowhere, because it passes no filter of a subscription that wants its type.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
-  return html`<${Bar} tone=${isAuditEntry(event) ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
+  return html`<${Bar} tone=${event.isAudit ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
 }

@@ -25,9 +25,9 @@ export function States({ states: read }) {
 }
 
 const columns = [
-  { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span>
+  { head: 'Event type', main: true, size: 'xl', cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//></span>
     <span class="narrow-only"><${States} states=${e.states} /></span></span>` },
-  { head: 'Deliveries', size: 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+  { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
   { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
 ];
 

@@ -11,8 +11,8 @@ import { can, isOperator, useSession } from '../../session.js';
 import { paths } from '../../paths.js';
 import { mendOf, wordsOf } from './mend.js';
 
-// useProof tells whether a subscription that fails works again: its newest attempt, such as a test, has arrived. Then it is how many
-// events a recovery sends, else null. sent grows when something was sent.
+// useProof is what a recovery would send once the newest attempt to a failing subscription, such as a test, has arrived; else null.
+// sent grows when something was sent.
 export function useProof(s, sent) {
   const path = `/webhooks/subscriptions/${s?.id}/`, fails = Boolean(s) && ['failing', 'disabled'].includes(subscriptionStatus(s));
   return useLoad(async (signal) => {
