@@ -1,9 +1,5 @@
 // The place of the page: its path and query below the root of the console, in the URL and in the history of the browser.
 //
-//   href('/subscriptions/', { status: 'failing' })   for links
-//   navigate('/events/')                             for scripts
-//   const [query, setQuery] = useQuery()             filters are part of the URL
-//
 // Every link keeps the organization in which an operator acts (?org=), so a shared URL opens the same organization.
 import { settings } from './settings.js';
 import { createStore, useStore } from './ui/store.js';

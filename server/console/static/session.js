@@ -1,7 +1,4 @@
 // Who is signed in, and the organization in which the page acts.
-//
-//   const { me, home, portal } = useSession();
-//   can('webhooks:write')   whether to show a button; the API decides
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
 import { settings } from './settings.js';

@@ -53,7 +53,7 @@ export function Key({ id }) {
       </div>
     </div>
     <div class="columns two">
-      <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />
+      <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} bar=${(u) => u.allowed} none="No request in the last 30 days." />
       ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
     </div>
     <details class="more-options" open=${isExplained}><summary>Explain a request…</summary><div><${Explain} id=${key.id} apiKey=${key} inUrl /></div></details>

@@ -50,7 +50,7 @@ export function Organization({ id }) {
     ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} backlog=${backlog} change=${writes && (() => setOpen('plan'))} />
       <${Members} organization=${organization} /></div>
       ${reads(organization.id, 'api_keys:read')
-        && html`<${Usage} path="/usage/organizations/" columns=${uses} none="Nothing in the last 30 days."
+        && html`<${Usage} path="/usage/organizations/" columns=${uses} bar=${(u) => u.events} none="Nothing in the last 30 days."
         organization=${actingIn(organization.id)} />`}` : html`<${Closed} organization=${organization} />`}
     ${open && html`<${DialogNow} organization=${organization} name=${name} backlog=${backlog} reload=${reload} onClose=${() => setOpen(null)} />`}
   <//>`;

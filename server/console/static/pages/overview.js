@@ -65,10 +65,10 @@ function Rate({ good, bad }) {
 const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'All sending is stopped' };
 
 const columns = [
-  { head: 'Why', main: true, cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
+  { head: 'Why', main: true, size: 'xl', cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
   { head: 'Deliveries', size: 's', number: true, cell: (b) => number(b.pending) },
   { head: 'Subscriptions', size: 'm', number: true, wide: true, cell: (b) => number(b.subscriptions) },
-  { head: 'Oldest due', size: 's', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
+  { head: 'Oldest due', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
 ];
 
 const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and why">

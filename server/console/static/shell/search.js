@@ -42,7 +42,7 @@ async function find(q, signal) {
 const mostTypes = 6, minute = 60_000;
 let known = { of: '', at: 0, types: [] }; // the event types of an organization
 
-// typesLike returns event types that have a text in their name or their description. The search of the API has none.
+// typesLike returns event types with a text in the name or the description. The API's search has none.
 async function typesLike(text) {
   const of = session.get().me?.organization.id;
   if (!can('events:read')) return [];
@@ -59,8 +59,7 @@ function opens(result) {
   return row && isShown(row);
 }
 
-// placeOf is the path and the query of the page of a result. People who are no operators have no page of their organization, and none
-// of an event type.
+// placeOf is the path and the query of the page of a result. Only operators have pages of organizations and event types.
 function placeOf(result) {
   if (result.type === 'organization' && !isOperator()) return ['/', {}];
   if (result.type === 'event_type') return isOperator() && result.isKnown ? [paths.eventType(result.id), {}] : [paths.events, { type: result.id }];

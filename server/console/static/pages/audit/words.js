@@ -70,7 +70,7 @@ const groups = {
 };
 const types = Object.assign({}, ...Object.values(groups));
 
-// kindsFor are the options of a filter. Customers have no entries about what concerns all organizations.
+// kindsFor are the options of a filter. Customers have no entries of some groups.
 const ofAll = ['Roles and plans', 'System'];
 export const kindsFor = (operator) => Object.entries(groups).filter(([group]) => operator || !ofAll.includes(group)).map(([group, each]) =>
   [group, Object.entries(each).map(([type, text]) => [type, text.replace('…', 'A subscription').replace(':', '')])]);

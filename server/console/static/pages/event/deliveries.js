@@ -69,7 +69,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   </li>`;
 }
 
-// Detail is the sentence of the API about a delivery. Its first part says the most.
+// Detail is what the API says about a delivery. The first sentence says the most.
 function Detail({ reason }) {
   const [first, ...rest] = detailOf(reason).split(/(?<=\.) /);
   return html`<span class="first"><${WithTimes} text=${first} /></span> <${WithTimes} text=${rest.join(' ')} />`;

@@ -31,7 +31,7 @@ const columns = [
   { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
 ];
 
-// Latest are the newest events of the organization. It loads again when changed has another value.
+// Latest are the newest events. It loads them again when changed differs.
 export function Latest({ changed }) {
   const { data } = useLoad((signal) => api.get('/events/', { signal, query: { limit: 6, audit_events: false } }), [changed]);
   return data?.data.length > 0 && html`<${Section} title="Latest events" actions=${html`<a href=${href(paths.events)}>All events</a>`}>
