@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,9 @@ func (v valueType) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.C
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	found, err := c.List(ctx, v.listPath, "", client.PageItems)
-	if err != nil {
+	body, err := c.Do(ctx, "GET", v.listPath, nil) // without a limit, which not every list takes
+	var found client.Page
+	if err != nil || json.Unmarshal(body, &found) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var offered []cobra.Completion

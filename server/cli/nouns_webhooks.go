@@ -294,7 +294,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h\n" +
 			"--state exhausted --subscription sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents), query: append([]field{
-			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: eventPattern},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
 			{member: "state", usage: "only events with a delivery in this state, or nobody for events without one",
 				value: oneOf("delivered", "pending", "exhausted", "dropped", "expired", "nobody")},
@@ -342,7 +342,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
-		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
+		request: post(pathEvents, argument{name: "TYPE", member: "type", value: eventPattern},
 			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
