@@ -291,7 +291,7 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.in("row", "#5").click("link", "invoice.created")
 	p.expectPath(console(a.failing) + "?attempt=" + attempt)
 	panel := p.in("region", "Attempt")
-	panel.expect("Given up")
+	panel.expect("Not delivered")
 	if room := evaluate[float64](p, `document.querySelector(".filters").getBoundingClientRect().top - document.querySelector(".head").getBoundingClientRect().bottom`); room < 0 {
 		t.Errorf("the head covers %.0f px of the filters", -room)
 	}
