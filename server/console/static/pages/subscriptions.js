@@ -33,8 +33,8 @@ export function Subscriptions() {
     { head: 'Status', size: 'm', sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, sort: everywhere && 'address', cell: (s) => html`<span class="two-lines">
       ${everywhere && html`<bdi class="narrow-only cut strong">${s.organization_name}</bdi>`}<span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-      ${traits(s) && html`<span class="cut small">${traits(s)}</span>`}
-      ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
+      ${(traits(s) || s.description) && html`<span class="cut small quiet" title=${s.description}>${traits(s)}
+        ${traits(s) && s.description && ' · '}<bdi>${s.description}</bdi></span>`}</span>` },
     everywhere && { head: 'Organization', size: 'l', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
       href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
