@@ -74,12 +74,12 @@ const nothing = { rows: [], cursor: null };
 // the user has scrolled or selected a row. id returns what identifies a row.
 export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
   const key = path + JSON.stringify([query, options.organization]);
-  const entry = path + JSON.stringify({ ...query, since: undefined }); // a period such as the last day goes on
+  const entry = path + JSON.stringify({ ...query, since: undefined });
   const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
   const [arrived, setArrived] = useState(nothing);
   const get = (cursor, signal, most = limit) => api.get(path, { ...options, signal, query: { limit: most, cursor, ...query } });
   const first = useLoad(async (signal) => {
-    const wanted = history.state?.rows?.[entry] ?? limit; // as many as were shown here, when the back button comes back
+    const wanted = history.state?.rows?.[entry] ?? limit; // as many as were shown here
     const page = await get(null, signal, Math.min(wanted, mostRows));
     while (page.data.length < wanted && page.has_more) {
       const next = await get(page.next_cursor, signal);

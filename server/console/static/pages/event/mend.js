@@ -44,7 +44,7 @@ export function Mend({ reason, event, onDone }) {
     ${isOpen && html`<${Open} reason=${reason} event=${event} onDone=${onDone} onClose=${() => setOpen(false)} />`}`;
 }
 
-// SendAgain sends what has ended once more, unless the advice is that already. Nobody repeats a test. plain: the button is text.
+// SendAgain sends what has ended once more, unless the advice is that already. Nobody repeats a test. plain: as text.
 export function SendAgain({ reason: r, event, plain, onDone }) {
   const [isOpen, setOpen] = useState(false);
   const isPending = event.deliveries.some((d) => d.subscription_id === r.subscription_id && d.state === 'pending');

@@ -62,7 +62,7 @@ const columnsOf = (all, recover) => [
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
-  { head: 'What to do', label: true, size: 'm',
+  { head: 'What to do', label: true, size: 'act',
     cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
 ].filter(Boolean);
 

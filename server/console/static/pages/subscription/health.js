@@ -22,7 +22,7 @@ export function useProof(s, sent) {
   }, [path, fails, sent, s?.last_failure_at]).data;
 }
 
-// Health says in words why nothing is sent or what fails, and has the button that mends it: the main one when there is a proof.
+// Health says why nothing is sent or what fails, and has the button that mends it: the main one when there is a proof.
 export function Health({ subscription: s, proof, actions }) {
   const waits = s.pending_deliveries > 0 ? `${count(s.pending_deliveries, 'delivery waits', 'deliveries wait')}.` : 'No delivery waits.';
   const writes = can('webhooks:write');
