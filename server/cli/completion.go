@@ -10,9 +10,6 @@ import (
 	"github.com/keyhook/keyhook/server/cli/client"
 )
 
-// completionTimeout bounds the wait after somebody presses the tab key.
-const completionTimeout = 2 * time.Second
-
 // complete offers the possible values of the next argument.
 func (a action) complete(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) >= len(a.request.arguments) {
@@ -30,20 +27,17 @@ func (v valueType) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.C
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors here
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second) // after somebody has pressed the tab key
 	defer cancel()
-	body, err := c.Do(ctx, "GET", v.listPath, nil) // without a limit, which not every list takes
 	var found client.Page
-	if err != nil || json.Unmarshal(body, &found) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+	if body, err := c.Do(ctx, "GET", v.listPath, nil); err == nil { // without a limit, which not every list takes
+		_ = json.Unmarshal(body, &found) // what is no list offers nothing
 	}
 	var offered []cobra.Completion
 	for _, item := range found.Data {
-		o, err := parseObject(item)
-		if err != nil {
-			continue
+		if o, err := parseObject(item); err == nil {
+			offered = append(offered, candidate(o))
 		}
-		offered = append(offered, candidate(o))
 	}
 	return offered, cobra.ShellCompDirectiveNoFileComp
 }

@@ -84,11 +84,9 @@ var eventType = valueType{name: "type", listPath: pathEventTypes, parse: func(te
 	return text, nil
 }}
 
-// eventPattern is an event type, or a pattern such as order.*; eventTypeList is a list of them, which may be empty.
-var (
-	eventPattern  = valueType{name: someText.name, listPath: pathEventTypes, parse: someText.parse}
-	eventTypeList = valueType{name: "list", repeatable: true, listPath: pathEventTypes, parse: words.parse}
-)
+// eventTypeList is a list of event types, or of patterns such as order.*. It may be empty.
+var eventTypeList = valueType{name: "list", repeatable: true, listPath: pathEventTypes, parse: words.parse}
+var eventPattern = valueType{name: "text", listPath: pathEventTypes, parse: someText.parse} // one of them
 
 // permission is the key of a permission.
 var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
