@@ -103,7 +103,8 @@ func TestOrganizations(t *testing.T) {
 		p.in("row", "dev@acme.example").click("button", "Change role…")
 		p.click("button", "Remove from the organization…")
 		p.confirm("", "Remove member")
-		p.gone("dev@acme.example")
+		p.in("table", "Members").gone("dev@acme.example")
+		p.expect("Removed ")
 	})
 	t.Run("the portal link", func(t *testing.T) {
 		p.click("button", "Create portal link…")
