@@ -1,4 +1,4 @@
-// The end of things: deleting one that nothing needs, and ending an organization or a user, whose data is removed later.
+// deleting one that nothing needs, and ending an organization or a user, whose data is removed later.
 import { html, useState } from '../ui/html.js';
 import { Facts } from '../ui/page.js';
 import { Confirm } from '../ui/dialog.js';

@@ -1,4 +1,4 @@
-// The overview: what needs attention, how deliveries go, and what waits. Operators see all organizations, or the chosen one.
+// The overview: what needs attention, how deliveries go, and what waits.
 import { html } from '../ui/html.js';
 import { Page, Section, Facts } from '../ui/page.js';
 import { Chart } from '../ui/chart.js';
@@ -65,7 +65,8 @@ function Rate({ good, bad }) {
 const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'All sending is stopped' };
 
 const columns = [
-  { head: 'Why', main: true, size: 'xl', cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
+  { head: 'Why', main: true, size: 'xl',
+    cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
   { head: 'Deliveries', size: 's', number: true, cell: (b) => number(b.pending) },
   { head: 'Subscriptions', size: 'm', number: true, wide: true, cell: (b) => number(b.subscriptions) },
   { head: 'Oldest due', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
