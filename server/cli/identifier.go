@@ -77,12 +77,16 @@ func nameOf(thing, listPath string) valueType {
 }
 
 // eventType is the type of an event.
-var eventType = valueType{name: "type", parse: func(text string) (any, error) {
+var eventType = valueType{name: "type", listPath: pathEventTypes, parse: func(text string) (any, error) {
 	if !webhook.ValidType(text) {
 		return nil, errors.New("must be an event type: words of lower-case letters, digits and _ with dots between them, such as order.paid")
 	}
 	return text, nil
 }}
+
+// eventTypeList is a list of event types, or of patterns such as order.*. It may be empty.
+var eventTypeList = valueType{name: "list", repeatable: true, listPath: pathEventTypes, parse: words.parse}
+var eventPattern = valueType{name: "text", listPath: pathEventTypes, parse: someText.parse} // one of them
 
 // permission is the key of a permission.
 var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {

@@ -40,7 +40,7 @@ func subscriptionFields(isNew bool) []field {
 	}
 	return []field{
 		{member: "url", usage: "the URL of the receiver, or none: nothing is sent, and a program reads the events, such as keyhook listen --from", value: urlOrNone, required: isNew},
-		{member: "event_types", usage: eventTypes, value: words},
+		{member: "event_types", usage: eventTypes, value: eventTypeList},
 		{member: "filter", usage: filters, value: conditions},
 		{member: "audit_events", usage: auditEvents, value: boolean},
 		{member: "description", usage: "note for people", value: anyText},
@@ -162,7 +162,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "--filter 'amount gte 100' --filter 'customer.country in [\"CH\", \"DE\"]'",
 		request: post("/api/v1/webhooks/filters/preview/"), body: []field{
 			{member: "filter", usage: "a condition; all must hold", value: conditions, required: true},
-			{member: "event_types", usage: "only events of these types (default: every type)", value: words},
+			{member: "event_types", usage: "only events of these types (default: every type)", value: eventTypeList},
 		},
 		show: thing{quiet: "matched"},
 	},
@@ -201,7 +201,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		request: post(pathSubscriptions+"{}/replay/", subscriptionArgument), body: []field{
 			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
-			{member: "event_types", usage: "only events of these types", value: words},
+			{member: "event_types", usage: "only events of these types", value: eventTypeList},
 			{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
 			{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 		},
@@ -254,7 +254,7 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 		example: "sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
 		request: get(pathSubscriptions+"{}/deliveries/", subscriptionArgument), query: append([]field{
 			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed", "sending", "interrupted")},
-			{member: "event_type", usage: "only events of this type", value: someText},
+			{member: "event_type", usage: "only events of this type", value: eventPattern},
 			{member: "event_id", usage: "only this event", value: idOf(eventID)},
 		}, periodFields...),
 		show: list{columns: attemptColumns},
@@ -280,7 +280,7 @@ func listedFields(states ...string) []field {
 		{member: "state", usage: "only events with a delivery in this state", value: oneOf(states...), required: true},
 		{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 		{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
-		{member: "event_type", flag: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+		{member: "event_type", flag: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: eventPattern},
 		{member: "subscription_id", flag: "subscription", usage: "only deliveries to this subscription", value: idOrExternalID(subscriptionID)},
 		{member: "audit_events", flag: "audit", usage: "audit events, too", value: boolean, fallback: "false", beside: "type"},
 		{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
@@ -294,7 +294,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		example: "--limit 10\n--audit\n--organization all --type 'order.*' --since 24h\n" +
 			"--state exhausted --subscription sub_01h455vb4pex5vsknk084sn02q",
 		request: get(pathEvents), query: append([]field{
-			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: eventPattern},
 			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
 			{member: "state", usage: "only events with a delivery in this state, or nobody for events without one",
 				value: oneOf("delivered", "pending", "exhausted", "dropped", "expired", "nobody")},
@@ -342,7 +342,7 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		verb: "publish", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "order.created '{\"number\": 1001}' --idempotency-key order-1001",
-		request: post(pathEvents, argument{name: "TYPE", member: "type", value: someText},
+		request: post(pathEvents, argument{name: "TYPE", member: "type", value: eventPattern},
 			argument{name: "JSON", member: "data", value: jsonObject, fallback: "{}", optional: true}),
 		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},

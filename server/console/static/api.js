@@ -1,8 +1,5 @@
 // The only caller of fetch.
 //
-//   const page = await api.get('/webhooks/subscriptions/', { query: { status: 'failing' }, signal });
-//   await api.post(`/webhooks/subscriptions/${id}/recover/`, { dry_run: true });
-//
 // Paths are below /api/v1. A response with an error status is thrown as an ApiError.
 // A GET is repeated while the server is away. Other requests are sent once: the caller decides what to do.
 import { settings } from './settings.js';

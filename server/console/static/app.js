@@ -45,7 +45,9 @@ const Missing = () => html`<${Page} title="There is no such page">
     <${LinkButton} href=${href('/')}>First page<//><//><//>`;
 
 const Forbidden = ({ row }) => html`<${Page} title=${row.title}>
-  <${Bar} tone="warning" title="Your role does not show this page"><p>It needs the permission <code>${row.needs}</code>. An operator or an owner of the organization can give you a role that has it.</p><//><//>`;
+  <${Bar} tone="warning" title="Your role does not show this page">
+    <p>It needs the permission <code>${row.needs}</code>. An owner of the organization, or
+    the provider of this service, can give you a role that has it.</p><//><//>`;
 
 const Lost = ({ error }) => html`<${Page} title="There is no such organization">
   ${error.status === 404 ? html`<p>It was closed, or its id in the address is wrong.</p>` : html`<${ErrorBar} error=${error} />`}

@@ -1,9 +1,5 @@
 // The place of the page: its path and query below the root of the console, in the URL and in the history of the browser.
 //
-//   href('/subscriptions/', { status: 'failing' })   for links
-//   navigate('/events/')                             for scripts
-//   const [query, setQuery] = useQuery()             filters are part of the URL
-//
 // Every link keeps the organization in which an operator acts (?org=), so a shared URL opens the same organization.
 import { settings } from './settings.js';
 import { createStore, useStore } from './ui/store.js';
@@ -36,7 +32,8 @@ export function navigate(path, query, { replace = false } = {}) {
 export function go(url, replace = false) {
   if (!mayLeave(() => go(url, replace))) return;
   const samePath = new URL(url, location.href).pathname === location.pathname;
-  history[replace ? 'replaceState' : 'pushState']({ inside: !replace || history.state?.inside, scroll: 0 }, '', url);
+  const { inside, rows } = history.state ?? {};
+  history[replace ? 'replaceState' : 'pushState']({ inside: !replace || inside, scroll: 0, rows: samePath ? rows : undefined }, '', url);
   place.set(read());
   if (!samePath) scrollTo(0, 0);
 }

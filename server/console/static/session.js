@@ -1,7 +1,4 @@
 // Who is signed in, and the organization in which the page acts.
-//
-//   const { me, home, portal } = useSession();
-//   can('webhooks:write')   whether to show a button; the API decides
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
 import { settings } from './settings.js';
@@ -24,6 +21,14 @@ export const can = (permission) => {
 
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;
+
+// said is a sentence of the API in the words of the reader: only operators know the program and its settings.
+export const said = (text) => (isOperator() ? text : text.replace(/needs egress\.allowed_networks/, 'is refused')
+  .replace(/ \(\w+\.\w+: ([^)]+)\)/g, ' ($1)')
+  .replace(/([.:] |)(Keyhook|an operator)/gi, (found, start, name, at) => {
+    const words = name === 'Keyhook' ? 'this service' : 'the provider of this service';
+    return start || at === 0 ? start + words[0].toUpperCase() + words.slice(1) : words;
+  }));
 
 // isShown reports whether somebody sees a page. A portal link shows the pages that the host has chosen. The overview is about subscriptions.
 export const isShown = ({ path, needs }) => can(needs) && (!session.get().portal || settings.portal.includes(path.split('/')[1] || 'subscriptions'));
@@ -157,12 +162,28 @@ async function enter(home, refusedLink = null) {
   const { home: before, ended } = session.get();
   const isOther = !before || !isSame(before, home);
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
+  rememberPortal(home.portal);
   if (isOther) session.set({ me: null });
   if (isOther || ended) tabs.postMessage('');
   await act(place.get().org, true);
   const waiting = signedInAgain;
   signedInAgain = [];
   for (const goOn of waiting) goOn();
+}
+
+// A tab remembers that it showed a portal: a customer comes back from the application that made the link.
+const portalKey = 'keyhook-portal';
+
+// portalWas is the address of that application, or empty; null in a tab without a portal.
+export function portalWas() {
+  try { return sessionStorage.getItem(portalKey); } catch { return null; }
+}
+
+function rememberPortal(portal) {
+  try {
+    if (portal) sessionStorage.setItem(portalKey, portal.return_url ?? '');
+    else sessionStorage.removeItem(portalKey);
+  } catch { /* the browser keeps nothing for this page */ }
 }
 
 export async function signOut() {

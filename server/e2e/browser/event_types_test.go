@@ -53,6 +53,9 @@ func TestTheCatalogue(t *testing.T) {
 	p.expect("Changes saved")
 	p.in("navigation", "You are here").click("link", "Event types")
 	p.in("row", "order.paid").expect("Orders The customer has paid an order. Yes")
+	p.fill("Search", "order.p")
+	p.press("Enter")
+	p.expectPath("/console/event-types/order.paid/")
 
 	customer := open(t, s.base)
 	customer.signIn(c.token)
@@ -107,6 +110,10 @@ func TestTheCatalogue(t *testing.T) {
 	}
 	customer.visit("/console/events/")
 	customer.expect("order.paid Test")
+	customer.fill("Search", "has paid") // what the catalogue says about it
+	customer.in("group", "Event types").expect("order.paid The customer has paid an order.")
+	customer.press("Enter")
+	customer.expectPath("/console/events/?type=order.paid")
 	customer.visit("/console/events/new/")
 	customer.fill("Type", "order.payd")
 	customer.click("button", "Publish event")

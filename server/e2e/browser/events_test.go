@@ -80,6 +80,16 @@ func TestTheListOfEvents(t *testing.T) {
 	p.click("button", "Show more")
 	p.in("row", "many.first").expect("nowhere")
 	p.in("row", "order.live").expect(live)
+	p.in("row", "many.first").click("link", "many.first")
+	p.expectElement("heading", "many.first")
+	p.back() // to the row, which is on the second page of the list
+	p.in("row", "many.first").expect("nowhere")
+	p.await(func() string {
+		if evaluate[int](p, "scrollY") == 0 {
+			return "the list is at its beginning"
+		}
+		return ""
+	})
 
 	p.signIn(operatorToken)
 	p.visit("/console/events/?in=all&type=order.live")
@@ -133,7 +143,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.signIn(a.token)
 
 	p.visit(eventPage(w.newest(a, "invoice.created")))
-	p.expect("Not delivered: Keyhook gave up after 5 attempts. The receiver answered 503.")
+	p.expect("Not delivered: given up after 5 attempts. The receiver answered 503.")
 	p.expect("<html><h1>Down for maintenance</h1><script>alert(1)</script></html>")
 	p.expect("The receiver, or a proxy in front of it, has a fault.")
 	p.in("listitem", "/failing").expect(": the receiver answered 503.")
@@ -148,7 +158,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.click("button", "Recover subscription…")
 	p.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
-	p.expect("Recovered. Keyhook sends 1 event again.")
+	p.expect("Recovered. 1 event is sent again.")
 	p.expect("Delivered to " + strings.TrimPrefix(w.receiver.base, "http://") + " at")
 	p.expect("6 attempts")
 
@@ -177,7 +187,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.in("listitem", "/healthy").click("button", "Send again…")
 	p.expect("It has arrived already.")
 	p.click("button", "Send 1 event again")
-	p.expect("Keyhook sends 1 event again.")
+	p.expect("1 event is sent again.")
 	p.in("listitem", "/healthy").expect("2 attempts")
 	w.receiver.await(t, "healthy", 13)
 }
@@ -233,11 +243,11 @@ func TestAnEventThatAnOperatorHolds(t *testing.T) {
 	p.signIn(c.token)
 	p.visit(eventPage(held))
 	p.expect("the delivery waits, because the plan has no webhooks")
-	p.expect("An operator can change the plan.")
+	p.expect("The provider of this service can change the plan.")
 	s.must(t, "PATCH", "/api/v1/organizations/"+c.id+"/", object{"plan": "growth"}, nil)
 	p.visit(eventPage(held))
-	p.expect("Not delivered yet: the delivery waits, because an operator holds the queue.")
-	p.expect("An operator can release it.")
+	p.expect("Not delivered yet: the delivery waits, because all sending is stopped.")
+	p.expect("The provider of this service starts it again.")
 
 	p.signIn(operatorToken)
 	p.visit(eventPage(held) + "?org=" + c.id)
@@ -338,7 +348,7 @@ func TestTheAuditLog(t *testing.T) {
 	p.reload()
 	p.in("region", "Entry").expect("owner became member")
 	p.choose("Time", "Last hour")
-	p.choose("Who", "Keyhook itself")
+	p.choose("Who", "This service")
 	p.choose("What", "Revoked the API key")
 	p.expect("No entry matches the filters")
 

@@ -287,7 +287,7 @@ func TestAPIKeysOfThoseWhoMayNotWriteThem(t *testing.T) {
 	p.visit("/console/keys/" + id + "/")
 	p.expect("each request with an existing key gets 403")
 	p.visit("/console/keys/new/")
-	p.expect("An operator can change the plan.")
+	p.expect("The provider of this service can change the plan.")
 	p.goneElement("button", "Create API key")
 	s.must(t, "PATCH", "/api/v1/organizations/"+c.id+"/", object{"plan": "growth"}, nil)
 

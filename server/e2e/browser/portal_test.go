@@ -112,7 +112,9 @@ func TestPortal(t *testing.T) {
 		p.expectPath("/docs/")
 		p.allow(http.StatusUnauthorized, "/api/v1/session/")
 		p.visit("/console/")
-		p.expectElement("heading", "Sign in")
+		p.expectElement("heading", "Your session has ended")
+		p.expectElement("link", "Back to "+hostOf(s.base))
+		p.gone("keyhook token create")
 	})
 	t.Run("a member looks, and changes nothing", func(t *testing.T) {
 		p := open(t, s.base)
@@ -213,7 +215,7 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 
 	event := acme.publish(t, "order.paid", object{"order": 7})
 	p.expect("All three steps are done")
-	p.click("link", "order.paid")
+	p.in("listitem", "has arrived").click("link", "order.paid")
 	p.expectPath("/console/events/" + event + "/")
 	p.visit("/console/")
 	p.expect("Success rate")

@@ -1,4 +1,4 @@
-// The end of things: deleting one that nothing needs, and ending an organization or a user, whose data is removed later.
+// deleting one that nothing needs, and ending an organization or a user, whose data is removed later.
 import { html, useState } from '../ui/html.js';
 import { Facts } from '../ui/page.js';
 import { Confirm } from '../ui/dialog.js';
@@ -8,15 +8,24 @@ import { api } from '../api.js';
 import { navigate } from '../router.js';
 import { can } from '../session.js';
 
-// Deletion asks, deletes what is at a path of the API, and goes to a page. The other properties are those of Confirm.
-export const Deletion = ({ path, to, ...rest }) => html`<${Confirm} danger ...${rest} onConfirm=${async () => { await api.delete(path); navigate(to); }} />`;
+// Deletion asks, deletes what is at a path of the API, and goes to a page, which tells what was deleted (said). The other properties
+// are those of Confirm.
+export function Deletion({ path, to, said, ...rest }) {
+  const remove = async () => {
+    await api.delete(path);
+    navigate(to);
+    return said;
+  };
+  return html`<${Confirm} danger ...${rest} onConfirm=${remove} />`;
+}
 
 // End asks with the numbers of the dry run. items(ends) are facts; children say what it is for. typed is what one types.
-export function End({ path, title, action, typed, items, reload, onClose, children }) {
+export function End({ path, title, action, typed, items, said, reload, onClose, children }) {
   const { data: ends, error } = useLoad((signal) => api.post(path, { dry_run: true }, { signal }), [path]);
   const end = async () => {
     await api.post(path, {});
     await reload();
+    return said;
   };
   return html`<${Confirm} title=${title} action=${action} danger typed=${ends && typed} disabled=${!ends} onConfirm=${end} onClose=${onClose}>
     ${ends ? html`<p>${children}</p><${Facts} items=${items(ends)} />` : html`<${Loading} error=${error} rows=${4} />`}<//>`;

@@ -17,7 +17,10 @@ import { Summary } from './event/summary.js';
 
 export function Event({ id }) {
   const path = `/events/${encodeURIComponent(id)}/`;
-  const { data: event, error, reload } = useLoad((signal) => api.get(path, { signal }), [path]);
+  const { data: event, error, reload } = useLoad(async (signal) => {
+    const found = await api.get(path, { signal });
+    return { ...found, isAudit: isAuditEntry(found) };
+  }, [path]);
   const beat = event ? beatOf(event) : 0;
   useRepeat(reload, beat, [path]);
   const reasons = useList(path + 'explain/', {}, { poll: beat, limit: 200, id: (r) => r.subscription_id });
@@ -56,7 +59,7 @@ function beatOf({ deliveries, timestamp }) {
 }
 
 function About({ event }) {
-  const entry = isAuditEntry(event) && { ...event.data, type: event.type };
+  const entry = event.isAudit && { ...event.data, type: event.type };
   return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
     ['Published', html`<${TimeAndAge} value=${event.timestamp} />`],

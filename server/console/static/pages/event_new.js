@@ -40,7 +40,8 @@ export function EventNew() {
       <div class="stack">
         <div ref=${answer} tabindex="-1" class="answer-column" aria-live="polite">${published && html`<${Answer} published=${published} />`}</div>
         <h2>The same with curl</h2>
-        <${Curl} path="/events/" headers=${key ? [`Idempotency-Key: ${key}`] : []} body=${`{"type": ${JSON.stringify(form.values.type.trim() || 'order.paid')}, "data": ${form.values.data}}`} />
+        <${Curl} path="/events/" headers=${key ? [`Idempotency-Key: ${key}`] : []}
+          body=${`{"type": ${JSON.stringify(form.values.type.trim() || 'order.paid')}, "data": ${form.values.data}}`} />
       </div>
     </div>
   <//>`;
@@ -67,7 +68,8 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
       <div class="row">${can('webhooks:write') && html`<${LinkButton} href=${href(paths.subscriptionNew)}>New subscription<//>`}</div>${see}<//>`;
   }
   if (notice === 'unknown_type') {
-    return html`<${Bar} tone="warning" title=${`Published for ${count(deliveries, 'subscription')}`}><p>The catalogue of event types does not have <code>${type}</code>. Is it misspelt?</p>${see}<//>`;
+    return html`<${Bar} tone="warning" title=${`Published for ${count(deliveries, 'subscription')}`}>
+      <p>The catalogue of event types does not have <code>${type}</code>. Is it misspelt?</p>${see}<//>`;
   }
   if (notice === 'in_feed') {
     return html`<${Bar} tone="success" title="Published"><p>Nothing is sent: a program reads the event from a feed.</p>${see}<//>`;
@@ -76,11 +78,15 @@ function Answer({ published: { id, type, deliveries, held, notice } }) {
     return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>It passes the filter of no subscription that wants its type.</p>${see}<//>`;
   }
   if (notice === 'plan_capability_required') {
-    return html`<${Bar} tone="warning" title="Published, and sent nowhere"><p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'An operator can change the plan.'}</p>
-      ${isOperator() && html`<div class="row"><${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;
+    return html`<${Bar} tone="warning" title="Published, and sent nowhere">
+      <p>The plan of this organization has no webhooks. ${isOperator() ? '' : 'The provider of this service can change it.'}</p>
+      ${isOperator() && html`<div class="row">
+        <${LinkButton} href=${href(paths.organization(session.get().me.organization.id), { org: '' })}>Change the plan<//></div>`}${see}<//>`;
   }
-  const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'It is disabled: the delivery waits until it is active again.' : 'All of them are disabled: their deliveries wait until they are active again.')
-    : `${held} of them ${held === 1 ? 'is disabled: its delivery waits until it is active again' : 'are disabled: their deliveries wait until they are active again'}.`;
+  const waits = held === 0 ? '' : held === deliveries ? (held === 1 ? 'It is disabled: the delivery waits until it is active again.'
+    : 'All of them are disabled: their deliveries wait until they are active again.')
+    : `${held} of them ${held === 1 ? 'is disabled: its delivery waits until it is active again'
+      : 'are disabled: their deliveries wait until they are active again'}.`;
   return html`<${Bar} tone=${held ? 'warning' : 'success'} title=${`Published for ${count(deliveries, 'subscription')}`}>
     <p>The event and its ${deliveries === 1 ? 'delivery is' : 'deliveries are'} on disk. ${waits}</p>${see}<//>`;
 }

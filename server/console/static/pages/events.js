@@ -2,19 +2,21 @@
 import { html, useMemo, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { Badge, Tag } from '../ui/badge.js';
+import { Tag } from '../ui/badge.js';
 import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Empty } from '../ui/state.js';
-import { Time, number } from '../ui/time.js';
+import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
 import { href, useQuery } from '../router.js';
-import { can, canSwitch, isOperator } from '../session.js';
+import { can, canSwitch, isOperator, session } from '../session.js';
+import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { useEventTypes } from './subscription/fields.js';
 import { SendAgain, acts } from './events/send_again.js';
+import { States } from './events/states.js';
 
 const filters = ['type', 'state', 'subscription', 'key', 'range', 'since', 'until', 'audit', 'in'];
 
@@ -25,15 +27,20 @@ export function Events() {
   const everywhere = query.in === 'all' && isOperator();
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
   const list = useList('/events/', {
-    type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key, ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
+    type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key,
+    ...period, organization: everywhere ? 'all' : '', audit_events: query.audit === 'with' ? '' : 'false',
   }, { poll: 5000 });
 
   const columns = [
-    { head: 'Event type', main: true, cell: (e) => html`<span class="two-lines"><span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span><span class="narrow-only"><${States} states=${e.states} /></span>
+    { head: 'Event type', main: true, size: 'xl',
+      cell: (e) => html`<span class="two-lines">
+      <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
+      <span class="narrow-only"><${States} states=${e.states} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', size: everywhere ? 'l' : 'xl', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
-    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
+    everywhere && { head: 'Organization', size: 'l', wide: true,
+      cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
   ].filter(Boolean);
 
@@ -42,7 +49,8 @@ export function Events() {
   const publish = !isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`;
   const again = !everywhere && !query.key && list.rows?.length > 0 && can('webhooks:write') && acts[query.state];
   const sent = {
-    state: query.state, since: period.since ?? '1970-01-01T00:00:00Z', ...(period.until && { until: period.until }), ...(query.type && { event_type: query.type }),
+    state: query.state, since: period.since ?? '1970-01-01T00:00:00Z',
+    ...(period.until && { until: period.until }), ...(query.type && { event_type: query.type }),
     ...(query.subscription && { subscription_id: query.subscription }), audit_events: query.audit === 'with',
   };
   return html`<${Page} title="Events" actions=${(again || publish) && html`
@@ -59,26 +67,12 @@ export function Events() {
     <//>`}
     <${Table} label="Events" list=${list} columns=${columns}
       href=${(e) => (everywhere && canSwitch() ? href(paths.event(e.id), { org: e.organization_id }) : href(paths.event(e.id)))}
-      empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Old events are deleted, after the time that the operator has set." />` : html`<${First} />`} />
+      empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Events are kept for a limited time." />` : html`<${First} />`} />
   <//>`;
 }
 
-// The states of deliveries, the problems first: name, status of the badge, word.
-const states = [
-  ['exhausted', 'exhausted', 'gave up'], ['held', 'disabled', 'held: subscription disabled'], ['waiting', 'pending', 'waiting'],
-  ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
-];
-
-const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'], ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
-
-// States says how many subscriptions have got the event: "1 gave up, 3 delivered".
-function States({ states: read }) {
-  const counts = { ...read, waiting: read.pending - read.held };
-  const shown = states.filter(([name]) => counts[name] > 0);
-  if (shown.length === 0) return html`<span class="quiet">Sent nowhere</span>`;
-  const text = shown.map(([name, , word]) => `${number(counts[name])} ${word}`).join(', ');
-  return html`<${Badge} status=${shown[0][1]} text=${text} />`;
-}
+const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'],
+  ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];
 
 function AuditEvents({ name }) {
   const [query, setQuery] = useQuery();
@@ -87,6 +81,7 @@ function AuditEvents({ name }) {
 }
 
 const First = () => html`<${Empty} title="Waiting for the first event…"
-  text="Your product publishes an event when something happens. Keyhook sends it to each subscription that wants its type. It appears here at once.">
-  ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`}
-  <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' /><//>`;
+  text=${`${session.get().portal ? settings.name : 'Your product'} publishes an event when something happens. Each subscription that wants its
+    type gets it. It appears here at once.`}>
+  ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>
+    <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' />`}<//>`;

@@ -39,17 +39,23 @@ export function Key({ id }) {
       <${Button} onClick=${() => setAsking('revoke')}>Revoke key…<//>`}>
     <${ErrorBar} error=${error} retry=${reload} />
     ${failed?.check === 'plan' ? html`<${NoPlan} plan=${me.plan} />` : failed && html`<${Bar} tone=${failed.check === 'permission' ? 'warning' : 'danger'}
-      title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}><p><${WithTimes} text=${failed.detail} /></p><//>`}
-    ${isActive && key.rotated_to && html`<${Bar} title="A new key replaces this one"><p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
+      title=${failed.check === 'permission' ? 'Some of its permissions have no effect' : 'Requests with this key are refused now'}>
+      <p><${WithTimes} text=${failed.detail} /></p><//>`}
+    ${isActive && key.rotated_to
+      && html`<${Bar} title="A new key replaces this one">
+      <p>This key works until <${Time} value=${key.expires_at} form="exact" />. <a href=${href(paths.key(key.rotated_to))}>Open the new key</a></p><//>`}
     <div class="columns two">
       <${Section} title="Key"><${AboutKey} apiKey=${key} checks=${checks} /><//>
       <div class="stack loose">
         <${Section} title="What it may do"><${Scope} scope=${key.scope} /><//>
-        ${Object.keys(key.metadata).length > 0 && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
+        ${Object.keys(key.metadata).length > 0
+          && html`<${Section} title="Metadata"><${Code} label="Metadata" text=${JSON.stringify(key.metadata, null, 2)} /><//>`}
       </div>
     </div>
-    <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} none="No request in the last 30 days." />
-    ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    <div class="columns two">
+      <${Usage} path="/usage/keys/" query=${{ key_id: key.id }} columns=${uses} bar=${(u) => u.allowed} none="No request in the last 30 days." />
+      ${can('audit:read') && html`<${History} key=${key.status + key.rotated_to} apiKey=${key} />`}
+    </div>
     <details class="more-options" open=${isExplained}><summary>Explain a request…</summary><div><${Explain} id=${key.id} apiKey=${key} inUrl /></div></details>
     ${asking === 'rotate' && html`<${Rotate} apiKey=${key} onClose=${() => setAsking('')} onDone=${async (next) => { await reload(); setMade(next); }} />`}
     ${asking === 'revoke' && html`<${Revoke} apiKey=${key} onClose=${() => setAsking('')} onDone=${reload} />`}
@@ -90,7 +96,6 @@ function History({ apiKey: { id } }) {
   const columns = [
     { head: 'What', main: true, cell: (e) => what[e.type]?.(e.details) ?? e.type },
     { head: 'Who', size: 'm', cell: (e) => html`<span class="cut" title=${e.actor.id}><bdi>${e.actor.name}</bdi></span>` },
-    { head: 'From', size: 'm', wide: true, cell: (e) => html`<span class="quiet">${e.ip ?? '–'}</span>` },
     { head: 'When', size: 'm', cell: (e) => html`<${Time} value=${e.at} form="log" />` },
   ];
   return html`<${Section} title="History" actions=${html`<a href=${href(paths.audit, { actor: id })}>Changes made with this key</a>`}>

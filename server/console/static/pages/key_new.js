@@ -21,7 +21,8 @@ export function NewKey() {
   const { me } = useSession();
   const [query] = useQuery();
   const [made, setMade] = useState(null);
-  const form = useForm({ name: query.name ?? '', scope: words(query.scope), expires_at: '', at: '', allowed_networks: '', metadata: [], user_id: '' }, async (v) => {
+  const form = useForm({ name: query.name ?? '', scope: words(query.scope), expires_at: '',
+    at: '', allowed_networks: '', metadata: [], user_id: '' }, async (v) => {
     const body = { name: v.name.trim(), scope: granted.join(' '), expires_at: endOf(v), metadata: objectOf(v.metadata), user_id: v.user_id || undefined,
       allowed_networks: words(v.allowed_networks.replaceAll(',', ' ')) };
     check(body, v);
@@ -47,11 +48,12 @@ export function NewKey() {
       <${TextField} form=${form} name="allowed_networks" label="Networks" optional mono placeholder="203.0.113.0/24 2001:db8::7"
         hint="Addresses and networks from which the key may be used. Empty: everywhere. They never change." />
       <${Metadata} form=${form} />
-      <section class="card stack key-preview" aria-label="Preview" aria-live="polite">
+      <section class="card stack preview-card" aria-label="Preview" aria-live="polite">
         <h2>This key may</h2>
         <${Granted} chosen=${chosen} held=${held} about=${about} why=${(key) => whyNot(key, owner, about)}
           remove=${(key) => form.set('scope', chosen.filter((k) => k !== key))} />
-        <p class="quiet small">It acts as <bdi>${owner?.who ?? 'you'}</bdi> in <bdi>${me.organization.name}</bdi>. Its permissions never grow: for more, create another key.</p>
+        <p class="quiet small">It acts as <bdi>${owner?.who ?? 'you'}</bdi> in <bdi>${me.organization.name}</bdi>.
+          Its permissions never grow: for more, create another key.</p>
       </section>
     <//></div>
   <//>`;
@@ -120,7 +122,8 @@ function check(body, { scope, expires_at, metadata }) {
 function Metadata({ form }) {
   const rows = form.values.metadata;
   return html`<${Field} form=${form} name="metadata" label="Metadata" optional
-      hint=${`Your own data about the key, such as the number of a customer. Reads and verifications return it. ${rows.length ? `${number(sizeOf(rows))} of ${number(maxMetadata)} bytes.` : ''}`}>
+      hint=${`Your own data about the key, such as the number of a customer. Reads and verifications return it. ${rows.length
+        ? `${number(sizeOf(rows))} of ${number(maxMetadata)} bytes.` : ''}`}>
     ${(attributes) => html`<div class="stack tight" role="group" ...${attributes} aria-label="Metadata">
       <${Pairs} rows=${rows} set=${(next) => form.set('metadata', next)} add="Add a value" examples=${() => ['Name', 'Value']} />
     </div>`}

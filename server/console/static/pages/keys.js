@@ -25,7 +25,8 @@ export function Keys() {
 
   const isFiltered = Boolean(query.status || query.prefix);
   const isFirst = list.rows?.length === 0 && !isFiltered;
-  const showsStatus = query.status === 'all' || (query.prefix && !query.status) || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
+  const showsStatus = query.status === 'all' || (query.prefix && !query.status)
+    || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
 
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
@@ -35,11 +36,13 @@ export function Keys() {
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
-    { head: 'Expires', size: 's', wide: true, cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
+    { head: 'Expires', size: 's', wide: true,
+      cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
   ].filter(Boolean);
 
   return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
-    actions=${html`<${LinkButton} icon="explain" href=${href(paths.explain)}>Explain a request<//>${list.rows && !isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
+    actions=${html`<${LinkButton} icon="info" href=${href(paths.explain)}>Explain a request<//>
+      ${list.rows && !isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
     ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}
     <${Filters}>
       <${Choice} name="status" label="Status" all=${query.prefix ? 'All' : 'Active'}
@@ -63,16 +66,19 @@ const endsSoon = ({ status, expires_at }) => status === 'active' && expires_at &
 export const KeyStatus = ({ apiKey: { status, rotated_to } }) =>
   (status === 'active' && rotated_to ? html`<${Badge} status="pending" text="Rotated" />` : html`<${Badge} status=${status} />`);
 
-export const Creator = ({ creator: { name, kind } }) => html`<span class="row creator" title=${kind === 'service' ? 'The service account of the organization' : name}>
+export const Creator = ({ creator: { name, kind } }) => html`<span class="row creator"
+  title=${kind === 'service' ? 'The service account of the organization' : name}>
   <${Icon} name=${kind === 'service' ? 'system' : 'user'} /><span class="cut grow"><bdi>${kind === 'service' ? 'Service account' : name}</bdi></span></span>`;
 
 function Used({ n, plan: { name, max_api_keys: most } }) {
   if (most === null) return html`<span class="quiet">${number(n)} active</span>`;
-  return html`<span class=${n >= most ? 'warning' : 'quiet'} title=${`The plan ${name} allows ${number(most)} active keys.`}>${number(n)} of ${number(most)} active</span>`;
+  return html`<span class=${n >= most ? 'warning' : 'quiet'} title=${`The plan ${name} allows ${number(most)} active keys.`}>
+    ${number(n)} of ${number(most)} active</span>`;
 }
 
 export const NoPlan = ({ plan }) => html`<${Bar} tone="warning" title=${`The plan “${plan.name}” has no API keys`}>
-  <p>No key can be created, and each request with an existing key gets 403. ${isOperator() ? 'Change the plan of the organization to allow keys.' : 'An operator can change the plan.'}</p>
+  <p>No key can be created, and each request with an existing key gets 403. ${isOperator()
+    ? 'Change the plan of the organization to allow keys.' : 'The provider of this service can change the plan.'}</p>
   ${isOperator() && html`<div class="row"><${OrganizationButton} /></div>`}<//>`;
 
 export function OrganizationButton() {
@@ -81,5 +87,5 @@ export function OrganizationButton() {
 }
 
 const First = ({ plan }) => html`<${Empty} title="No active API key"
-  text="With an API key, a server calls your API or Keyhook. It acts as the one who created it, and never does more than its permissions.">
+  text="With an API key, a program calls this service. It acts as the one who created it, and never does more than its permissions.">
   ${mayCreate(plan) && html`<${NewButton} /><${Curl} path="/api-keys/" body='{"name": "back end", "scope": "events:write"}' />`}<//>`;

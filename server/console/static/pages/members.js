@@ -8,6 +8,7 @@ import { Confirm, Dialog } from '../ui/dialog.js';
 import { Field, Form, SelectField, useForm } from '../ui/form.js';
 import { Empty } from '../ui/state.js';
 import { useList } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
 import { can } from '../session.js';
@@ -25,9 +26,10 @@ export function Members({ organization }) {
     { head: 'Role', size: 'l', cell: (m) => html`<span class="row spread"><bdi>${m.role}</bdi>
       ${writes && m.kind === 'person' && html`<button type="button" class="plain accent" onClick=${() => setOpen(m)}>Change role…</button>`}</span>` },
   ];
-  const done = async () => {
+  const done = async (said) => {
     await list.reload();
     setOpen(null);
+    tell(said);
   };
   return html`<${Section} title="Members" actions=${add}>
     <${Table} label="Members" list=${list} columns=${columns} rowKey=${(m) => m.user_id} href=${(m) => href(paths.user(m.user_id))} skeleton=${3}
@@ -56,7 +58,7 @@ function Add({ organization, done, onClose }) {
       form.set('user', { ...user, id });
     }
     await put(organization, id, role);
-    await done();
+    await done(`Added ${user.name || user.email}.`);
   });
   const find = async (search, signal) => {
     const { data } = await api.get('/users/', { query: { search, limit: 8 }, signal });
@@ -79,12 +81,12 @@ function Change({ organization, member, done, onClose }) {
   const [removing, setRemoving] = useState(false);
   const form = useForm({ role: member.role }, async ({ role }) => {
     await put(organization, member.user_id, role);
-    await done();
+    await done(`${member.name} has the role ${role}.`);
   });
   if (removing) {
     const remove = async () => {
       await api.delete(`/organizations/${organization.id}/members/${member.user_id}/`);
-      await done();
+      await done(`Removed ${member.name}.`);
     };
     return html`<${Confirm} key="remove" title=${html`Remove <bdi>${member.name}</bdi>?`} action="Remove member" danger onConfirm=${remove} onClose=${onClose}>
       <p>The tokens and the API keys of this user for the organization are refused from now on. The user stays.</p><//>`;

@@ -11,6 +11,7 @@ import { ErrorBar, Loading } from '../ui/state.js';
 import { Time, number, count, bytes } from '../ui/time.js';
 import { Usage } from '../ui/usage.js';
 import { useLoad, usePoll } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
 import { can, actsEverywhere, session } from '../session.js';
@@ -31,20 +32,26 @@ export function Organization({ id }) {
   if (!organization) return html`<${Page} title="Organization" crumbs=${crumbs}><${Loading} error=${error} retry=${reload} /><//>`;
   const name = organization.name;
   const writes = can('platform:write'), isOpen = !organization.closed_at;
-  return html`<${Page} title=${name} crumbs=${crumbs} aside=${backlog && html`<${Trouble} id=${organization.id} statuses=${backlog.statuses} />`} actions=${html`
+  return html`<${Page} title=${name} crumbs=${crumbs}
+    aside=${backlog && html`<${Trouble} id=${organization.id} statuses=${backlog.statuses} />`} actions=${html`
       ${can('platform:act_as') && isOpen && html`<${Button} icon="external" onClick=${() => setOpen('portal')}>Create portal link…<//>`}
-      ${actsEverywhere() && isOpen && html`<${LinkButton} kind="primary" href=${href('/', { org: organization.id })}>Switch to ${name.length > 24 ? 'this organization' : html`<bdi>${name}</bdi>`}<//>`}
+      ${actsEverywhere() && isOpen
+        && html`<${LinkButton} kind="primary"
+        href=${href('/', { org: organization.id })}>Switch to ${name.length > 24 ? 'this organization' : html`<bdi>${name}</bdi>`}<//>`}
       ${writes && isOpen && html`<${Menu} items=${[
         { text: 'Change name or external id…', onClick: () => setOpen('edit') },
         { text: 'Close organization…', danger: true, onClick: () => setOpen('close') },
         { text: 'Delete if empty…', danger: true, onClick: () => setOpen('remove') },
       ]} />`}`}>
-    <${Facts} across items=${[['Id', html`<${Id} value=${organization.id} />`], ['External id', organization.external_id && html`<${Id} value=${organization.external_id} />`],
+    <${Facts} across items=${[['Id', html`<${Id} value=${organization.id} />`],
+      ['External id', organization.external_id && html`<${Id} value=${organization.external_id} />`],
       ['Waiting deliveries', isOpen && reads(organization.id, 'webhooks:read') ? html`<${Waiting} backlog=${backlog} />` : null],
       ['Closed', organization.closed_at && html`<${Time} value=${organization.closed_at} />`]]} />
     ${isOpen ? html`<div class="columns two"><${Use} organization=${organization} backlog=${backlog} change=${writes && (() => setOpen('plan'))} />
       <${Members} organization=${organization} /></div>
-      ${reads(organization.id, 'api_keys:read') && html`<${Usage} path="/usage/organizations/" columns=${uses} none="Nothing in the last 30 days." organization=${actingIn(organization.id)} />`}` : html`<${Closed} organization=${organization} />`}
+      ${reads(organization.id, 'api_keys:read')
+        && html`<${Usage} path="/usage/organizations/" columns=${uses} bar=${(u) => u.events} none="Nothing in the last 30 days."
+        organization=${actingIn(organization.id)} />`}` : html`<${Closed} organization=${organization} />`}
     ${open && html`<${DialogNow} organization=${organization} name=${name} backlog=${backlog} reload=${reload} onClose=${() => setOpen(null)} />`}
   <//>`;
 }
@@ -93,7 +100,8 @@ function Use({ organization: { id, plan: name }, backlog, change }) {
     max_subscriptions: backlog && html`${link(paths.subscriptions, number(total(backlog)))} of `,
     max_api_keys: keys && html`${link(paths.keys, keys.text)} of `,
   };
-  return html`<${Section} title=${html`Plan <a href=${href(paths.plan(name))}><bdi>${name}</bdi></a>`} actions=${change && html`<${Button} onClick=${change}>Change plan…<//>`}>
+  return html`<${Section} title=${html`Plan <a href=${href(paths.plan(name))}><bdi>${name}</bdi></a>`}
+    actions=${change && html`<${Button} onClick=${change}>Change plan…<//>`}>
     <${Facts} items=${limits.map(([field, label, show]) => [label, html`${used[field]}${plan ? show(plan[field]) : '–'}`])} /><//>`;
 }
 
@@ -104,6 +112,7 @@ function ChangePlan({ organization, name, backlog, reload, onClose }) {
     await api.patch(`/organizations/${organization.id}/`, values);
     await reload();
     onClose();
+    tell(`Changed the plan of ${name} to ${values.plan}.`);
   });
   const to = plans.data?.data.find((p) => p.name === form.values.plan);
   return html`<${Dialog} title=${html`Change the plan of <bdi>${name}</bdi>`} onClose=${onClose}>
@@ -120,10 +129,12 @@ function Edit({ organization, reload, onClose }) {
     await api.patch(`/organizations/${organization.id}/`, values);
     await reload();
     onClose();
+    tell('Saved the organization.');
   });
   return html`<${Dialog} title="Change name or external id" onClose=${onClose}><${Form} form=${form} submit="Save organization">
     <${TextField} form=${form} name="name" label="Name" />
-    <${TextField} form=${form} name="external_id" label="External id" optional mono hint="A back end that uses the old external id does not find the organization any more." />
+    <${TextField} form=${form} name="external_id" label="External id" optional mono
+      hint="A back end that uses the old external id does not find the organization any more." />
   <//><//>`;
 }
 
@@ -133,7 +144,8 @@ const typedFor = ({ name, id }) => (/^[\p{L}\p{N} .,&'-]{1,40}$/u.test(name) ? n
 const closing = ({ id }) => `/organizations/${id}/close/`;
 
 function Close({ organization, name, ...rest }) {
-  return html`<${End} ...${rest} path=${closing(organization)} title=${html`Close <bdi>${name}</bdi>?`} action="Close organization" typed=${typedFor(organization)}
+  return html`<${End} ...${rest} path=${closing(organization)} title=${html`Close <bdi>${name}</bdi>?`}
+    action="Close organization" said=${`Closed ${name}.`} typed=${typedFor(organization)}
   items=${(ends) => [
     ['Revoked', `${count(ends.api_keys, 'API key')}, ${count(ends.access_tokens, 'access token')}`],
     ['Removed', `${count(ends.subscriptions, 'subscription')}, ${count(ends.members, 'membership')}, and all events`],
@@ -147,7 +159,9 @@ const Closed = ({ organization }) => html`<${Ended} path=${closing(organization)
   removing="Its credentials are refused, and its data is being removed." removed="All of its data is removed. Its id stays, for the audit log." />`;
 
 function Remove({ organization, name, onClose }) {
-  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization" typed=${typedFor(organization)} path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete organization"
+    said=${`Deleted the organization ${name}.`} typed=${typedFor(organization)}
+    path=${`/organizations/${organization.id}/`} to=${paths.organizations} onClose=${onClose}>
     <p>Only an organization without members, credentials, subscriptions and events can be deleted. Its audit log moves to your organization.</p>
     <p>Otherwise nothing happens. For a customer that leaves, close the organization instead.</p><//>`;
 }

@@ -1,4 +1,4 @@
-// The overview: what needs attention, how deliveries go, and what waits. Operators see all organizations, or the chosen one.
+// The overview: what needs attention, how deliveries go, and what waits.
 import { html } from '../ui/html.js';
 import { Page, Section, Facts } from '../ui/page.js';
 import { Chart } from '../ui/chart.js';
@@ -8,11 +8,12 @@ import { Segments } from '../ui/filters.js';
 import { ErrorBar, Skeleton } from '../ui/state.js';
 import { Time, number, duration } from '../ui/time.js';
 import { href, place, useQuery } from '../router.js';
-import { session, useSession, isOperator } from '../session.js';
+import { session, useSession, isOperator, isShown } from '../session.js';
 import { paths } from '../paths.js';
 import { useOverview } from './overview/state.js';
 import { Attention } from './overview/attention.js';
 import { Start } from './overview/start.js';
+import { Latest } from './events/states.js';
 
 // With the step in seconds.
 const periods = [['1h', '1 h', 60], ['24h', '24 h', 900], ['7d', '7 d', 7200], ['30d', '30 d', 21_600]];
@@ -27,14 +28,19 @@ export function Overview() {
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
   const hasFigures = !portal || (state && state.steps[2] !== false); // a customer begins with the first steps alone
   const choice = hasFigures && html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
+  const showsEvents = isShown({ path: paths.events, needs: 'events:read' });
+  const hrefOf = (since, until) => href(paths.events, { range: 'custom', since, until, in: all ? 'all' : '' });
   return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
     ${state ? html`
       <${Start} state=${state} />
       ${hasFigures && html`<${Figures} stats=${stats.data} backlog=${state.backlog} />`}
       <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
-      ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />` : html`<${Chart} stats=${stats.data} />`)}
-      ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}` : !error && html`<${Skeleton} />`}
+      ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />`
+        : html`<${Chart} stats=${stats.data} hrefOf=${showsEvents && hrefOf} />`)}
+      ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}
+      ${hasFigures && !all && showsEvents && html`<${Latest} changed=${JSON.stringify([me.organization.id, stats.data?.totals])} />`}`
+      : !error && html`<${Skeleton} />`}
   <//>`;
 }
 
@@ -59,14 +65,16 @@ function Rate({ good, bad }) {
 const why = { paused: 'Paused by a person', disabled: 'Disabled after failures', plan: 'The plan has no webhooks', queue_held: 'All sending is stopped' };
 
 const columns = [
-  { head: 'Why', main: true, cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
+  { head: 'Why', main: true, size: 'xl',
+    cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
   { head: 'Deliveries', size: 's', number: true, cell: (b) => number(b.pending) },
   { head: 'Subscriptions', size: 'm', number: true, wide: true, cell: (b) => number(b.subscriptions) },
-  { head: 'Oldest due', size: 's', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
+  { head: 'Oldest due', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
 ];
 
 const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and why">
-  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns} rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
+  <${Table} label="What waits, and why" list=${{ rows: blocked }} columns=${columns}
+    rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
 <//>`;
 
 // whereTo returns the page with the next step: a paused subscription counts as disabled, and only operators release the queue or

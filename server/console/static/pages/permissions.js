@@ -8,6 +8,7 @@ import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckField, useForm } from '../ui/form.js';
 import { Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
@@ -21,11 +22,13 @@ export function Permissions() {
   const [open, setOpen] = useState(false);
   const columns = [
     { head: 'Permission', main: true, size: 'l', cell: (p) => html`<span class="two-lines"><code class="strong"><bdi>${p.key}</bdi></code></span>` },
-    { head: 'Allows to', wide: true, cell: (p) => html`<span class="two-lines"><span class="cut" title=${p.description}><bdi>${p.description}</bdi></span></span>` },
+    { head: 'Allows to', wide: true,
+      cell: (p) => html`<span class="two-lines"><span class="cut" title=${p.description}><bdi>${p.description}</bdi></span></span>` },
     { head: 'Roles that have it', cell: (p) => html`<${Tags} values=${p.roles} most=${4} />` },
     { head: 'Kind', size: 'm', wide: true, cell: (p) => html`<span class="quiet">${origin(p)}</span>` },
   ];
-  return html`<${Page} title="Permissions" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New permission<//>`}>
+  return html`<${Page} title="Permissions"
+    actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New permission<//>`}>
     <${Table} label="Permissions" list=${list} columns=${columns} rowKey=${(p) => p.key} href=${(p) => href(paths.permission(p.key))}
       empty=${html`<${Empty} title="No permission yet" />`} />
     ${open && html`<${NewPermission} onClose=${() => setOpen(false)} />`}
@@ -39,7 +42,8 @@ function NewPermission({ onClose }) {
   });
   const { key, internal } = form.values;
   return html`<${Dialog} title="New permission" onClose=${onClose}><${Form} form=${form} submit="Create permission">
-    <${TextField} form=${form} name="key" label="Key" placeholder="orders:read" hint="Words of lower-case letters, digits and _, joined by colons. It cannot be changed." mono autofocus />
+    <${TextField} form=${form} name="key" label="Key" placeholder="orders:read"
+      hint="Words of lower-case letters, digits and _, joined by colons. It cannot be changed." mono autofocus />
     <${TextField} form=${form} name="description" label="Allows to" placeholder="Read orders" optional />
     <${CheckField} form=${form} name="internal" label="Internal" hint="For your own staff: no built-in role has it, except operator." />
     ${key && html`<p class="quiet" role="status">${internal ? 'The role operator has it from now on.'
@@ -60,8 +64,10 @@ export function Permission({ permission: key }) {
     ${found && html`<${Section} title="Roles that have it">
       <ul class="tags wrap">${found.roles.map((name) => html`<li key=${name}><a href=${href(paths.role(name))}><${Tag}>${name}<//></a></li>`)}</ul>
       ${found.internal && !found.built_in && html`<p class="quiet small">It is internal: no built-in role has it, except operator.</p>`}<//>`}
-    ${deleting && html`<${Deletion} title="Delete this permission?" action="Delete permission" typed=${key} path=${`/permissions/${encodeURIComponent(key)}/`} to=${paths.permissions} onClose=${() => setDeleting(false)}>
-      <p>Requests that need <code>${key}</code> are refused from then on. A permission that a role of yours or an active API key names cannot be deleted.</p><//>`}
+    ${deleting && html`<${Deletion} title="Delete this permission?" action="Delete permission" said=${`Deleted the permission ${key}.`}
+      typed=${key} path=${`/permissions/${encodeURIComponent(key)}/`} to=${paths.permissions} onClose=${() => setDeleting(false)}>
+      <p>Requests that need <code>${key}</code> are refused from then on. A permission that
+        a role of yours or an active API key names cannot be deleted.</p><//>`}
   <//>`;
 }
 
@@ -69,6 +75,7 @@ function Description({ permission, reload }) {
   const form = useForm({ description: permission.description }, async (values) => {
     await api.patch(`/permissions/${encodeURIComponent(permission.key)}/`, values);
     await reload();
+    tell('Changed the description.');
   });
   return html`<${Form} form=${form} submit="Change description" disabled=${form.values.description === permission.description}>
     <${TextField} form=${form} name="description" label="Allows to" /><//>`;

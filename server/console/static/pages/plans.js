@@ -33,9 +33,12 @@ export function Plans() {
   const [open, setOpen] = useState(false);
   const columns = [
     { head: 'Plan', main: true, cell: (p) => html`<${TwoLines} title=${p.name} />` },
-    ...limits.map(([field, head, show]) => ({ head, size: field.endsWith('minute') ? 'l' : 'm', number: field !== 'api_keys' && field !== 'webhooks', wide: !field.endsWith('minute'), cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
+    ...limits.map(([field, head, show]) => ({ head, size: field.endsWith('minute') ? 'l' : 'm', number: field !== 'api_keys'
+      && field !== 'webhooks', wide: !field.endsWith('minute'),
+      cell: (p) => html`<span class=${p[field] === false ? 'quiet' : ''}>${show(p[field])}</span>` })),
   ];
-  return html`<${Page} title="Plans" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
+  return html`<${Page} title="Plans"
+    actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New plan<//>`}>
     <${Table} label="Plans" list=${list} columns=${columns} rowKey=${(p) => p.name} href=${(p) => href(paths.plan(p.name))}
       empty=${html`<${Empty} title="No plan yet" text="A plan says what the organizations on it may use, and how much." />`} />
     ${open && html`<${NewPlan} onClose=${() => setOpen(false)} />`}
@@ -61,7 +64,8 @@ export function Plan({ name }) {
     ${(error || !plan) && html`<${Loading} error=${error} retry=${reload} />`}
     ${plan && (writes ? html`<${EditPlan} key=${JSON.stringify(plan)} plan=${plan} reload=${reload} />`
       : html`<${Facts} items=${limits.map(([field, label, show]) => [label, show(plan[field])])} />`)}
-    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title=${`Delete the plan ${name}?`} action="Delete plan" said=${`Deleted the plan ${name}.`}
+      path=${`/plans/${encodeURIComponent(name)}/`} to=${paths.plans} onClose=${() => setDeleting(false)}>
       <p>Only a plan that no organization is on can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -71,6 +75,7 @@ function EditPlan({ plan, reload }) {
   const save = async (to) => {
     await api.patch(`/plans/${encodeURIComponent(plan.name)}/`, Object.fromEntries(Object.entries(to).filter(([field, value]) => value !== plan[field])));
     await reload();
+    return `Changed the plan ${plan.name}.`;
   };
   const form = useForm(fieldsOf(plan), async (values) => {
     const to = planOf(values);
@@ -104,7 +109,8 @@ function Concerned({ from, to }) {
       const more = lowered.filter((what) => has[what] > to[`max_${what}`]).map((what) => `${number(has[what])} ${what.replace('api_', 'API ')}`);
       return more.length ? `${name} (${more.join(', ')})` : [];
     }));
-    return { n: on.length, text: (cursor ? 'At least ' : '') + count(on.length, 'organization'), over: over.flat(), isPart: lowered.length > 0 && (cursor || on.length > mostAsked) };
+    return { n: on.length, text: (cursor ? 'At least ' : '') + count(on.length, 'organization'),
+      over: over.flat(), isPart: lowered.length > 0 && (cursor || on.length > mostAsked) };
   }, []);
   if (error) return html`<${ErrorBar} error=${error} />`;
   return html`<p aria-busy=${!data}>${data ? html`<strong class="strong">${data.text}</strong> on the plan` : 'All organizations on the plan'}
@@ -120,22 +126,29 @@ const isLess = (from, to, field) => to[field] !== null && (from[field] === null 
 export function Changes({ from, to, subscriptions, keys }) {
   const changed = limits.filter(([field]) => from[field] !== to[field]);
   const less = changed.some(([field]) => field.startsWith('max_') && isLess(from, to, field));
+  const over = [['API key', keys, to.max_api_keys, to.api_keys], ['subscription', subscriptions, to.max_subscriptions, to.webhooks]]
+    .filter(([, n, limit, has]) => has && limit !== null && n > limit);
   if (!changed.length) return html`<p>The limits stay as they are.</p>`;
-  return html`<table class="table changes">
+  return html`<table class="table changes"><caption class="hidden-label">What changes</caption>
       <thead><tr><th scope="col">Limit</th><th scope="col" class="size-s">Now</th><th scope="col" class="size-s">Then</th></tr></thead>
       <tbody>${changed.map(([field, label, show]) => html`<tr key=${field}><td>${label}</td>
         <td class="size-s quiet">${show(from[field])}</td><td class="size-s strong">${show(to[field])}</td></tr>`)}</tbody></table>
-    ${from.webhooks && !to.webhooks && html`<p><strong class="strong">${subscriptions >= 0 ? count(subscriptions, 'subscription stops', 'subscriptions stop') : 'All subscriptions stop'}.</strong>
+    ${from.webhooks && !to.webhooks && html`<p><strong class="strong">
+      ${subscriptions >= 0 ? count(subscriptions, 'subscription stops', 'subscriptions stop') : 'All subscriptions stop'}.</strong>
       ${' '}What waits stays, and is sent when the plan has webhooks again.</p>`}
-    ${from.api_keys && !to.api_keys && html`<p><strong class="strong">${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>
+    ${from.api_keys && !to.api_keys && html`<p><strong class="strong">
+      ${keys >= 0 ? count(keys, 'API key is', 'API keys are') : 'All API keys are'} refused</strong>
       ${' '}until the plan has API keys again.</p>`}
+    ${over.length > 0 && html`<p><strong class="strong">Over the new limit:</strong>
+      ${' '}${over.map(([what, n, limit]) => `${count(n, what)} of ${limit}`).join(', ')}.</p>`}
     ${less && html`<p>A lower limit deletes nothing. It only stops the creation of more.</p>`}`;
 }
 
 const LimitFields = ({ form }) => html`
   <${CheckField} form=${form} name="api_keys" label="API keys" hint="Organizations on this plan can create and use API keys." />
   <${CheckField} form=${form} name="webhooks" label="Webhooks" hint="Organizations on this plan can receive events." />
-  <${TextField} form=${form} name="api_rate_limit_per_minute" label="Requests a minute" inputmode="numeric" hint="Of each API key. Empty: no limit. 0 refuses all." />
+  <${TextField} form=${form} name="api_rate_limit_per_minute" label="Requests a minute"
+    inputmode="numeric" hint="Of each API key. Empty: no limit. 0 refuses all." />
   <${TextField} form=${form} name="max_api_keys" label="Active API keys" inputmode="numeric" hint="Of each organization. Empty: 10,000." />
   <${TextField} form=${form} name="max_subscriptions" label="Subscriptions" inputmode="numeric" hint="Of each organization. Empty: 5,000." />
   <${TextField} form=${form} name="max_stored_bytes_per_day" label="Stored data a day, in GB" inputmode="decimal"

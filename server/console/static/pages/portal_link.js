@@ -14,7 +14,8 @@ export function PortalLink({ organization, name, onClose }) {
   const [link, setLink] = useState(null);
   const roles = useLoad((signal) => api.get('/roles/', { signal, query: { limit: 200 } }), []);
   const form = useForm({ role: 'customer', expires_in: '3600', return_url: '' }, async ({ role, expires_in: life, return_url: back }) => {
-    setLink(await api.post(`/organizations/${organization.id}/portal-links/`, { role, expires_in: Number(life), ...(back.trim() && { return_url: back.trim() }) }));
+    setLink(await api.post(`/organizations/${organization.id}/portal-links/`,
+      { role, expires_in: Number(life), ...(back.trim() && { return_url: back.trim() }) }));
   });
   const all = roles.data?.data ?? [{ name: 'customer', permissions: [] }];
   const role = all.find((r) => r.name === form.values.role);
@@ -24,15 +25,19 @@ export function PortalLink({ organization, name, onClose }) {
     <${Form} form=${form} submit="Create portal link">
       <${SelectField} form=${form} name="role" label="Role" options=${all.map((r) => [r.name, r.name])}
         hint=${role && `Allows ${role.permissions.filter((key) => !key.startsWith('platform:')).join(', ')}.`} />
-      <${SelectField} form=${form} name="expires_in" label="Can be opened for" options=${lives} hint="The link works once. The session then ends after 12 hours." />
-      <${TextField} form=${form} name="return_url" label="Return address" optional type="url" placeholder="https://example.com/settings" hint="The console shows a link back to it." />
+      <${SelectField} form=${form} name="expires_in" label="Can be opened for" options=${lives}
+        hint="The link works once. The session then ends after 12 hours." />
+      <${TextField} form=${form} name="return_url" label="Return address" optional type="url"
+        placeholder="https://example.com/settings" hint="The console shows a link back to it." />
     <//>
     <details><summary>The same from your back end</summary><${Curl}
-      path=${`/organizations/${encodeURIComponent(organization.external_id ?? organization.id)}/portal-links/`} body=${`{"role": "${form.values.role}", "expires_in": ${form.values.expires_in}}`} /></details>
+      path=${`/organizations/${encodeURIComponent(organization.external_id ?? organization.id)}/portal-links/`}
+      body=${`{"role": "${form.values.role}", "expires_in": ${form.values.expires_in}}`} /></details>
   <//>`;
 }
 
 const Made = ({ link, role, name }) => html`
-  <p>It signs in to <strong><bdi>${name}</bdi></strong> with the role <strong>${role}</strong>. It works once, until <${Time} value=${link.expires_at} form="exact" />.</p>
+  <p>It signs in to <strong><bdi>${name}</bdi></strong> with the role <strong>${role}</strong>.
+    ${' '}It works once, until <${Time} value=${link.expires_at} form="exact" />.</p>
   <div class="secret-value"><code>${link.url}</code><${Copy} text=${link.url} label="Copy the link">Copy link<//></div>
   <p class="quiet">Send it to the customer only. It is not shown again. If you open it in this browser, you are signed out here.</p>`;

@@ -32,17 +32,21 @@ export function Queue({ queue, reload }) {
     { head: 'Oldest due', size: 'm', cell: (q) => html`<${Time} value=${q.oldest_due} />` },
   ];
   const largest = queue.pending.slice(0, 10);
-  return html`<${Section} title="Queue" actions=${writes && html`<${Button} onClick=${() => setOpen(queue.held ? 'discard' : 'hold')}>${queue.held ? 'Discard deliveries…' : 'Hold queue…'}<//>`}>
+  return html`<${Section} title="Queue"
+    actions=${writes && html`<${Button} onClick=${() => setOpen(queue.held ? 'discard' : 'hold')}>${queue.held ? 'Discard deliveries…' : 'Hold queue…'}<//>`}>
     ${queue.held ? html`<${Bar} tone="warning" title="The queue is held: nothing is sent"
-        action=${writes && html`<${Button} kind="primary" onClick=${() => setOpen('release')}>Release queue…<//>`}><p>Since <${Time} value=${queue.held_since} form="exact" />.
+        action=${writes && html`<${Button} kind="primary" onClick=${() => setOpen('release')}>Release queue…<//>`}>
+        <p>Since <${Time} value=${queue.held_since} form="exact" />.
         ${queue.reason && html`${' '}Reason: <bdi>${queue.reason}</bdi>`}</p><//>`
       : html`<p><${Badge} status="healthy" text="Sending" /></p>`}
     <p>${waiting(queue)} of ${count(queue.pending_subscriptions, 'subscription')}, of all organizations.
       ${queue.pending.length > largest.length && html`${' '}These have the most:`}</p>
     ${largest.length > 0 && html`<${Table} label="Largest queues" list=${{ rows: largest }} columns=${columns} rowKey=${(q) => q.subscription_id}
-      href=${(q) => (actsEverywhere() ? href(paths.subscription(q.subscription_id), { org: q.organization_id }) : href(paths.organization(q.organization_id)))} />`}
+      href=${(q) => (actsEverywhere() ? href(paths.subscription(q.subscription_id), { org: q.organization_id })
+        : href(paths.organization(q.organization_id)))} />`}
     ${open === 'hold' && html`<${Hold} queue=${queue} act=${act} onClose=${close} />`}
-    ${open === 'release' && html`<${Confirm} title="Release the queue?" action=${queue.pending_deliveries ? `Send ${waiting(queue)}` : 'Release queue'} onClose=${close}
+    ${open === 'release' && html`<${Confirm} title="Release the queue?"
+      action=${queue.pending_deliveries ? `Send ${waiting(queue)}` : 'Release queue'} onClose=${close}
       onConfirm=${() => act('release', undefined, (after) => `Released ${count(after.released, 'delivery', 'deliveries')}.`)}>
       <p>Keyhook sends ${waiting(queue)} to ${count(queue.pending_subscriptions, 'subscription')}, and what comes after them.</p><//>`}
     ${open === 'discard' && html`<${Confirm} title="Discard the held deliveries?" action="Discard and release" typed="discard" danger onClose=${close}
@@ -60,6 +64,7 @@ function Hold({ queue, act, onClose }) {
   });
   return html`<${Dialog} title="Hold the queue of all organizations?" onClose=${onClose}>
     <p>Nothing is sent to any receiver until you release the queue. ${waiting(queue)} stay, and new ones wait behind them.</p>
-    <${Form} form=${form} submit="Hold queue"><${TextField} form=${form} name="reason" label="Reason" optional autofocus hint="Others see it here and in the audit log." /><//>
+    <${Form} form=${form} submit="Hold queue">
+      <${TextField} form=${form} name="reason" label="Reason" optional autofocus hint="Others see it here and in the audit log." /><//>
   <//>`;
 }

@@ -8,6 +8,7 @@ import { Dialog } from '../ui/dialog.js';
 import { Form, TextField, CheckGroup, useForm } from '../ui/form.js';
 import { Bar, Empty, Loading } from '../ui/state.js';
 import { useList, useLoad } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href, navigate } from '../router.js';
 import { can } from '../session.js';
@@ -25,7 +26,8 @@ export function Roles() {
     { head: 'Permissions', cell: (r) => (r.built_in ? html`<span class="quiet">${builtIn[r.name]}</span>` : html`<${Tags} values=${r.permissions} />`) },
     { head: 'Kind', size: 'm', wide: true, cell: (r) => html`<span class="quiet">${r.built_in ? 'Built in' : 'Yours'}</span>` },
   ];
-  return html`<${Page} title="Roles" actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New role<//>`}>
+  return html`<${Page} title="Roles"
+    actions=${can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New role<//>`}>
     <${Table} label="Roles" list=${list} columns=${columns} rowKey=${(r) => r.name} href=${(r) => href(paths.role(r.name))}
       empty=${html`<${Empty} title="No role yet" text="A role says what its members may do." />`} />
     ${open && html`<${Dialog} title="New role" onClose=${() => setOpen(false)}><${RoleForm} /><//>`}
@@ -43,7 +45,8 @@ export function Role({ name }) {
     ${writes && html`<${RoleForm} key=${role.permissions.join()} role=${role} reload=${reload} />`}
     ${role && !writes && html`<ul class="stack tight">${role.permissions.map((key) => html`<li key=${key}>
       <a href=${href(paths.permission(key))}><${Tag}>${key}<//></a></li>`)}</ul>`}
-    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
+    ${deleting && html`<${Deletion} title=${`Delete the role ${name}?`} action="Delete role" said=${`Deleted the role ${name}.`}
+      path=${`/roles/${encodeURIComponent(name)}/`} to=${paths.roles} onClose=${() => setDeleting(false)}>
       <p>Only a role that no member has can be deleted. Otherwise nothing happens, and you see why.</p><//>`}
   <//>`;
 }
@@ -55,6 +58,7 @@ function RoleForm({ role, reload }) {
     if (role) {
       await api.patch(`/roles/${encodeURIComponent(role.name)}/`, { permissions });
       await reload();
+      tell(`Changed the role ${role.name}.`);
       return;
     }
     const created = await api.post('/roles/', { name: name.trim(), permissions });
@@ -70,7 +74,8 @@ function RoleForm({ role, reload }) {
   const added = permissions.filter((key) => !before.has(key)), removed = [...before].filter((key) => !after.has(key));
   const changed = added.length + removed.length > 0;
   return html`<${Form} form=${form} disabled=${role && !changed} submit=${role ? 'Change role' : 'Create role'}>
-    ${!role && html`<${TextField} form=${form} name="name" label="Name" hint="Lower-case letters, digits, - and _, such as support. It cannot be changed." mono autofocus />`}
+    ${!role && html`<${TextField} form=${form} name="name" label="Name"
+      hint="Lower-case letters, digits, - and _, such as support. It cannot be changed." mono autofocus />`}
     <${CheckGroup} form=${form} name="permissions" label="Permissions" options=${options} hint="You can give only what you hold." />
     ${platform.length > 0 && html`<${Bar} tone="warning"><p>Permissions of the platform reach all organizations: ${platform.join(', ')}.</p><//>`}
     ${role && changed && html`<div class="stack tight" role="status">

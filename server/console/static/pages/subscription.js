@@ -16,7 +16,7 @@ import { can } from '../session.js';
 import { paths } from '../paths.js';
 import { Activity } from './subscription/activity.js';
 import { Settings } from './subscription/settings.js';
-import { Health } from './subscription/health.js';
+import { Health, useProof } from './subscription/health.js';
 import { Recover } from './subscription/recover.js';
 import { Replay } from './subscription/replay.js';
 import { Resume, Discard, Delete } from './subscription/dialogs.js';
@@ -35,6 +35,7 @@ export function Subscription({ id }) {
   const [refused, setRefused] = useState(null); // the error of an action in the head
   const types = useEventTypes().filter((t) => t.example);
   const [sent, setSent] = useState(0); // grows when something was sent, so that the list of attempts loads again
+  const proof = useProof(subscription, sent);
 
   if (error?.status === 404) return html`<${Deleted} id=${id} error=${error} />`;
   if (!subscription) {
@@ -58,17 +59,17 @@ export function Subscription({ id }) {
       if (subscription.pending_deliveries > 0) return setDialog('resume');
       await api.patch(path, { is_active: true });
       await changed();
-      return tell('Resumed. Keyhook sends what is published from now on.');
+      return tell('Resumed. What is published from now on is sent.');
     },
   };
   const Open = dialogs[dialog];
   const open = Boolean(query.attempt) && query.tab !== 'settings';
   return html`<${Page} title=${titleOf(subscription)} crumbs=${crumbs()} aside=${html`<${Badge} status=${subscriptionStatus(subscription)} />`}
-    actions=${can('webhooks:write') && html`<${Actions} ...${{ subscription, actions, types, setRefused }} />`}>
+    actions=${can('webhooks:write') && html`<${Actions} ...${{ subscription, proof, actions, types, setRefused }} />`}>
     <${ErrorBar} error=${refused} />
     <div class=${open ? 'stack gap detail-open' : 'stack gap'}>
       <div class="stack list-only">
-        <${Health} subscription=${subscription} actions=${actions} />
+        <${Health} ...${{ subscription, proof, actions }} />
         <${About} subscription=${subscription} />
       </div>
       <${Tabs} label="Parts of the subscription" items=${[['attempts', 'Attempts'], ['settings', 'Settings']]} />
@@ -108,9 +109,12 @@ function titleOf({ url, external_id: name }) {
   return pathname !== '/' && pathname.length <= 40 ? host + pathname : host;
 }
 
-function Actions({ subscription: { url, is_active, pending_deliveries }, actions, types, setRefused }) {
+function Actions({ subscription, proof, actions, types, setRefused }) {
+  const { url, is_active, pending_deliveries } = subscription;
+  const first = !proof && ['failing', 'disabled'].includes(subscriptionStatus(subscription)); // before a recovery
   return html`
-    ${url && html`<${Button} icon="send" onClick=${() => (types.length ? actions.open('test') : actions.test())} onError=${setRefused}>Send test${types.length > 0 && '…'}<//>`}
+    ${url && html`<${Button} icon="send" kind=${first && 'primary'} onClick=${() => (types.length ? actions.open('test') : actions.test())}
+      onError=${setRefused}>Send test${types.length > 0 && '…'}<//>`}
     ${is_active && html`<${Button} onClick=${actions.pause} onError=${setRefused}>Pause<//>`}
     <${Menu} items=${[
       { text: 'Edit settings', href: href(place.get().path, { tab: 'settings' }) },

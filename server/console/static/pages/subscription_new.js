@@ -5,7 +5,7 @@ import { Form, useForm } from '../ui/form.js';
 import { Badge } from '../ui/badge.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Bar, ErrorBar, Loading } from '../ui/state.js';
-import { Code } from '../ui/code.js';
+import { Code, Headers } from '../ui/code.js';
 import { Copy } from '../ui/copy.js';
 import { Secret } from '../ui/secret.js';
 import { duration } from '../ui/time.js';
@@ -17,7 +17,7 @@ import { paths } from '../paths.js';
 import { useSession } from '../session.js';
 import { NoWebhooks } from './subscription/health.js';
 import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
-import { SendTest, bodyOf as bodyOfTest } from './subscription/test.js';
+import { SendTest, bodyOf as bodyOfTest, wants } from './subscription/test.js';
 import { Response } from './subscription/attempt.js';
 
 export function SubscriptionNew() {
@@ -29,11 +29,28 @@ export function SubscriptionNew() {
   const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(filter|ordered|rate_limit|headers|external_id|secret)/.test(name));
   if (!plan.webhooks) return html`<${Page} title="New subscription" crumbs=${crumbs()}><${NoWebhooks} /><//>`;
   return html`<${Page} title="New subscription" crumbs=${crumbs()}>
-    <${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)}>
+    <div class="previewed"><${Form} form=${form} submit="Create subscription" cancel=${href(paths.subscriptions)}>
       <${Destination} form=${form} types=${types} isNew />
       <details class="more-options" open=${folded || undefined}><summary>More options</summary><div><${Options} form=${form} isNew /></div></details>
-    <//>
+      ${!form.values.is_feed && html`<${Example} types=${types} chosen=${form.values.event_types} headers=${form.values.headers} />`}
+    <//></div>
   <//>`;
+}
+
+// Example shows what the address gets: an event of the first chosen type that has an example.
+function Example({ types, chosen, headers }) {
+  const [now] = useState(() => new Date());
+  const found = types.find((t) => t.example && wants({ event_types: chosen }, t.type));
+  const type = found?.type ?? chosen.find((each) => !each.endsWith('*')) ?? 'order.paid';
+  const body = { id: 'evt_…', type, timestamp: now.toISOString(), organization_id: useSession().me.organization.id, data: found?.example ?? { order: 1001 } };
+  const own = headers.filter((h) => h.name.trim()).map((h) => [h.name.trim(), '***']);
+  return html`<section class="card stack preview-card wide" aria-label="Example of a delivery">
+    <h2>What your server gets</h2>
+    <${Headers} label="Headers of a delivery" items=${[['Content-Type', 'application/json'], ['Webhook-Id', 'evt_…'],
+      ['Webhook-Timestamp', String(Math.floor(now / 1000))], ['Webhook-Signature', 'v1,…'], ...own]} />
+    <${Code} label="Body of a delivery" text=${JSON.stringify(body)} pretty copy=${false} />
+    <p class="quiet small">A status from 200 to 299 is a success. After any other answer, or none, the delivery is repeated later.</p>
+  </section>`;
 }
 
 const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
@@ -48,7 +65,8 @@ function Made({ subscription }) {
       : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}
     ${subscription.url ? html`<${Section} title="2. Verify deliveries"><${Programs} /><//>
       <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>`
-      : html`<${Section} title="2. Read the events"><${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
+      : html`<${Section} title="2. Read the events">
+        <${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
   <//>`;
 }
 
@@ -61,9 +79,11 @@ function Programs() {
   const [language, name, file, command] = chosen;
   const text = data?.querySelector(`code.language-${language}`).textContent;
   return html`<div class="stack tight">
-    <div class="row spread"><div class="periods" role="group" aria-label="Language">${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
+    <div class="row spread"><div class="periods" role="group" aria-label="Language">
+      ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
       aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
-    <p class="quiet">A complete receiver. Save it as <code>${file}</code>, set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
+    <p class="quiet">A complete receiver. Save it as <code>${file}</code>,
+      set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
     ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
       : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}
@@ -81,7 +101,8 @@ function Test({ subscription }) {
   };
   return html`<div class="stack">
     <p class="quiet">This sends an event to <bdi class="strong">${subscription.url}</bdi> now, and shows the answer.</p>
-    <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
+    <div class="row"><${Button} icon="send" onClick=${() => (types.length ? setAsking(true) : send())} onError=${setError}>
+      ${attempt ? 'Send test again' : 'Send test'}${types.length > 0 && '…'}<//></div>
     ${asking && html`<${SendTest} ...${{ subscription, types, send }} onClose=${() => setAsking(false)} />`}
     <${ErrorBar} error=${error} />
     ${attempt && html`<div class="card stack" role="status">

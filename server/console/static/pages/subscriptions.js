@@ -33,8 +33,8 @@ export function Subscriptions() {
     { head: 'Status', size: 'm', sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, sort: everywhere && 'address', cell: (s) => html`<span class="two-lines">
       ${everywhere && html`<bdi class="narrow-only cut strong">${s.organization_name}</bdi>`}<span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-      ${traits(s) && html`<span class="cut small">${traits(s)}</span>`}
-      ${s.description && html`<span class="cut small quiet" title=${s.description}><bdi>${s.description}</bdi></span>`}</span>` },
+      ${(traits(s) || s.description) && html`<span class="cut small quiet" title=${s.description}>${traits(s)}
+        ${traits(s) && s.description && ' · '}<bdi>${s.description}</bdi></span>`}</span>` },
     everywhere && { head: 'Organization', size: 'l', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
       href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
     !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
@@ -52,8 +52,10 @@ export function Subscriptions() {
       <${TextFilter} name="search" label="Search" placeholder="Address or description" />
       <${Everywhere} name="in" />
     <//>`}
-    <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns} href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || query.search || everywhere ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
+    <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns}
+      href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
+      empty=${query.status || query.search || everywhere
+        ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -81,7 +83,8 @@ const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${numb
 
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
-  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}><bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
+  if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}>
+    <bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
   if (last_error) return html`<span class="two-lines">
     <span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;

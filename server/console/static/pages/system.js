@@ -39,11 +39,14 @@ function Checks({ ready, held, reload }) {
   const accept = async () => {
     await api.post('/clock/accept/');
     await reload();
+    return 'Accepted the time.';
   };
   return html`<${Section} title=${ready.status === 'ready' ? 'Checks: ready' : 'Checks: not ready'}>
     <ul class="row badges">${all.map(([name, check]) => html`<li key=${name}><${Badge}
-      status=${held && name === 'deliveries' ? 'queue_held' : check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'} text=${(names[name] ?? name) + (held && name === 'deliveries' ? ': held' : '')} /></li>`)}</ul>
-    ${all.filter(([name, check]) => (check.problem || check.warning) && !(held && name === 'deliveries')).map(([name, check]) => html`<${Bar} key=${name} tone=${check.problem ? 'danger' : 'warning'} title=${names[name] ?? name}>
+      status=${held && name === 'deliveries' ? 'queue_held' : check.ok ? check.warning ? 'failing' : 'healthy' : 'disabled'}
+      text=${(names[name] ?? name) + (held && name === 'deliveries' ? ': held' : '')} /></li>`)}</ul>
+    ${all.filter(([name, check]) => (check.problem || check.warning) && !(held && name === 'deliveries'))
+      .map(([name, check]) => html`<${Bar} key=${name} tone=${check.problem ? 'danger' : 'warning'} title=${names[name] ?? name}>
       <p><${WithTimes} text=${check.problem || check.warning} /></p>
       ${name === 'clock' && can('platform:write') && html`<div class="row"><${Button} onClick=${() => setAccepting(true)}>Accept the time…<//></div>`}<//>`)}
     ${accepting && html`<${Confirm} title="Is the clock of the server right?" action="Accept the time" onConfirm=${accept} onClose=${() => setAccepting(false)}>
@@ -82,7 +85,8 @@ function Backup() {
   };
   const close = () => setOpen(false);
   return html`<${Button} onClick=${ask}>Back up now…<//>
-    ${open && html`<${Confirm} title="Back up the database?" action="Make a backup" onClose=${close} onConfirm=${async () => setMade(await api.post('/backups/', {}))}>
+    ${open && html`<${Confirm} title="Back up the database?" action="Make a backup" onClose=${close}
+      onConfirm=${async () => setMade(await api.post('/backups/', {}))}>
       <p>Keyhook copies the database to the directory <code>backups</code> beside it, and checks the copy. That takes about a second for 50 MB.</p>
       <p>Requests and deliveries go on. Older backups stay.</p><//>`}
     ${made && html`<${Dialog} title="The backup is made" onClose=${() => setMade(null)}><${Made} backup=${made} /><//>`}`;

@@ -11,6 +11,7 @@ import { Form, TextField, useForm } from '../ui/form.js';
 import { Empty, Loading } from '../ui/state.js';
 import { Time, count } from '../ui/time.js';
 import { useLoad, useList } from '../ui/hooks.js';
+import { tell } from '../ui/told.js';
 import { api } from '../api.js';
 import { href } from '../router.js';
 import { can } from '../session.js';
@@ -44,12 +45,16 @@ export function User({ id }) {
       { text: 'Erase user…', danger: true, onClick: () => setOpen('erase') },
       { text: 'Delete if unused…', danger: true, onClick: () => setOpen('remove') },
     ]} />`}>
-    <${Facts} across items=${[['Id', html`<${Id} value=${user.id} />`], ['E-mail address', user.email], ['External id', user.external_id && html`<${Id} value=${user.external_id} />`],
-      ['Kind', user.kind === 'service' ? 'Service account: no person signs in as it' : null], ['Erased', user.erased_at && html`<${Time} value=${user.erased_at} />`]]} />
+    <${Facts} across items=${[['Id', html`<${Id} value=${user.id} />`], ['E-mail address', user.email],
+      ['External id', user.external_id && html`<${Id} value=${user.external_id} />`],
+      ['Kind', user.kind === 'service' ? 'Service account: no person signs in as it' : null],
+      ['Erased', user.erased_at && html`<${Time} value=${user.erased_at} />`]]} />
     ${user.erased_at && html`<${Erased} user=${user} />`}
     <${Section} title="Memberships" actions=${memberships.rows?.length > 0 && add}>
-      <${Table} label="Memberships" list=${memberships} columns=${columns} rowKey=${(m) => m.organization.id} href=${(m) => href(paths.organization(m.organization.id))} skeleton=${2}
-        empty=${html`<${Empty} title="In no organization" text=${isPerson ? 'A user can do nothing before an organization has it as a member.' : ''}>${add}<//>`} /><//>
+      <${Table} label="Memberships" list=${memberships} columns=${columns} rowKey=${(m) => m.organization.id}
+        href=${(m) => href(paths.organization(m.organization.id))} skeleton=${2}
+        empty=${html`<${Empty} title="In no organization"
+          text=${isPerson ? 'A user can do nothing before an organization has it as a member.' : ''}>${add}<//>`} /><//>
     ${user.kind === 'person' && html`<${Tokens} user=${user} memberships=${memberships.rows} />`}
     ${open && html`<${DialogNow} user=${user} name=${name} reload=${reload} done=${memberships.reload} onClose=${() => setOpen(null)} />`}
   <//>`;
@@ -61,11 +66,13 @@ function Edit({ user, reload, onClose }) {
     await api.patch(`/users/${user.id}/`, Object.fromEntries(Object.entries(values).filter(([field, value]) => value !== start[field])));
     await reload();
     onClose();
+    tell('Saved the user.');
   });
   return html`<${Dialog} title="Change user" onClose=${onClose}><${Form} form=${form} submit="Save user">
     <${TextField} form=${form} name="email" label="E-mail address" type="email" />
     <${TextField} form=${form} name="name" label="Name" />
-    <${TextField} form=${form} name="external_id" label="External id" optional mono hint="Whoever signs in with this id or this e-mail address signs in as this user." />
+    <${TextField} form=${form} name="external_id" label="External id" optional mono
+      hint="Whoever signs in with this id or this e-mail address signs in as this user." />
   <//><//>`;
 }
 
@@ -73,6 +80,7 @@ function Active({ user, name, reload, onClose }) {
   const set = async () => {
     await api.patch(`/users/${user.id}/`, { is_active: !user.is_active });
     await reload();
+    return `${title}d ${name}.`;
   };
   const title = user.is_active ? 'Deactivate' : 'Activate';
   return html`<${Confirm} title=${html`${title} <bdi>${name}</bdi>?`} action=${`${title} user`} onConfirm=${set} onClose=${onClose}>
@@ -86,7 +94,8 @@ const typedFor = ({ email, id }) => (email && email.length <= 40 ? email : id);
 const erasing = ({ id }) => `/users/${id}/erase/`;
 
 function Erase({ user, name, ...rest }) {
-  return html`<${End} ...${rest} path=${erasing(user)} title=${html`Erase <bdi>${name}</bdi>?`} action="Erase user" typed=${typedFor(user)}
+  return html`<${End} ...${rest} path=${erasing(user)} title=${html`Erase <bdi>${name}</bdi>?`}
+    action="Erase user" said="Erased the user." typed=${typedFor(user)}
     items=${(ends) => [
       ['Revoked', `${count(ends.access_tokens, 'access token')}, ${count(ends.api_keys, 'API key')}`],
       ['Removed', `${count(ends.memberships, 'membership')}; the name, the e-mail address and the external id, also in audit logs and events`],
@@ -98,7 +107,8 @@ const Erased = ({ user }) => html`<${Ended} path=${erasing(user)} title="This us
   removing="Copies of the personal data are being removed." removed="No copy of the personal data is left." />`;
 
 function Remove({ user, name, onClose }) {
-  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" typed=${typedFor(user)} path=${`/users/${user.id}/`} to=${paths.users} onClose=${onClose}>
+  return html`<${Deletion} title=${html`Delete <bdi>${name}</bdi>?`} action="Delete user" said=${`Deleted the user ${name}.`}
+    typed=${typedFor(user)} path=${`/users/${user.id}/`} to=${paths.users} onClose=${onClose}>
     <p>Only a user without memberships, tokens and keys can be deleted; revoked ones count too. Otherwise nothing happens.</p>
     <p>To stop a user, deactivate the user. For a person who leaves, erase the user.</p><//>`;
 }

@@ -21,13 +21,15 @@ export function Users() {
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New user<//>`;
   const columns = [
     { head: 'User', main: true, cell: (u) => html`<${Person} user=${u} />` },
-    list.rows?.some((u) => u.external_id) && { head: 'External id', size: 'l', wide: true, cell: (u) => html`<span class="two-lines quiet"><span class="cut"><bdi>${u.external_id ?? '–'}</bdi></span></span>` },
+    list.rows?.some((u) => u.external_id) && { head: 'External id', size: 'l', wide: true,
+      cell: (u) => html`<span class="two-lines quiet"><span class="cut"><bdi>${u.external_id ?? '–'}</bdi></span></span>` },
     { head: 'Status', size: 'm', cell: (u) => html`<${UserStatus} user=${u} />` },
   ].filter(Boolean);
   return html`<${Page} title="Users" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name, e-mail or external id" /><//>
     <${Table} label="Users" list=${list} columns=${columns} href=${(u) => href(paths.user(u.id))}
-      empty=${html`<${NoneLike} title=${`No user begins with “${search}”`} text="The search compares the beginning of the name, the e-mail address and the external id." />`} />
+      empty=${html`<${NoneLike} title=${`No user begins with “${search}”`}
+        text="The search compares the beginning of the name, the e-mail address and the external id." />`} />
     ${open && html`<${NewUser} onClose=${() => setOpen(false)} />`}
   <//>`;
 }
@@ -39,13 +41,15 @@ export function UserStatus({ user }) {
 
 function NewUser({ onClose }) {
   const form = useForm({ email: '', name: '', external_id: '' }, async ({ email, name, external_id: external }) => {
-    const user = await api.post('/users/', { email: email.trim(), ...(name.trim() && { name: name.trim() }), ...(external.trim() && { external_id: external.trim() }) });
+    const user = await api.post('/users/',
+      { email: email.trim(), ...(name.trim() && { name: name.trim() }), ...(external.trim() && { external_id: external.trim() }) });
     navigate(paths.user(user.id));
   });
   return html`<${Dialog} title="New user" onClose=${onClose}><${Form} form=${form} submit="Create user">
     <${TextField} form=${form} name="email" label="E-mail address" type="email" autofocus />
     <${TextField} form=${form} name="name" label="Name" optional />
-    <${TextField} form=${form} name="external_id" label="External id" optional mono hint="The id of this person at your identity provider, or in your product." />
+    <${TextField} form=${form} name="external_id" label="External id" optional mono
+      hint="The id of this person at your identity provider, or in your product." />
     <p class="quiet">Then add the user to an organization, and create an access token.</p>
   <//><//>`;
 }

@@ -1,11 +1,13 @@
 // A text field with a list of results, for the search box and the switcher of organizations. Arrow keys move, Enter opens.
 import { html, cx, useState, useEffect, useRef, useId } from '../ui/html.js';
+import { count } from '../ui/time.js';
 import { isAborted } from '../api.js';
 
 // find(text, signal) returns results with a key, those of one group together; group(result) is the heading of its group.
 // show(result) returns elements; choose(result) opens one. clean(text) is what to look for. With early, the list opens before
 // something is typed. none(text) says that nothing was found.
-export function Combobox({ id, label, placeholder, find, group, show, choose, onClose, none, clean = (text) => text.trim(), early = false, autofocus = false, before }) {
+export function Combobox({ id, label, placeholder, find, group, show, choose, onClose, none,
+  clean = (text) => text.trim(), early = false, autofocus = false, before }) {
   const [text, setText] = useState('');
   const [state, setState] = useState({ for: null, results: [], error: null });
   const [open, setOpen] = useState(autofocus);
@@ -58,12 +60,14 @@ export function Combobox({ id, label, placeholder, find, group, show, choose, on
   const showing = active && state.for !== null;
   return html`<div class="combobox">
     ${before}
-    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox" autofocus=${autofocus} aria-label=${label} placeholder=${placeholder} value=${text}
+    <input ref=${field} id=${id} class="combobox-field" type="text" role="combobox"
+      autofocus=${autofocus} aria-label=${label} placeholder=${placeholder} value=${text}
       aria-expanded=${showing} aria-controls=${list} aria-autocomplete="list" autocomplete="off" spellcheck="false" dir="auto"
       aria-activedescendant=${showing && state.results[at] ? `${list}-${at}` : undefined}
       onInput=${(e) => { setText(e.target.value); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${close} onKeyDown=${onKeyDown} />
     <div class="combobox-list" hidden=${!showing} onMouseDown=${(e) => e.preventDefault()}>
       <${Options} id=${list} label="Results" results=${state.results} ...${{ group, show, take, at, setAt }} />
+      <span class="hidden-label" role="status">${showing && state.results.length > 0 && count(state.results.length, 'result')}</span>
       ${showing && state.results.length === 0 && html`<p class="option quiet" role="status">${state.error ? state.error.message : none(state.for)}</p>`}
     </div>
   </div>`;

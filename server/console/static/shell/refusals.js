@@ -7,7 +7,8 @@ export const refusals = {
   sign_in_failed: `The server cannot use the response of your identity provider. ${operator}: the log has the cause under this request id.`,
   clocks_differ: `The clocks of the server and of your identity provider differ by more than a minute. ${operator} to correct its clock.`,
   issuer_unavailable: `Your identity provider does not respond to the server. Try again in a minute, then ask an operator: the log has the cause.`,
-  unknown_user: `Your identity provider knows you, but this server has no such user. ${operator} to create your user. For the operator: the user needs your e-mail address, or the sub of your account as external_id.`,
+  unknown_user: `Your identity provider knows you, but this server has no such user. ${operator} to create your user. It needs your `
+    + 'e-mail address, or the sub of your account as external_id.',
   subject_mismatch: `The user with your e-mail address belongs to another account of your identity provider. ${operator} to set external_id of your user.`,
   user_inactive: `Your user is not active, or no longer a member of the organization. ${operator} to change this.`,
   not_a_member: `Your user is not a member of the organization, or of any. ${operator} or an owner of the organization to add you.`,

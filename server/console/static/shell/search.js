@@ -4,16 +4,17 @@ import { Icon } from '../ui/icon.js';
 import { WithTimes } from '../ui/time.js';
 import { api } from '../api.js';
 import { navigate } from '../router.js';
-import { pathOf } from '../paths.js';
+import { pathOf, paths } from '../paths.js';
 import { publicId } from '../elsewhere.js';
 import { pageOf } from '../load.js';
-import { session, can, isOperator } from '../session.js';
+import { session, can, isOperator, isShown } from '../session.js';
 import { Combobox } from './combobox.js';
 
 const kinds = {
   organization: ['organizations', 'Organizations'], user: ['users', 'Users'], subscription: ['subscriptions', 'Subscriptions'],
   event: ['events', 'Events'], attempt: ['send', 'Attempts'], api_key: ['keys', 'API keys'], access_token: ['lock', 'Access tokens'],
   audit_event: ['audit', 'Audit log'], plan: ['plans', 'Plans'], role: ['roles', 'Roles'], permission: ['roles', 'Permissions'],
+  event_type: ['menu', 'Event types'],
 };
 
 const around = '[\\s"\'`“”‘’«»<>()\\[\\]{},;]+';
@@ -32,15 +33,38 @@ export function clean(text) {
 
 // find returns what the caller can open. Results of one type follow each other, the type of the best result first.
 async function find(q, signal) {
-  const { data } = await api.get('/search/', { query: { q }, signal });
+  const [{ data }, eventTypes] = await Promise.all([api.get('/search/', { query: { q }, signal }), typesLike(q.toLowerCase())]);
   const types = [...new Set(data.map((r) => r.type))];
-  return data.filter(opens).sort((a, b) => types.indexOf(a.type) - types.indexOf(b.type)).map((r) => ({ ...r, key: `${r.type} ${r.id} ${r.organization_id}` }));
+  const found = data.sort((a, b) => types.indexOf(a.type) - types.indexOf(b.type));
+  return [...found, ...eventTypes].filter(opens).map((r) => ({ ...r, key: `${r.type} ${r.id} ${r.organization_id}` }));
 }
 
-const opens = (result) => can(pageOf(placeOf(result)[0])[0]?.needs);
+const mostTypes = 6, minute = 60_000;
+let known = { of: '', at: 0, types: [] }; // the event types of an organization
 
-// placeOf is the path and the query of the page of a result. People who are no operators have no page of their organization.
-const placeOf = (result) => (result.type === 'organization' && !isOperator() ? ['/', {}] : pathOf(result));
+// typesLike returns event types with a text in the name or the description. The API's search has none.
+async function typesLike(text) {
+  const of = session.get().me?.organization.id;
+  if (!can('events:read')) return [];
+  if (known.of !== of || Date.now() - known.at > minute) {
+    known = { of, at: Date.now(), types: (await api.get('/event-types/')).data };
+  }
+  return known.types.filter((t) => `${t.type} ${t.description ?? ''}`.toLowerCase().includes(text)).slice(0, mostTypes)
+    .map(({ type, description }) => ({ type: 'event_type', id: type, title: type,
+      detail: description ?? 'Not in the catalogue', isKnown: Boolean(description) }));
+}
+
+function opens(result) {
+  const [row] = pageOf(placeOf(result)[0]);
+  return row && isShown(row);
+}
+
+// placeOf is the path and the query of the page of a result. Only operators have pages of organizations and event types.
+function placeOf(result) {
+  if (result.type === 'organization' && !isOperator()) return ['/', {}];
+  if (result.type === 'event_type') return isOperator() && result.isKnown ? [paths.eventType(result.id), {}] : [paths.events, { type: result.id }];
+  return pathOf(result);
+}
 
 function open(result) {
   const [path, query] = placeOf(result);
@@ -54,8 +78,8 @@ const detailOf = ({ type, id, title, detail }) =>
   (detail.startsWith(title + ', ') ? detail.slice(title.length + 2) : detail) + (type === 'subscription' ? ` · ${id}` : '');
 
 const None = ({ text }) => html`<span class="stack tight"><span>Nothing is found for <bdi class="strong">${text}</bdi>.</span>
-  <span class="small">Search for an id, an external id, an idempotency key, the visible beginning of a key (svc_…), or the beginning of a name, an e-mail address
-  or a host.${!isOperator() && ' Only this organization is searched.'}</span></span>`;
+  <span class="small">Search for an id, an external id, an idempotency key, the visible beginning of a key (svc_…), an event type, or the beginning of a name,
+  an e-mail address or a host.${!isOperator() && ' Only this organization is searched.'}</span></span>`;
 
 export const Search = () => html`<${Combobox} id="search" label="Search" placeholder="Search any id, name or e-mail address"
   find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
@@ -63,4 +87,5 @@ export const Search = () => html`<${Combobox} id="search" label="Search" placeho
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
     <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span>
       <span class="cut small quiet"><${WithTimes} text=${detailOf(r)} form="log" /></span></span>
-    ${isOperator() && r.organization_name && r.type !== 'organization' && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;
+    ${isOperator() && r.organization_name && r.type !== 'organization'
+      && html`<span class="option-kind small quiet cut"><bdi>${r.organization_name}</bdi></span>`}`} />`;

@@ -31,7 +31,8 @@ export function Shell({ children }) {
       ${open && html`<div class="shade" onClick=${() => setOpen(false)} />`}
       <div class="body">
         <header class="head">
-          <button type="button" class="plain menu-button" aria-label="Menu" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="menu" /></button>
+          <button type="button" class="plain menu-button" aria-label="Menu" aria-expanded=${open}
+            onClick=${() => setOpen(!open)}><${Icon} name="menu" /></button>
           <${Search} />
           <${UserMenu} showKeys=${() => setKeys(true)} />
         </header>
@@ -50,8 +51,10 @@ function OfferedLink() {
   const { offeredLink, home } = useSession();
   if (!offeredLink) return null;
   const { link, who } = offeredLink;
-  return html`<${Confirm} title="Sign in with this link?" action="Use the link" onConfirm=${() => useLink(link)} onClose=${() => session.set({ offeredLink: null })}>
-    <p>You are signed in as <${Who} who=${home} />. The link ends this session and signs you in as <${Who} who=${who} />. Use it only if you asked for it.</p><//>`;
+  return html`<${Confirm} title="Sign in with this link?" action="Use the link"
+    onConfirm=${() => useLink(link)} onClose=${() => session.set({ offeredLink: null })}>
+    <p>You are signed in as <${Who} who=${home} />. The link ends this session and signs you in as
+      ${' '}<${Who} who=${who} />. Use it only if you asked for it.</p><//>`;
 }
 
 const Who = ({ who: { user, organization } }) => html`<strong class="strong"><bdi>${user.kind === 'service' ? organization.name : user.name}</bdi></strong>`;
@@ -67,7 +70,9 @@ function Away() {
 function RefusedLink() {
   const { refusedLink, home } = useSession();
   if (!refusedLink) return null;
-  return html`<div class="away"><${Bar} tone="warning" title=${refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work'}><p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
+  return html`<div class="away">
+    <${Bar} tone="warning" title=${refusedLink.code === 'invalid_link' ? 'This link does not work' : 'The sign-in did not work'}>
+    <p><bdi>${refusedLink.message}</bdi> You are still signed in as <bdi>${home.user.name}</bdi>.</p>
     <div><button type="button" class="button" onClick=${() => session.set({ refusedLink: null })}>Close</button></div><//></div>`;
 }
 
@@ -82,10 +87,12 @@ function SideBar({ open, path }) {
   const current = shown.filter((row) => path === row.path || (row.path !== '/' && path.startsWith(row.path))).sort((a, b) => b.path.length - a.path.length)[0];
   return html`<nav class=${cx('side', open && 'open')} aria-label="Pages">
     <a class="brand" href=${href('/')}><${Mark} /><span class="cut">${settings.name}</span></a>
-    ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}><${Icon} name="left" /><span>Back to ${new URL(portal.return_url).host}</span></a>`}
-    ${canSwitch() ? html`<${Switcher} />` : html`<div class="organization small quiet" title=${home.organization.name}><bdi class="cut">${home.organization.name}</bdi></div>`}
-    ${groups.map((group) => html`<div key=${group} class="side-group">
-      ${group && html`<h2 class="side-title">${group}</h2>`}
+    ${portal?.return_url && html`<a class="side-link back" href=${portal.return_url}>
+      <${Icon} name="left" /><span class="cut">Back to ${new URL(portal.return_url).host}</span></a>`}
+    ${canSwitch() ? html`<${Switcher} />`
+      : html`<div class="organization small quiet" title=${home.organization.name}><bdi class="cut">${home.organization.name}</bdi></div>`}
+    ${groups.map((group) => html`<div key=${group} class="side-group" role=${group ? 'group' : undefined} aria-label=${group || undefined}>
+      ${group && html`<div class="side-title" aria-hidden="true">${group}</div>`}
       ${shown.filter((row) => row.nav[0] === group).map((row) => html`<a key=${row.path} class="side-link" href=${href(row.path)}
         aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${row.title}</span>
         <${Count} value=${counts[row.path]} label=${row.path === '/' ? 'need attention in all organizations' : 'need attention'} /></a>`)}
@@ -102,7 +109,8 @@ function UserMenu({ showKeys }) {
     items=${[
       ...colours,
       { text: 'Keyboard', icon: 'info', onClick: showKeys },
-      { text: 'Documents', icon: 'audit', href: settings.base + '/docs/', attributes: { target: '_blank', rel: 'noreferrer' } },
+      { text: portal ? 'How to receive webhooks' : 'Documents', icon: 'audit', href: settings.base + (portal ? '/docs/receiving/' : '/docs/'),
+        attributes: { target: '_blank', rel: 'noreferrer' } },
       { text: 'Sign out', icon: 'leave', onClick: signOut },
     ]} />`;
 }

@@ -9,31 +9,37 @@ import { LinkButton } from '../ui/button.js';
 import { settings } from '../settings.js';
 import { place } from '../router.js';
 import { refusals } from './refusals.js';
-import { useSession, session, signIn, signOut } from '../session.js';
+import { portalWas, useSession, session, signIn, signOut } from '../session.js';
 
 export function SignIn() {
   const { error } = useSession();
-  useEffect(() => { document.title = `Sign in · ${settings.name}`; }, []);
+  const back = portalWas(), isPortal = back !== null, isLink = error?.code === 'invalid_link';
+  const title = isPortal ? 'Your session has ended' : 'Sign in';
+  useEffect(() => { document.title = `${title} · ${settings.name}`; }, []);
   return html`<main class="sign-in">
     <div class="stack">
       <div class="brand large"><${Mark} /><span>${settings.name}</span></div>
-      <h1>Sign in</h1>
-      ${error?.code === 'invalid_link' ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>` : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
-      <${Ways} />
-      ${!settings.oidc && error?.code !== 'invalid_link' && html`<p class="small quiet">The first start of Keyhook prints a link that signs you in once. <code>keyhook token create</code> makes an access token.</p>`}
+      <h1>${title}</h1>
+      ${isLink ? html`<${Bar} tone="warning" title="This link does not work"><p><bdi>${error.message}</bdi></p><//>`
+        : html`<${ErrorBar} error=${error} title=${refusals[error?.code] && 'The sign-in did not work'} />`}
+      ${isPortal ? html`<${BackToApplication} url=${back} />
+        <details class="more-options"><summary>Sign in with an access token</summary><div><${Ways} /></div></details>` : html`<${Ways} />`}
+      ${!isPortal && !settings.oidc && !isLink && html`<p class="small quiet">The first start of Keyhook prints a link that signs you in once.
+        ${' '}<code>keyhook token create</code> makes an access token.</p>`}
     </div>
   </main>`;
 }
+
+// BackToApplication is for customers, who came with a link.
+const BackToApplication = ({ url, children }) => html`<p>Open this page again from the application that brought you here.</p>
+  <div class="row">${url && html`<${LinkButton} kind="primary" href=${url}>Back to ${new URL(url).host}<//>`}${children}</div>`;
 
 // SignInAgain is over the page when the session has ended. The page stays as it is, with what was typed.
 export function SignInAgain() {
   const { home, portal } = useSession();
   if (portal) {
     return html`<${Dialog} title="Your session has ended" fixed>
-      <p>Open this page again from the application that brought you here.</p>
-      <div class="row">${portal.return_url && html`<${LinkButton} kind="primary" href=${portal.return_url}>Back to ${new URL(portal.return_url).host}<//>`}
-        <button type="button" class="plain link" onClick=${signOut}>Leave this page</button></div>
-    <//>`;
+      <${BackToApplication} url=${portal.return_url}><button type="button" class="plain link" onClick=${signOut}>Leave this page</button><//><//>`;
   }
   return html`<${Dialog} title="Your session has ended" fixed>
     <p>Sign in as <strong><bdi>${home.user.name}</bdi></strong> to go on where you are. What you typed is still there.</p>
@@ -55,7 +61,8 @@ function Ways({ again = false }) {
     });
   });
   return html`
-    ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary" target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
+    ${settings.oidc && html`<${LinkButton} href=${startPath()} kind="primary"
+      target=${again ? '_blank' : '_self'} rel="noreferrer" icon="user">Sign in with your account<//>
       <p class="or small quiet"><span>or</span></p>`}
     <${Form} form=${form} free submit="Sign in" kind=${settings.oidc ? '' : 'primary'}>
       <${TextField} form=${form} name="token" label="Access token" type="password" mono placeholder="kat_…" autofocus=${!settings.oidc} />

@@ -23,7 +23,8 @@ export function Switcher() {
   const choose = ({ id }) => navigate(listOf(place.get().path), { org: id === home.organization.id ? '' : id });
   const name = me?.organization.name ?? 'Unknown';
   if (!open) {
-    return html`<button type="button" class="organization switch" aria-haspopup="listbox" title="Act in another organization" onClick=${() => setOpen(true)}>
+    return html`<button type="button" class="organization switch" aria-haspopup="listbox"
+      aria-label=${`Organization: ${name}`} title="Act in another organization" onClick=${() => setOpen(true)}>
       <span class="cut"><bdi>${name}</bdi></span><${Icon} name="down" /></button>`;
   }
   return html`<div class="switching"><${Combobox} label="Organization" placeholder="Find an organization" early autofocus

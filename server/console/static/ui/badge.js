@@ -9,7 +9,7 @@ const statuses = {
   disabled: ['danger', 'bad', 'Disabled'],
   paused: ['quiet', 'pause', 'Paused'],
   plan: ['warning', 'lock', 'Not in the plan'],
-  queue_held: ['warning', 'pause', 'Queue held'],
+  queue_held: ['warning', 'pause', 'Sending stopped'],
   // attempts and deliveries
   sending: ['quiet', 'send', 'Sending'],
   succeeded: ['success', 'ok', 'Succeeded'],
@@ -60,4 +60,5 @@ export function Address({ url }) {
 
 // Count is a number that needs attention.
 export const Count = ({ value, label }) =>
-  value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span><span class="hidden-label">${value} ${label}</span></span>`;
+  value > 0 && html`<span class="count"><span aria-hidden="true">${value > 99 ? '99+' : value}</span>
+    <span class="hidden-label">${value} ${label}</span></span>`;

@@ -1,8 +1,5 @@
 // The chart of attempts over time: bars of succeeded and failed, and the 95th percentile of the duration as a line.
 //
-//   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal, query: { since } }), [since], 10000);
-//   html`<${Chart} stats=${stats.data} />`
-//
 // It is drawn in pixels of its width, so bars are sharp. Classes of CSS have the colours.
 import { html, cx, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { countTicks, durationStep, timeTicks, periodText, shortTime } from './scale.js';
@@ -58,7 +55,9 @@ export function Chart({ stats, label = 'Attempts over time', aside, hrefOf }) {
     setPointed(Math.min(Math.max(next, 0), last));
   };
   return html`<figure class="chart">
-    <figcaption class="chart-head">${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)} counts=${point || stats.totals} isAll=${!point && aside} />`
+    <figcaption class="chart-head">
+      ${stats ? html`<${Values} at=${point ? periodText(Date.parse(point.at), stats.step) : lastText(stats)}
+      counts=${point || stats.totals} isAll=${!point && aside} />`
       : html`<span> </span>`}${aside && html`<span class="chart-aside">${aside}</span>`}</figcaption>
     <div class="chart-box" ref=${box} role="group" aria-label=${stats ? summary(label, stats) : label} tabindex=${stats ? 0 : undefined}
       onPointerMove=${atPointer} onPointerDown=${atPointer} onPointerLeave=${end} onClick=${onClick} onKeyDown=${onKeyDown} onBlur=${end}>
@@ -129,7 +128,8 @@ function Drawing({ stats: { data, since, until }, width, height }) {
         ${line && html`<text x=${width - right + 8} y=${y + 4}>${i ? duration(i * step) : 0}</text>`}`;
     })}
     ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
-    <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} /><path class="chart-line halo" d=${line} /><path class="chart-line" d=${line} />
+    <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} />
+    <path class="chart-line halo" d=${line} /><path class="chart-line" d=${line} />
   </svg>`;
 }
 

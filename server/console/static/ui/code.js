@@ -18,7 +18,8 @@ export function Code({ text, label, pretty = false, short = false, copy = true, 
 
 // Headers shows [[name, value]] as in an HTTP message.
 export const Headers = ({ items, label = 'Headers' }) => html`<div class="code">
-  <dl class="headers" aria-label=${label}>${items.map(([name, value], i) => html`<div key=${i}><dt>${name}:</dt><dd><bdi>${visible(value)}</bdi></dd></div>`)}</dl>
+  <dl class="headers" aria-label=${label}>
+    ${items.map(([name, value], i) => html`<div key=${i}><dt>${name}:</dt><dd><bdi>${visible(value)}</bdi></dd></div>`)}</dl>
 </div>`;
 
 // indented leaves a text as it is if it is no JSON.

@@ -16,11 +16,10 @@ export function Copy({ text, label = 'Copy', kind, onCopied, children }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setDone(''), 1500);
   };
-  return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy} title=${children ? undefined : done || label}
-      aria-label=${children ? undefined : label}>
-    <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}
-    <span class="hidden-label" role="status">${done}</span>
-  </button>`;
+  return html`<button type="button" class=${children ? cx('button', kind) : 'copy'} onClick=${copy}
+      title=${children ? undefined : done || label}>
+    <${Icon} name=${done === 'Copied' ? 'check' : 'copy'} />${children && (done || children)}</button>
+    <span class="hidden-label" role="status">${done}</span>`;
 }
 
 // write copies a text. Browsers have a clipboard for scripts only over HTTPS and on this machine.

@@ -1,6 +1,4 @@
 // The command that does the same as a page.
-//
-//   html`<${Curl} path="/events/" body='{"type": "order.paid", "data": {}}' />`
 import { html } from './html.js';
 import { Code } from './code.js';
 import { place } from '../router.js';

@@ -1,7 +1,4 @@
 // Dialogs: the native element, so focus stays inside and Esc closes.
-//
-//   ${open && html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed="api.acme.example" danger
-//     onConfirm=${async () => { await api.delete(…); }} onClose=${() => setOpen(false)}>What happens.<//>`}
 import { html, createContext, useEffect, useRef, useState, useId } from './html.js';
 import { Icon } from './icon.js';
 import { ErrorBar } from './state.js';

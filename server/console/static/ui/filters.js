@@ -1,12 +1,4 @@
 // Filters of a list. Their values are in the query of the URL, so a filtered list can be shared.
-//
-//   const [query] = useQuery();
-//   html`<${Filters}>
-//     <${Choice} name="status" label="Status" options=${[['failing', 'Failing']]} />
-//     <${TextFilter} name="type" label="Type" />
-//     <${Range} />
-//   <//>`
-//   useList('/events/', { type: query.type, since: rangeStart(query.range) })
 import { html, cx, useState, useEffect, useId } from './html.js';
 import { LinkButton } from './button.js';
 import { Empty } from './state.js';
@@ -20,7 +12,8 @@ export function Filters({ children }) {
   const names = [children].flat(Infinity).flatMap((child) => (child?.type === Range ? ['range', 'since', 'until'] : child?.props?.name ?? []));
   const cleared = Object.fromEntries(names.map((name) => [name, null]));
   return html`<div class="filters" role="search" aria-label="Filters">${children}
-    ${names.some((name) => query[name]) && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
+    ${names.some((name) => query[name])
+      && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
 }
 
 // NoneLike is in the place of a list whose filters leave nothing.
@@ -57,7 +50,8 @@ export function TextFilter({ name, label, placeholder, suggestions, clean = (typ
     if (wanted !== (query[name] ?? '')) setQuery({ [name]: wanted });
   };
   return html`<form class=${cx('filter', query[name] && 'set')} onSubmit=${(e) => { e.preventDefault(); apply(); }}><label for=${id}>${label}</label>
-    <input id=${id} value=${text} placeholder=${placeholder} autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
+    <input id=${id} value=${text} size=${Math.max(12, placeholder?.length ?? 0)} placeholder=${placeholder}
+      autocomplete="off" spellcheck="false" dir="auto" list=${suggestions ? id + 'l' : undefined}
       onInput=${(e) => setText(e.target.value)} onBlur=${apply} onChange=${suggestions && apply} />
     ${suggestions && html`<datalist id=${id + 'l'}>${suggestions.map((s) => html`<option key=${s} value=${s} />`)}</datalist>`}
   </form>`;
@@ -71,7 +65,8 @@ function TimeFilter({ name, label }) {
     <input type="datetime-local" id=${id} value=${toField(query[name])} onChange=${(e) => setQuery({ [name]: fromField(e.target.value) })} /></div>`;
 }
 
-const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5], '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
+const ranges = { '1h': ['Last hour', 36e5], '24h': ['Last 24 hours', 864e5], '7d': ['Last 7 days', 6048e5],
+  '30d': ['Last 30 days', 2592e6], '1y': ['Last year', 31536e6] };
 
 // Range is the time filter "range", with two points in time for a period of one's own. rangeStart gives the API its since, in
 // whole minutes so that a poll asks the same; rangeOf gives since and until.

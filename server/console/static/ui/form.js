@@ -1,9 +1,4 @@
 // Forms: each field has a label, a hint, and the error that the API names for it.
-//
-//   const form = useForm({ name: '', scope: [] }, async (values) => { await api.post('/api-keys/', values); });
-//   html`<${Form} form=${form} submit="Create key">
-//     <${TextField} form=${form} name="name" label="Name" hint="So that you recognize it." required />
-//   <//>`
 import { html, useId } from './html.js';
 import { Field, FieldError, bind } from './text_form.js';
 import { toField, fromField } from './time.js';

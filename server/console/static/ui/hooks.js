@@ -1,9 +1,4 @@
 // Loading data: once, again and again, or page by page. All keep the old data until the new data is there, so nothing flickers.
-//
-//   const { data, error, loading, reload } = useLoad((signal) => api.get(`/events/${id}/`, { signal }), [id]);
-//   const stats = usePoll((signal) => api.get('/webhooks/stats/', { signal }), [], 5000);
-//   const list = useList('/events/', { type: query.type }, { poll: 3000 });
-//   const { run, busy, error } = useAction(async () => { await api.post(…) });
 import { useState, useEffect, useRef, useCallback } from './html.js';
 import { api, isAborted } from '../api.js';
 
@@ -69,19 +64,27 @@ export function useRepeat(act, ms, deps = []) {
   }, [ms, ...deps]);
 }
 
+const mostRows = 200; // in a page of the API
+
 // New rows of a list. With a cursor, others are missing between them and the rows before: the list goes on at the cursor instead.
 const nothing = { rows: [], cursor: null };
 
 // useList loads a list of the API by pages. With poll, it loads the first page again every so many milliseconds: known rows
-// change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while the user has scrolled or selected a row. id returns
-// what identifies a row.
+// change in place, and rows of a list of one page disappear when they are gone. New rows appear at the top, or wait in arrived while
+// the user has scrolled or selected a row. id returns what identifies a row.
 export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => row.id, options = {} } = {}) {
   const key = path + JSON.stringify([query, options.organization]);
+  const entry = path + JSON.stringify({ ...query, since: undefined });
   const [more, setMore] = useState({ key: '', rows: [], cursor: null, hasMore: false, loading: false, error: null });
   const [arrived, setArrived] = useState(nothing);
-  const get = (cursor, signal) => api.get(path, { ...options, signal, query: { limit, cursor, ...query } });
+  const get = (cursor, signal, most = limit) => api.get(path, { ...options, signal, query: { limit: most, cursor, ...query } });
   const first = useLoad(async (signal) => {
-    const page = await get(null, signal);
+    const wanted = history.state?.rows?.[entry] ?? limit; // as many as were shown here
+    const page = await get(null, signal, Math.min(wanted, mostRows));
+    while (page.data.length < wanted && page.has_more) {
+      const next = await get(page.next_cursor, signal);
+      Object.assign(page, next, { data: [...page.data, ...next.data] });
+    }
     setArrived(nothing);
     setMore({ key, rows: page.data, cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null });
     return page;
@@ -115,6 +118,7 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
       const page = await get(more.cursor);
       if (current.current.key !== key) return;
       setMore((m) => ({ key, rows: [...m.rows, ...page.data], cursor: page.next_cursor, hasMore: page.has_more, loading: false, error: null }));
+      history.replaceState({ ...history.state, rows: { [entry]: more.rows.length + page.data.length } }, '');
     } catch (error) {
       setMore((m) => ({ ...m, loading: false, error }));
     }
@@ -126,7 +130,8 @@ export function useList(path, query = {}, { poll = 0, limit = 50, id = (row) => 
     scrollTo(0, 0);
   };
   const isFresh = first.data !== undefined;
-  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading, reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
+  return { rows: isFresh ? more.rows : undefined, error: first.error, loading: first.loading,
+    reload: first.reload, more, loadMore, arrived: arrived.rows.length, showArrived };
 }
 
 // useAction runs an asynchronous act once at a time: a double click does not send twice.

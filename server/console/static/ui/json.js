@@ -1,6 +1,4 @@
 // Reading JSON as it is written: numbers keep their digits, and a mistake has its line and column.
-//
-//   const { pretty, error } = readJSON(text);   // error: null, or { line, column, message, at }
 
 class Mistake {
   constructor(at, message) { Object.assign(this, { at, message }); }

@@ -32,8 +32,10 @@ export function Menu({ label = 'More', items, trigger, align = 'end' }) {
     event.stopPropagation();
   };
   return html`<div class="menu" ref=${frame} onKeyDown=${onKeyDown}>
-    <button type="button" class=${trigger ? 'menu-trigger' : 'button icon-only'} aria-haspopup="menu" aria-expanded=${open} aria-controls=${open ? id : undefined}
-      aria-label=${label} title=${trigger ? undefined : label} onClick=${() => setOpen(!open)}>${trigger ?? html`<${Icon} name="more" />`}</button>
+    <button type="button" class=${trigger ? 'menu-trigger' : 'button icon-only'}
+      aria-haspopup="menu" aria-expanded=${open} aria-controls=${open ? id : undefined}
+      aria-label=${trigger ? label : undefined} title=${trigger ? undefined : label} onClick=${() => setOpen(!open)}>
+        ${trigger ?? html`<${Icon} name="more" />`}</button>
     ${open && html`<div class=${cx('menu-items', align)} role="menu" id=${id} aria-label=${label}>
       ${items.filter(Boolean).map((item) => html`<${Item} key=${item.text} item=${item} close=${close} />`)}
     </div>`}

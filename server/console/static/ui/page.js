@@ -1,6 +1,4 @@
 // The frame of a page: crumbs, heading, actions and content. It sets the title of the window.
-//
-//   html`<${Page} title="Subscriptions" actions=${html`<${LinkButton} …>`}>…<//>`
 import { html, cx, useEffect, useRef } from './html.js';
 import { Icon } from './icon.js';
 import { settings } from '../settings.js';

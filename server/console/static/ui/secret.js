@@ -19,7 +19,8 @@ export function Secret({ title, value, done = 'I have saved it', onDone, childre
   return html`<section class="secret stack tight" aria-label=${title}>
     <div class="row"><${Icon} name="keys" class="success" /><h2>${title}</h2></div>
     <p>This is the only time that it is shown. Keep it where your other secrets are.</p>
-    <div class="secret-value"><code>${value}</code><${Copy} text=${value} label="Copy the secret" kind=${!copied && 'primary'} onCopied=${() => setCopied(true)}>Copy<//></div>
+    <div class="secret-value"><code>${value}</code>
+      <${Copy} text=${value} label="Copy the secret" kind=${!copied && 'primary'} onCopied=${() => setCopied(true)}>Copy<//></div>
     ${children}
     <div class="row">
       <button type="button" class=${cx('button', copied && 'primary')} onClick=${() => { free.current(); onDone(); }}>${done}</button>

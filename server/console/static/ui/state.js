@@ -4,6 +4,7 @@ import { Icon } from './icon.js';
 import { Copy } from './copy.js';
 import { place } from '../router.js';
 import { useElsewhere } from '../elsewhere.js';
+import { said } from '../session.js';
 
 // Skeleton holds the place of rows while they load. It appears after a moment, so a fast answer does not flicker.
 export const Skeleton = ({ rows = 8 }) => html`<div class="skeleton" role="status" aria-label="Loading">
@@ -18,7 +19,7 @@ export const Empty = ({ title, text, children }) => html`<div class="empty">
 </div>`;
 
 const mends = {
-  permission_denied: 'Your role does not allow this. Ask somebody with the role "owner", or an operator.',
+  permission_denied: 'Your role does not allow this. Ask somebody with the role “owner”, or an operator.',
   plan_capability_required: 'The plan of this organization does not have this. An operator can change the plan.',
 };
 
@@ -26,7 +27,8 @@ const mends = {
 const ofPlatform = /^\/(organizations|users|plans|roles|permissions)\//;
 
 function mendOf({ code }) {
-  if (code === 'not_found') return ofPlatform.test(place.get().path) ? 'It was deleted, or its address is wrong.' : 'It was deleted, or it is not in this organization.';
+  if (code === 'not_found') return ofPlatform.test(place.get().path) ? 'It was deleted, or its address is wrong.'
+    : 'It was deleted, or it is not in this organization.';
   return mends[code] ?? '';
 }
 
@@ -35,11 +37,12 @@ export function ErrorBar({ error, title, retry }) {
   if (!error) return null;
   const fields = Object.entries(error.fields ?? {}).filter(([, text]) => text !== error.message);
   return html`<${Bar} tone="danger" title=${title}>
-    <p><bdi>${error.message}</bdi> ${mendOf(error)}</p>
-    ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${text}</bdi></li>`)}</ul>`}
+    <p><bdi>${said(error.message)}</bdi> ${said(mendOf(error))}</p>
+    ${fields.length > 0 && html`<ul>${fields.map(([name, text]) => html`<li key=${name}><code>${name}</code>: <bdi>${said(text)}</bdi></li>`)}</ul>`}
     <div class="row">
-      ${retry && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
-      ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code><${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
+      ${retry && error.code !== 'not_found' && html`<button type="button" class="button" onClick=${() => retry()}>Try again</button>`}
+      ${error.requestId && html`<span class="quiet small row">Request <code>${error.requestId}</code>
+        <${Copy} text=${error.requestId} label="Copy the request id" /></span>`}
     </div>
   <//>`;
 }

@@ -1,8 +1,5 @@
 // A list of rows with its states: loading, empty, error, more.
 //
-//   html`<${Table} label="Subscriptions" list=${useList('/webhooks/subscriptions/')} href=${(row) => href(paths.subscription(row.id))}
-//     columns=${[{ head: 'Address', cell: (row) => row.url, main: true }, …]} empty=${html`<${Empty} …/>`} />`
-//
 // The cell of the main column is the link of the row: the whole row follows it, and the keys j and k move between such links.
 import { html, cx } from './html.js';
 import { Button } from './button.js';
@@ -53,6 +50,6 @@ export function More({ list: { more, loadMore, rows } }) {
   return html`<div class="more">
     ${more.error && html`<${ErrorBar} error=${more.error} />`}
     <${Button} onClick=${loadMore}>Show more<//>
-    <span class="quiet small">${count(rows.length, 'row')} shown</span>
+    <span class="quiet small" role="status">${count(rows.length, 'row')} shown</span>
   </div>`;
 }

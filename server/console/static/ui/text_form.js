@@ -4,7 +4,9 @@ import { ErrorBar } from './state.js';
 import { SubmitButton } from './button.js';
 import { Closing, Confirm } from './dialog.js';
 import { useAction } from './hooks.js';
+import { told } from './told.js';
 import { confirmLeave } from '../router.js';
+import { said } from '../session.js';
 
 export function useForm(initial, send) {
   const [values, setValues] = useState(initial);
@@ -28,7 +30,11 @@ export function useForm(initial, send) {
     const found = Object.keys(fields).find((f) => f === name || f.startsWith(name + '.'));
     return found && fields[found];
   };
-  const set = (name, value) => { changed.current.add(name); setValues((v) => ({ ...v, [name]: value })); };
+  const set = (name, value) => {
+    changed.current.add(name);
+    setValues((v) => ({ ...v, [name]: value }));
+    told.set({ text: '' }); // it was about what was there before
+  };
   const replace = (all) => {
     kept.current = all;
     setValues(all);
@@ -38,8 +44,8 @@ export function useForm(initial, send) {
   return { values, set, setValues: replace, isChanged, names: names.current, errorOf, submit, busy, error };
 }
 
-// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled. kind is that of the button.
-// Before the page is left, it asks if something was typed, unless nothing is lost (free).
+// Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled.
+// kind is that of the button. Before the page is left, it asks if something was typed, unless nothing is lost (free).
 export function Form({ form, submit, kind = 'primary', cancel, disabled, free = false, children }) {
   const element = useRef(null);
   const close = useContext(Closing);
@@ -91,7 +97,8 @@ export function Field({ form, name, label, hint, optional, children, ...rest }) 
 }
 
 // FieldError is the error of a field, or of several that have none of their own to describe.
-export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}><bdi>${error}</bdi></p>`;
+export const FieldError = ({ error, id }) => error && html`<p class="field-error" id=${id} role=${id ? undefined : 'alert'}>
+  <bdi>${said(error)}</bdi></p>`;
 
 export const bind = ({ form, name }) => ({ value: form.values[name], onInput: (e) => form.set(name, e.target.value) });
 

@@ -1,5 +1,6 @@
 // Times: relative in text, exact in the title. Copying gives UTC.
 import { html, useState, useEffect } from './html.js';
+import { said } from '../session.js';
 
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
@@ -93,7 +94,7 @@ export const fromField = (text) => (text ? new Date(text).toISOString() : '');
 const inText = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 
 // WithTimes shows a sentence of the API with its times in the time zone of the browser. form is that of Time.
-export const WithTimes = ({ text, form = 'exact' }) => html`<bdi>${text.split(inText).map((part, i) =>
+export const WithTimes = ({ text, form = 'exact' }) => html`<bdi>${said(text).split(inText).map((part, i) =>
   (i % 2 ? html`<${Time} key=${i} value=${part} form=${form} />` : part))}</bdi>`;
 
 // bytes shows a size: 512 B, 10 GB, 1.5 GB. A unit is 1,000 of the one before.

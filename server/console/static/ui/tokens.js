@@ -44,7 +44,8 @@ export function TokensField({ form, name, label, hint, placeholder, types = [] }
       ${list.map((token) => html`<span key=${token} class="tag"><bdi>${token}</bdi><button type="button" aria-label=${`Remove ${token}`}
         onClick=${() => form.set(name, list.filter((t) => t !== token))}><${Icon} name="cross" /></button></span>`)}
       <input ...${attributes} class="mono" role="combobox" aria-autocomplete="list" aria-expanded=${offered.length > 0} aria-controls=${id}
-        aria-activedescendant=${offered[at] ? `${id}-${at}` : undefined} value=${text} placeholder=${list.length ? undefined : placeholder} autocomplete="off" spellcheck="false"
+        aria-activedescendant=${offered[at] ? `${id}-${at}` : undefined} value=${text}
+        placeholder=${list.length ? undefined : placeholder} autocomplete="off" spellcheck="false"
         ...${{ onInput, onKeyDown, onBlur }} onFocus=${() => setAt(-1)} onClick=${() => setAt(at ?? -1)} />
     </div>${offered.length > 0 && html`<div class="combobox-list of-types" onMouseDown=${(e) => e.preventDefault()}>
       <${Options} id=${id} label="Event types" results=${offered} group=${groupOf} take=${(t) => add(t.type)} ...${{ at, setAt, show }} />
@@ -62,4 +63,5 @@ function offer(types, text) {
   return found.sort((a, b) => groups.indexOf(groupOf(a)) - groups.indexOf(groupOf(b))).slice(0, most);
 }
 
-const show = ({ type, description }) => html`<span class="option-text"><bdi class="mono">${type}</bdi>${description && html`<bdi class="small quiet">${description}</bdi>`}</span>`;
+const show = ({ type, description }) => html`<span class="option-text"><bdi class="mono">${type}</bdi>
+  ${description && html`<bdi class="small quiet">${description}</bdi>`}</span>`;

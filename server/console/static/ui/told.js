@@ -1,6 +1,4 @@
 // What was done, in a bar below the head, until another page is opened: "Keyhook sends 12 events again."
-//
-//   tell('Keyhook sends 12 events again.');
 import { html } from './html.js';
 import { Icon } from './icon.js';
 import { createStore, useStore } from './store.js';

@@ -12,7 +12,8 @@ import { api } from '../../api.js';
 import { href, place, useQuery } from '../../router.js';
 import { isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
-import { Sentence, hrefOf } from './words.js';
+import { wordsOf as sayError } from '../subscription/mend.js';
+import { Sentence, hrefOf, itself } from './words.js';
 
 // Entry shows a row of the list, or loads it, such as from a link.
 export function Entry({ id, row }) {
@@ -35,18 +36,22 @@ function All({ entry: e, query, back }) {
       <a class="plain close" data-close href=${back} aria-label="Close the entry"><${Icon} name="cross" /></a></div>
     <${Facts} items=${[
       ['When', html`<${TimeAndAge} value=${e.at} />`],
-      ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : 'Keyhook itself'}</bdi><a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
+      ['Who', html`<span class="row"><bdi>${e.actor.id ? e.actor.name : itself()}</bdi>
+        <a class="small" href=${only('actor', e.actor.id ?? 'system')}>Only these changes</a></span>`],
       e.actor.id && ['Their id', html`<${Id} value=${e.actor.id} href=${actorHref(e.actor)} />`],
-      ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} /><a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],
-      ['From', e.ip ? html`<${Id} value=${e.ip} />` : 'Keyhook itself'],
+      ['Target', e.target.id ? html`<span class="row"><${Id} value=${e.target.id} href=${hrefOf(e.target)} />
+        <a class="small" href=${only('target', e.target.id)}>Its history</a></span>` : e.target.type],
+      ['From', e.ip ? html`<${Id} value=${e.ip} />` : itself()],
       e.request_id && ['Request', html`<${Id} value=${e.request_id} />`],
-      isOperator() && ['Organization', html`<a href=${href(paths.organization(e.organization_id))} title=${e.organization_id}><bdi>${e.organization_name}</bdi></a>`],
+      isOperator() && ['Organization',
+        html`<a href=${href(paths.organization(e.organization_id))} title=${e.organization_id}><bdi>${e.organization_name}</bdi></a>`],
       ['Entry', html`<${Id} value=${e.id} />`],
       ['Type', html`<${Tag}>${e.type}<//>`],
     ]} />
     ${changes.length > 0 && html`<h3>Details</h3>
       <${Facts} items=${changes.map(([name, before, after]) => [wordsOf(name), before === undefined ? html`<${Value} name=${name} value=${after} />`
-        : html`<span class="row"><s><${Value} name=${name} value=${before} /></s><span class="hidden-label">became</span><${Icon} name="right" /><${Value} name=${name} value=${after} /></span>`])} />`}`;
+        : html`<span class="row"><s><${Value} name=${name} value=${before} /></s><span class="hidden-label">became</span>
+          <${Icon} name="right" /><${Value} name=${name} value=${after} /></span>`])} />`}`;
 }
 
 const actorHref = ({ type, id }) => (type === 'api_key' ? hrefOf({ type, id }) : type === 'user' ? hrefOf({ type: 'user', id }) : undefined);
@@ -72,11 +77,14 @@ function Value({ name, value }) {
   if (value === null || value === '') return html`<span class="quiet">None</span>`;
   if (typeof value === 'boolean') return value ? 'Yes' : 'No';
   if (typeof value === 'number') return number(value);
-  if (Array.isArray(value)) return value.length === 0 ? html`<span class="quiet">None</span>` : html`<span class="tags wrap">${value.map((v, i) => html`<${Tag} key=${i}>${String(v)}<//>`)}</span>`;
+  if (Array.isArray(value)) return value.length === 0 ? html`<span class="quiet">None</span>`
+    : html`<span class="tags wrap">${value.map((v, i) => html`<${Tag} key=${i}>${String(v)}<//>`)}</span>`;
   if (typeof value === 'object') return html`<${Code} label=${wordsOf(name)} text=${JSON.stringify(value)} pretty />`;
   if (time.test(value)) return html`<${Time} value=${value} form="exact" />`;
-  if (name === 'scope' || name === 'scope_not_granted') return html`<span class="tags wrap">${value.split(' ').map((v) => html`<${Tag} key=${v}>${v}<//>`)}</span>`;
+  if (name === 'scope' || name === 'scope_not_granted') return html`<span class="tags wrap">
+    ${value.split(' ').map((v) => html`<${Tag} key=${v}>${v}<//>`)}</span>`;
   if (name === 'mend') return { recover: 'Recover the subscription', reactivate: 'Resume the subscription' }[value] ?? value;
+  if (name === 'last_error') return html`<bdi>${sayError(value)}</bdi>`;
   const id = value.match(/^(key|sub|evt|org|usr)_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
   if (id) return html`<${Id} value=${value} href=${hrefOf({ type: ids[id[1]], id: value })} />`;
   return html`<bdi class="lines">${value}</bdi>`;

@@ -29,8 +29,9 @@ export function Deliveries({ event, reasons, isLive, onChanged }) {
   const parts = { event, isLive, onChanged, first, known, isOnly: sent.length === 1 };
   return html`
     ${sent.length > 0 && html`<${Section} title="Deliveries">
-      <ul class="deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
-    ${rows.length === 0 && !reasons.more.hasMore && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
+      <ul class="deliveries" aria-label="Deliveries">${sent.map((r) => html`<${Delivery} key=${r.subscription_id} reason=${r} ...${parts} />`)}</ul><//>`}
+    ${rows.length === 0 && !reasons.more.hasMore
+      && html`<${Empty} title="No subscription" text="A subscription sends events to an HTTPS address. New subscriptions get no earlier events.">
       ${can('webhooks:write') && html`<a class="button" href=${href(paths.subscriptionNew)}>New subscription</a>`}<//>`}
     ${absent.length > 0 && html`<${Absent} rows=${absent} isOpen=${sent.length === 0} ...${parts} />`}
     <${More} list=${reasons} />`;
@@ -53,7 +54,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   const turn = () => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace);
   const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle"
     aria-expanded=${isOpen} onClick=${turn}><${Icon} name=${isOpen ? 'down' : 'right'} />${count(r.attempts, 'attempt')}</button>`;
-  const again = html`<${SendAgain} reason=${r} event=${event} onDone=${onChanged} />`;
+  const again = html`<${SendAgain} reason=${r} event=${event} plain=${isWell} onDone=${onChanged} />`;
   const mend = html`<${Mend} reason=${r} event=${event} onDone=${onChanged} />`;
   return html`<li class="delivery">
     <div class="delivery-head">
@@ -62,10 +63,16 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!isWell && html`<p class="quiet"><${WithTimes} text=${detailOf(r)} /> ${!isOpen && !isBare && mendOf(r)}</p>
+    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} /> ${!isOpen && !isBare && mendOf(r)}</p>
       <div class="row">${mend}${again}${toggle}</div>`}
     ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;
+}
+
+// Detail is what the API says about a delivery. The first sentence says the most.
+function Detail({ reason }) {
+  const [first, ...rest] = detailOf(reason).split(/(?<=\.) /);
+  return html`<span class="first"><${WithTimes} text=${first} /></span> <${WithTimes} text=${rest.join(' ')} />`;
 }
 
 function Verdict({ verdict }) {
@@ -86,7 +93,8 @@ function Host({ reason: r, known }) {
 function Attempts({ reason: r, event, isLive }) {
   const [query, setQuery] = useQuery();
   const list = useList(`/webhooks/subscriptions/${r.subscription_id}/deliveries/`, { event_id: event.id }, { poll: isLive ? 2000 : 0, limit: 20 });
-  if (!list.rows) return html`<${Loading} error=${list.error} retry=${list.reload} rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
+  if (!list.rows) return html`<${Loading} error=${list.error} retry=${list.reload}
+    rows=${Math.min(r.attempts, 5) + (r.verdict === 'exhausted' && !query.attempt ? 5 : 0)} />`;
   const shown = query.attempt ?? (!isLive && list.rows[0]?.outcome === 'failed' ? list.rows[0].id : 'none');
   return html`<ol class="attempt-list">${list.rows.map((a) => html`<li key=${a.id}>
       <details open=${shown === a.id} onToggle=${(e) => {
@@ -107,7 +115,8 @@ const Line = ({ attempt: a }) => html`<span class="attempt-line">
 
 const Answer = ({ attempt: a, isOpen }) => html`<div class="stack tight answer">
   ${a.error && html`<p><bdi class="danger" title=${a.error}>${wordsOf(a.error)}</bdi>. ${mendOf(a)}</p>`}
-  <${Code} label="Answer of the receiver" text=${a.response_body} pretty empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
+  <${Code} label="Answer of the receiver" text=${a.response_body} pretty
+    empty=${a.response_status ? 'The answer has no body.' : a.outcome === 'sending' ? 'No answer yet.' : 'There was no answer.'} />
   ${isOpen && a.response_status && html`<${LoadedHeaders} attempt=${a} />`}
   <div class="row"><a class="button" href=${href(paths.subscription(a.subscription_id), { attempt: a.id })}>Request as sent</a></div>
 </div>`;
@@ -126,9 +135,10 @@ function Absent({ rows, isOpen, event, known, onChanged }) {
     if (e.currentTarget.open !== open) setQuery({ others: e.currentTarget.open ? 'open' : 'closed' }, inPlace);
   }}>
     <summary>Not sent to ${count(rows.length, 'subscription')}</summary>
-    ${open && html`<ul class="deliveries">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
-      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} /><${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
-      <p class="quiet"><${WithTimes} text=${detailOf(r)} /></p></li>`)}</ul>`}
+    ${open && html`<ul class="deliveries" aria-label="Not sent">${rows.map((r) => html`<li key=${r.subscription_id} class="delivery">
+      <div class="delivery-head"><${Verdict} verdict=${r.verdict} /><${Host} reason=${r} known=${known} />
+        <${Mend} reason=${r} event=${event} onDone=${onChanged} /></div>
+      <p class="quiet"><${Detail} reason=${r} /></p></li>`)}</ul>`}
   </details>`;
 }
 

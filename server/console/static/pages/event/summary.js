@@ -2,7 +2,6 @@
 import { html } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
 import { Countdown, WithTimes, count } from '../../ui/time.js';
-import { isAuditEntry } from '../audit/words.js';
 import { wordsOf } from '../subscription/mend.js';
 import { outcomes, verdicts } from './verdicts.js';
 
@@ -14,7 +13,8 @@ export function Summary({ event, reasons }) {
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
   if (only) return html`<${Bar} tone="success"><p class="summary strong"><${WithTimes} text=${only.detail} /></p><//>`;
   const rest = [...groups].filter(([verdict]) => verdict !== 'delivered').sort(([a], [b]) => verdicts[a].rank - verdicts[b].rank);
-  const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}<${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
+  const clauses = rest.map(([verdict, list], i) => html`<span key=${verdict}>${i > 0 && '; '}
+    <${Clause} verdict=${verdict} list=${list} isOnly=${all.length === 1} /></span>`);
   return html`<${Bar} tone=${toneOf(rest, delivered)}><p class="summary strong">
     ${delivered > 0 && html`${deliveredTo(delivered, all.length)}${rest.length > 0 && '; '}`}
     ${delivered === 0 && all.length > 1 && html`Not delivered yet to any of ${count(all.length, 'subscription')}; `}${clauses}.
@@ -35,7 +35,9 @@ function deliveredTo(n, all) {
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
 function Clause({ verdict, list, isOnly }) {
   const n = list.length, { waits, many } = verdicts[verdict];
-  if (verdict === 'exhausted') return isOnly ? html`Not delivered: Keyhook gave up after ${count(list[0].attempts, 'attempt')}${lastError(list[0].error)}` : `${n} failed, and Keyhook gave up`;
+  if (verdict === 'exhausted') {
+    return isOnly ? html`Not delivered: given up after ${count(list[0].attempts, 'attempt')}${lastError(list[0].error)}` : `${n} failed for good`;
+  }
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;
@@ -43,7 +45,8 @@ function Clause({ verdict, list, isOnly }) {
   const next = list.map((o) => o.next).filter(Boolean).sort()[0];
   const isFirst = list.every((o) => o.attempts === 0);
   const noun = isFirst ? 'its first attempt' : 'a retry';
-  return html`${who} ${n === 1 ? 'waits' : 'wait'} for ${n === 1 ? noun : isFirst ? 'the first attempts' : 'retries'}${next && html`, ${n > 1 && 'the first '}<${Countdown} value=${next} />`}`;
+  return html`${who} ${n === 1 ? 'waits' : 'wait'} for ${n === 1 ? noun : isFirst ? 'the first attempts' : 'retries'}
+    ${next && html`, ${n > 1 && 'the first '}<${Countdown} value=${next} />`}`;
 }
 
 // lastError is a sentence about the last error of a delivery, without its dot: ". The receiver answered 503".
@@ -67,5 +70,5 @@ function Nowhere({ event, reasons: { rows, more } }) {
       : have('filtered') ? 'Sent nowhere, because it passes no filter of a subscription that wants its type.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
-  return html`<${Bar} tone=${isAuditEntry(event) ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
+  return html`<${Bar} tone=${event.isAudit ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
 }

@@ -23,8 +23,10 @@ export function Rotate({ apiKey: key, onDone, onClose }) {
       <select id=${id} class="input" value=${grace} onChange=${(e) => setGrace(Number(e.target.value))}>
         ${graces.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></div>
     <${LastUse} apiKey=${key} warn=${grace === 0} />
-    ${isOthers && html`<p>The old key acts as <bdi>${key.creator.name}</bdi>. The new key acts as ${isElsewhere ? 'the service account, or as you if you are a member' : me.user.kind === 'service' ? 'the service account' : 'you'}.</p>`}
-    ${lost.length > 0 && html`<${Bar} tone="warning" title="The new key may do less"><p>You do not hold ${lost.map((p) => html`<code key=${p}>${p}</code> `)}</p><//>`}
+    ${isOthers && html`<p>The old key acts as <bdi>${key.creator.name}</bdi>. The new key acts as ${isElsewhere
+      ? 'the service account, or as you if you are a member' : me.user.kind === 'service' ? 'the service account' : 'you'}.</p>`}
+    ${lost.length > 0 && html`<${Bar} tone="warning" title="The new key may do less">
+      <p>You do not hold ${lost.map((p) => html`<code key=${p}>${p}</code> `)}</p><//>`}
   <//>`;
 }
 
@@ -32,6 +34,7 @@ export function Revoke({ apiKey: key, onDone, onClose }) {
   const revoke = async () => {
     await api.delete(`/api-keys/${key.id}/`);
     await onDone();
+    return `Revoked the key ${key.name}.`;
   };
   return html`<${Confirm} title="Revoke this key?" action="Revoke key" danger typed=${key.key_prefix.slice(0, -1)} onConfirm=${revoke} onClose=${onClose}>
     <p>From the next request on, <strong class="strong"><bdi>${key.name}</bdi></strong> is refused with 401. This cannot be undone.</p>

@@ -23,21 +23,26 @@ export function Explain({ id, apiKey, inUrl = false }) {
     const path = v.path.trim(), permission = words(v.permission).join(' '), key = id ?? v.key.trim();
     refuse('key', !key && 'Paste a key, its prefix or its id.');
     refuse('path', !path && !permission && 'Write the path of the request, or the permission that it needs.');
-    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/api/v1/whoami/', permission: permission || undefined, client_ip: v.client_ip.trim() || undefined }));
+    setResult(await api.post('/auth/explain/', { key, method: v.method, path: path || '/api/v1/whoami/',
+      permission: permission || undefined, client_ip: v.client_ip.trim() || undefined }));
     if (inUrl) setQuery({ method: v.method, path, permission }, inPlace);
   });
   useEffect(() => { if (id && (given.path || given.permission)) form.submit(); }, []);
   const list = useId();
   return html`<div class="columns two">
     <${Form} form=${form} free submit="Explain">
-      ${!id && html`<${TextField} form=${form} name="key" label="API key" mono placeholder="svc_AbCdEf" hint="The whole key, its prefix, or its id. It is not stored, and the request is not counted." />`}
+      ${!id && html`<${TextField} form=${form} name="key" label="API key" mono placeholder="svc_AbCdEf"
+        hint="The whole key, its prefix, or its id. It is not stored, and the request is not counted." />`}
       <div class="method-path">
         <${SelectField} form=${form} name="method" label="Method" options=${['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].map((m) => [m, m])} />
         <${TextField} form=${form} name="path" label="Path" mono placeholder="/api/v1/events/" list=${list} dir="ltr" />
       </div>
-      <datalist id=${list}>${['events', 'webhooks/subscriptions', 'api-keys', 'whoami'].map((p) => html`<option key=${p} value=${`/api/v1/${p}/`} />`)}</datalist>
-      <${TextField} form=${form} name="permission" label="Permission" optional mono placeholder="orders:read" hint="What your own API needs. Keyhook knows what its own paths need." />
-      ${apiKey?.allowed_networks.length > 0 && html`<${TextField} form=${form} name="client_ip" label="Address of the client" optional mono placeholder="203.0.113.7" />`}
+      <datalist id=${list}>${['events', 'webhooks/subscriptions', 'api-keys', 'whoami'].map((p) =>
+        html`<option key=${p} value=${`/api/v1/${p}/`} />`)}</datalist>
+      <${TextField} form=${form} name="permission" label="Permission" optional mono placeholder="orders:read"
+        hint="What your own API needs. What the paths of this service need is known." />
+      ${apiKey?.allowed_networks.length > 0
+        && html`<${TextField} form=${form} name="client_ip" label="Address of the client" optional mono placeholder="203.0.113.7" />`}
     <//>
     <div aria-live="polite">${result ? html`<${Verdict} result=${result} apiKey=${apiKey} />`
       : html`<p class="quiet">The result of each check appears here: the key, its creator, the plan, the rate limit and the permission.</p>`}</div>

@@ -48,7 +48,8 @@ export function ScopeField({ form, held, about }) {
             <span><bdi>${actionOf(key)}</bdi></span></label>`)}</div>
         </div>`;
       })}
-      ${shown.length === 0 && html`<p class="quiet small scope-row">${text ? 'You hold no permission like this.' : 'You hold no permission that a key could get.'}</p>`}
+      ${shown.length === 0 && html`<p class="quiet small scope-row">
+        ${text ? 'You hold no permission like this.' : 'You hold no permission that a key could get.'}</p>`}
     </div>
     <${FieldError} error=${error} />
   </fieldset>`;
@@ -64,7 +65,8 @@ function Paste({ add, children }) {
   return html`<div class="stack tight">
     <textarea class="input mono" rows="3" aria-label="Permissions to add" placeholder="events:read orders:write" spellcheck="false" value=${text} autofocus
       onInput=${(e) => setText(e.target.value)} />
-    <div class="row"><button type="button" class="button" disabled=${keys.length === 0} onClick=${() => { add(keys); close(); }}>Add ${count(keys.length, 'permission')}</button>
+    <div class="row"><button type="button" class="button" disabled=${keys.length === 0}
+      onClick=${() => { add(keys); close(); }}>Add ${count(keys.length, 'permission')}</button>
       <button type="button" class="button" onClick=${close}>Cancel</button></div>
   </div>`;
 }
@@ -74,7 +76,8 @@ export function Granted({ chosen, held, about, why, remove }) {
   const has = new Set(held);
   const granted = chosen.filter((key) => has.has(key)).sort(), others = chosen.filter((key) => !has.has(key)).sort();
   return html`${granted.length === 0 && html`<p class="quiet">Nothing yet. Choose at least one permission.</p>`}
-    <ul class="granted">${granted.map((key) => html`<li key=${key}><${Icon} name="ok" class="success" /><span><code>${key}</code> <span class="quiet small">${about.get(key)}</span></span></li>`)}</ul>
+    <ul class="granted">${granted.map((key) => html`<li key=${key}><${Icon} name="ok" class="success" />
+      <span><code>${key}</code> <span class="quiet small">${about.get(key)}</span></span></li>`)}</ul>
     ${others.length > 0 && html`<h3>Not granted</h3><ul class="granted">${others.map((key) => html`<li key=${key}><${Icon} name="bad" class="danger" />
       <span class="grow"><code><bdi>${key}</bdi></code> <span class="quiet small"><bdi>${why(key)}</bdi></span></span>
       <button type="button" class="plain" aria-label=${`Remove ${key}`} onClick=${() => remove(key)}><${Icon} name="cross" /></button></li>`)}</ul>`}`;

@@ -19,10 +19,12 @@ export function NewSecret({ made, old }) {
   const { me } = useSession();
   return html`<div class="stack loose">
     <${Secret} title="Copy the key now" value=${made.key} onDone=${() => navigate(paths.key(made.id), {}, { replace: true })}>
-      ${old && html`<p>${old.status === 'active' ? html`The old key <code>${old.key_prefix}</code> works until <${Time} value=${old.expires_at} form="exact" />. Replace it before then.`
+      ${old && html`<p>${old.status === 'active'
+        ? html`The old key <code>${old.key_prefix}</code> works until <${Time} value=${old.expires_at} form="exact" />. Replace it before then.`
         : html`The old key <code>${old.key_prefix}</code> does not work any more. Replace it now.`}</p>`}
       <p>Try it. Every key may ask who it is:</p>
-      <${Code} label="curl with the key" text=${`curl ${quoted(`${location.origin}${settings.base}/api/v1/whoami/`)} \\\n  -H "Authorization: ApiKey ${made.key}"`} />
+      <${Code} label="curl with the key"
+        text=${`curl ${quoted(`${location.origin}${settings.base}/api/v1/whoami/`)} \\\n  -H "Authorization: ApiKey ${made.key}"`} />
     <//>
     ${made.scope_not_granted && html`<${Bar} tone="warning" title="Not everything was granted">
       <p>Nobody can grant what they do not hold: <code><bdi>${made.scope_not_granted}</bdi></code></p><//>`}

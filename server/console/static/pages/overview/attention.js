@@ -21,7 +21,8 @@ export function Attention({ state, all, reload }) {
   const bars = warnings(state, all, me.organization);
   if (!bars.length && !state.count) {
     return statuses.healthy > 0 && html`<p class="row one-line"><${Icon} name="ok" class="success" />
-      <span>${statuses.healthy === 1 ? 'The subscription is healthy.' : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
+      <span>${statuses.healthy === 1 ? 'The subscription is healthy.'
+        : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
   }
   return html`<${Section} title=${`Needs attention (${number(bars.length + state.count)})`}>
     ${bars}
@@ -30,12 +31,14 @@ export function Attention({ state, all, reload }) {
       href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s) } : {}) : undefined)} />`}
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
-    ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined} onDone=${reload} onClose=${() => setRecovering(null)} />`}
+    ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined}
+      onDone=${reload} onClose=${() => setRecovering(null)} />`}
   <//>`;
 }
 
 // Others leads to the subscriptions that are not in the list.
-const Others = ({ n, total, all }) => html`<p class="row small"><span class="quiet">${count(n, 'more subscription needs', 'more subscriptions need')} attention.</span>
+const Others = ({ n, total, all }) => html`<p class="row small">
+  <span class="quiet">${count(n, 'more subscription needs', 'more subscriptions need')} attention.</span>
   <a href=${href(paths.subscriptions, { status: needsAttention, in: all ? 'all' : '' })}>Show all ${number(total)}</a></p>`;
 
 const actingIn = ({ organization_id }) => (organization_id === session.get().home.organization.id ? '' : organization_id);
@@ -50,7 +53,7 @@ const LastError = ({ subscription: s }) => html`<span class="cut" title=${[words
 // columnsOf are one line for each problem. On a phone, the address has the rest above and below it.
 const columnsOf = (all, recover) => [
   { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
-  all && { head: 'Customer', size: 'm', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
+  all && { head: 'Customer', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
   { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
     <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
     ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
@@ -59,7 +62,7 @@ const columnsOf = (all, recover) => [
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
-  { head: 'What to do', label: true, size: 'm',
+  { head: 'What to do', label: true, size: 'act',
     cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
 ].filter(Boolean);
 
@@ -72,11 +75,16 @@ function warnings({ queue, system, backlog }, all, organization) {
     : html`<${LinkButton} href=${href(paths.organization(organization.id))}>Open organization<//>`);
   return [
     held && html`<${Bar} key="queue" tone="warning" title=${isOperator() ? 'The queue is held: nothing is sent' : 'Nothing is sent for now'} action=${toSystem}>
-      <p>${queue?.held ? html`Since <${Time} value=${queue.held_since} />${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. Release it to send ${count(queue.pending_deliveries, 'delivery', 'deliveries')}.`
+      <p>${queue?.held ? html`Since <${Time} value=${queue.held_since} />
+        ${queue.reason && html`: <bdi>${queue.reason}</bdi>`}. Release it to send ${count(queue.pending_deliveries, 'delivery', 'deliveries')}.`
         : 'All sending is stopped. Deliveries wait.'}</p><//>`,
-    plan && html`<${Bar} key="plan" tone="warning" title=${all ? 'Deliveries wait for a plan with webhooks' : html`The plan of <bdi>${organization.name}</bdi> has no webhooks`} action=${toPlan}>
-      <p>${count(plan.pending, 'delivery waits', 'deliveries wait')} for ${count(plan.subscriptions, 'subscription')}${all && ', which the list marks “Not in the plan”'}. A plan with webhooks sends them.</p><//>`,
-    system?.clock.trusted === false && html`<${Bar} key="clock" tone="warning" title="The clock of the server may be wrong" action=${toSystem}><p>Look at the time of the machine.</p><//>`,
-    system?.deliveries.warning && !held && html`<${Bar} key="system" tone="warning" title="Deliveries are late" action=${toSystem}><p><bdi>${system.deliveries.warning}</bdi></p><//>`,
+    plan && html`<${Bar} key="plan" tone="warning" title=${all ? 'Deliveries wait for a plan with webhooks'
+      : html`The plan of <bdi>${organization.name}</bdi> has no webhooks`} action=${toPlan}>
+      <p>${count(plan.pending, 'delivery waits', 'deliveries wait')} for ${count(plan.subscriptions, 'subscription')}
+        ${all && ', which the list marks “Not in the plan”'}. A plan with webhooks sends them.</p><//>`,
+    system?.clock.trusted === false
+      && html`<${Bar} key="clock" tone="warning" title="The clock of the server may be wrong" action=${toSystem}><p>Look at the time of the machine.</p><//>`,
+    system?.deliveries.warning && !held
+      && html`<${Bar} key="system" tone="warning" title="Deliveries are late" action=${toSystem}><p><bdi>${system.deliveries.warning}</bdi></p><//>`,
   ].filter(Boolean);
 }

@@ -14,7 +14,8 @@ import { SendTest, bodyOf } from '../subscription/test.js';
 const link = (text, path, needs) => (kind) => can(needs) && html`<${LinkButton} kind=${kind} href=${href(path)}>${text}<//>`;
 
 const steps = [
-  ['Create a subscription', 'The address that receives events, and the types that it wants.', link('New subscription', paths.subscriptionNew, 'webhooks:write')],
+  ['Create a subscription', 'The address that receives events, and the types that it wants.',
+    link('New subscription', paths.subscriptionNew, 'webhooks:write')],
   ['Create an API key', 'Your application publishes events with it.', link('New API key', paths.keyNew, 'api_keys:write')],
   ['Publish an event', 'Watch it arrive. After that, your application does this.', link('Publish an event', paths.eventNew, 'events:write')],
 ];
@@ -22,7 +23,8 @@ const steps = [
 // stepsOfPortal are those of a customer: the product publishes the events.
 const stepsOfPortal = ({ endpoint, test, event } = {}) => [
   ['Add an endpoint', 'A subscription has the address of your server, and the types of events that it wants.', steps[0][2]],
-  ['Send a test', test && !test.states.delivered ? html`The last test failed. <a href=${href(paths.event(test.id))}>See why</a>` : 'See what your server answers, before the first event.',
+  ['Send a test', test && !test.states.delivered ? html`The last test failed. <a href=${href(paths.event(test.id))}>See why</a>`
+    : 'See what your server answers, before the first event.',
     (kind) => endpoint && can('webhooks:write') && html`<${Test} kind=${kind} subscription=${endpoint} />`],
   ['Wait for the first event', event ? html`<a href=${href(paths.event(event.id))}>${event.type}</a> has arrived.`
     : html`<bdi>${settings.name}</bdi> sends it when something happens. This page shows when it arrives.`, () => null],
@@ -37,7 +39,8 @@ export function Start({ state: { steps: done, first } }) {
   const shown = session.get().portal ? stepsOfPortal(first) : steps;
   return html`<${Section} title=${next < 0 ? 'All three steps are done' : `Three steps to the first ${shown === steps ? 'delivery' : 'event'}`}>
     <ol class="problems">${shown.map(([title, text, action], i) => html`<li key=${title}>
-      <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'circle'} class=${done[i] ? 'success' : 'quiet'} /><span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>
+      <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'circle'} class=${done[i] ? 'success' : 'quiet'} />
+        <span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>
       <div class="grow"><h3>${title}</h3><p class="quiet">${text}</p></div>
       ${!done[i] && action(i === next ? 'primary' : '')}
     </li>`)}</ol>

@@ -27,7 +27,8 @@ export function useOverview(all, [range, step]) {
   if (!backlog || [problems, known, instance].some((part) => part.data === undefined)) return { error, reload, stats };
   const { healthy, failing, disabled } = statuses;
   const data = {
-    ...instance.data, backlog, problems: problems.data, count: attention(backlog), steps: [healthy + failing + disabled > 0, ...known.data.slice(0, 2)], first: known.data[2],
+    ...instance.data, backlog, problems: problems.data, count: attention(backlog),
+    steps: [healthy + failing + disabled > 0, ...known.data.slice(0, 2)], first: known.data[2],
   };
   return { data, error, reload, stats };
 }

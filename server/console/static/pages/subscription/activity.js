@@ -75,7 +75,7 @@ const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.o
 const narrow = [
   { head: 'Result', size: 's', cell: (a) => html`<${Result} attempt=${a} />` },
   { head: 'Event type', main: true, cell: (a) => html`<span class="cut mono">${a.event_type}</span>` },
-  { head: 'Attempt', size: 'xs', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}</span>` },
+  { head: 'Attempt', size: 's', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}</span>` },
   { head: 'Time', size: 'm', cell: (a) => html`<${Time} value=${a.attempted_at} form="log" />` },
 ];
 
@@ -83,7 +83,8 @@ const all = [
   narrow[0],
   { ...narrow[1], size: 'l' },
   { head: 'Event', wide: true, cell: (a) => html`<span class="cut mono quiet">${a.event_id}</span>` },
-  { head: 'Attempt', size: 'm', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
+  { head: 'Attempt', size: 'm', wide: true,
+    cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
   { head: 'Duration', size: 's', number: true, wide: true, cell: (a) => duration(a.outcome === 'sending' ? null : a.duration_ms) },
   narrow[3],
 ];
@@ -91,7 +92,7 @@ const all = [
 const waitFor = {
   paused: 'The subscription is paused: events wait until it is resumed.',
   disabled: 'The subscription is disabled: events wait until it is recovered.',
-  plan: 'The plan has no webhooks.', queue_held: 'An operator holds the queue: events wait for the release.',
+  plan: 'The plan has no webhooks.', queue_held: 'All sending is stopped for now: events wait.',
 };
 
 // None is in the place of a list without attempts: of the filters, of the period, or at all.

@@ -56,7 +56,8 @@ export function Attempt({ id, subscription, sent, actions, changed }) {
         <h3 class="row"><${Badge} status=${attempt.outcome} /><${Tag}>${attempt.event_type}<//></h3>
         <div class="row">${!subscription.isDeleted && can('webhooks:write') && (attempt.trigger === 'test'
           ? html`<${Button} icon="send" onError=${setRefused} onClick=${() => actions.test(attempt.event_type)}>Send test again<//>`
-          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>${arrived ? 'Send again…' : 'Send again'}<//>`)}
+          : html`<${Button} icon="reload" onError=${setRefused} onClick=${arrived ? () => setAsking(true) : redeliver}>
+            ${arrived ? 'Send again…' : 'Send again'}<//>`)}
           <a class="plain close" data-close href=${back} aria-label="Close the attempt"><${Icon} name="cross" /></a></div>
       </div>
       <${ErrorBar} error=${refused} />

@@ -21,10 +21,10 @@ export function Resume({ subscription, onDone, onClose }) {
   const resume = async () => {
     await api.patch(pathOf(subscription), { is_active: true });
     await onDone();
-    return `Resumed. Keyhook sends ${waiting}.`;
+    return `Resumed. ${waiting} ${waiting.startsWith('1 ') ? 'is' : 'are'} sent.`;
   };
   return html`<${Confirm} title="Resume this subscription?" action=${`Resume and send ${waiting}`} disabled=${disabled} onConfirm=${resume} onClose=${onClose}>
-    <p>Keyhook sends what waits, oldest first.</p><${ErrorBar} error=${error} /><//>`;
+    <p>What waits is sent, oldest first.</p><${ErrorBar} error=${error} /><//>`;
 }
 
 export function Discard({ subscription, onDone, onClose }) {
@@ -34,7 +34,8 @@ export function Discard({ subscription, onDone, onClose }) {
     await onDone();
     return `Discarded ${count(deliveries, 'delivery', 'deliveries')}.`;
   };
-  return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard" danger disabled=${disabled} onConfirm=${discard} onClose=${onClose}>
+  return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard"
+    danger disabled=${disabled} onConfirm=${discard} onClose=${onClose}>
     <p><strong class="strong">${waiting}</strong> to this subscription are dropped and never sent. A replay does not bring them back. The events stay.</p>
     <${ErrorBar} error=${error} /><//>`;
 }
@@ -46,7 +47,10 @@ export function Delete({ subscription, onClose }) {
     navigate(paths.subscriptions, {}, { replace: true });
     return 'The subscription was deleted.';
   };
-  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription" typed=${subscription.url ? new URL(subscription.url).host : 'feed'} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
-    <p>${subscription.url ? html`Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>.` : 'Nobody can read the feed any more.'} <strong class="strong">${waiting}</strong> that wait are dropped. The signing secret is lost. This cannot be undone.</p>
+  return html`<${Confirm} title="Delete this subscription?" action="Delete subscription"
+    typed=${subscription.url ? new URL(subscription.url).host : 'feed'} danger disabled=${disabled} onConfirm=${remove} onClose=${onClose}>
+    <p>${subscription.url ? html`Nothing more is sent to <bdi class="strong">${subscription.url}</bdi>.`
+      : 'Nobody can read the feed any more.'} <strong class="strong">${waiting}</strong> that
+      wait are dropped. The signing secret is lost. This cannot be undone.</p>
     <${ErrorBar} error=${error} /><//>`;
 }

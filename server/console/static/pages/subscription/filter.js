@@ -10,7 +10,8 @@ import { can } from '../../session.js';
 
 const most = 10;
 const ops = {
-  eq: 'is', ne: 'is not', in: 'is one of', lt: 'is less than', lte: 'is at most', gt: 'is more than', gte: 'is at least', prefix: 'begins with', exists: 'exists',
+  eq: 'is', ne: 'is not', in: 'is one of', lt: 'is less than', lte: 'is at most',
+  gt: 'is more than', gte: 'is at least', prefix: 'begins with', exists: 'exists',
 };
 
 // A value is JSON, such as 100, true or ["CH", "DE"]. Anything else is text.
@@ -43,14 +44,17 @@ export function FilterField({ form }) {
   return html`<fieldset class="field">
     <legend>Filter <span class="quiet">optional</span></legend>
     ${rows.map((row, i) => html`<div key=${i} class="header-row condition">
-      <input class="input mono" aria-label=${`Path of condition ${i + 1}`} aria-invalid=${error ? 'true' : undefined} placeholder="customer.country" value=${row.path}
+      <input class="input mono" aria-label=${`Path of condition ${i + 1}`}
+        aria-invalid=${error ? 'true' : undefined} placeholder="customer.country" value=${row.path}
         autocomplete="off" autocapitalize="off" spellcheck="false" onInput=${(e) => change(i, { path: e.target.value })} />
       <select class="input" aria-label=${`Operator of condition ${i + 1}`} value=${row.op} onChange=${(e) => change(i, { op: e.target.value })}>
         ${Object.entries(ops).map(([op, words]) => html`<option key=${op} value=${op}>${words}</option>`)}
       </select>
-      <input class="input mono" aria-label=${`Value of condition ${i + 1}`} placeholder=${row.op === 'in' ? '["CH", "DE"]' : row.op === 'exists' ? 'true' : 'CH'} value=${row.value}
+      <input class="input mono" aria-label=${`Value of condition ${i + 1}`}
+        placeholder=${row.op === 'in' ? '["CH", "DE"]' : row.op === 'exists' ? 'true' : 'CH'} value=${row.value}
         dir="auto" autocomplete="off" spellcheck="false" onInput=${(e) => change(i, { value: e.target.value })} />
-      <button type="button" class="plain" aria-label=${`Remove condition ${i + 1}`} onClick=${() => set(rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
+      <button type="button" class="plain" aria-label=${`Remove condition ${i + 1}`}
+        onClick=${() => set(rows.filter((_, at) => at !== i))}><${Icon} name="cross" /></button>
     </div>`)}
     ${rows.length < most && html`<div><button type="button" class="button" onClick=${() => set([...rows, { path: '', op: 'eq', value: '' }])}>
       <${Icon} name="plus" /><span>Add condition</span></button></div>`}

@@ -1,5 +1,7 @@
 // What to do about an attempt that failed, and about a delivery that has not arrived. The texts of the API say what happened.
 
+import { said } from '../../session.js';
+
 // hints say where to look for the cause of a failure. server/explain/mend.go has the same sentences.
 const hints = {
   check_secret: 'The receiver refuses the request. Compare the signing secret, and the request headers that the receiver wants.',
@@ -14,7 +16,7 @@ const hints = {
 };
 
 // mendOf returns the sentence for the hint of an attempt or a subscription; empty if there is none.
-export const mendOf = ({ hint }) => hints[hint] ?? '';
+export const mendOf = ({ hint }) => said(hints[hint] ?? '');
 
 // words are the errors of the API that need other words without their class.
 const words = { http_status: (status) => `The receiver answered ${status}` };
@@ -47,9 +49,9 @@ export const verdicts = {
   waiting_for_pace: ['info', 'Waits, because of the limit of requests a second'],
   held_disabled: ['danger', 'Waits, because failures have disabled the subscription'],
   held_paused: ['warning', 'Waits, because the subscription is paused'],
-  held_queue: ['warning', 'Waits, because an operator holds the queue'],
+  held_queue: ['warning', 'Waits, because all sending is stopped'],
   blocked_by_plan: ['warning', 'Waits, because the plan has no webhooks'],
-  exhausted: ['danger', 'Keyhook gave up'],
+  exhausted: ['danger', 'Not delivered'],
   dropped: ['warning', 'The delivery was discarded'],
   expired: ['warning', 'The delivery waited longer than events are kept'],
 };

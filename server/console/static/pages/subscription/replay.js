@@ -10,7 +10,7 @@ import { api } from '../../api.js';
 import { useEventTypes } from './fields.js';
 
 const reasons = {
-  exhausted: 'Keyhook gave up, because all attempts failed',
+  exhausted: 'given up, because all attempts failed',
   plan: 'the plan had no webhooks',
   type_added: 'the subscription did not want the type then',
 };
@@ -19,7 +19,8 @@ const day = 864e5;
 export function Replay({ subscription, onDone, onClose }) {
   const path = `/webhooks/subscriptions/${subscription.id}/replay/`;
   const types = useEventTypes();
-  const [values, setValues] = useState(() => ({ since: new Date(Math.floor(Date.now() / 6e4) * 6e4 - day).toISOString(), until: '', only: 'all', event_types: [] }));
+  const [values, setValues] = useState(() => ({ since: new Date(Math.floor(Date.now() / 6e4) * 6e4 - day).toISOString(),
+    until: '', only: 'all', event_types: [] }));
   const { since, until, only, event_types } = values;
   const body = { since, only, ...(until && { until }), ...(event_types.length && { event_types }) };
   const { data, error, loading } = useLoad((signal) => api.post(path, { ...body, dry_run: true }, { signal }), [JSON.stringify(body)]);
@@ -28,20 +29,21 @@ export function Replay({ subscription, onDone, onClose }) {
   const replay = async () => {
     const done = await api.post(path, body);
     await onDone?.();
-    return `Keyhook sends ${count(done.deliveries, 'missed event')}.`;
+    return `${count(done.deliveries, 'missed event is', 'missed events are')} sent.`;
   };
   return html`<${Confirm} title="Replay missed events" disabled=${!data?.deliveries || loading || error} onConfirm=${replay} onClose=${onClose}
     action=${data ? `Replay ${count(data.deliveries, 'event')}` : 'Replay'}>
-    <p>Keyhook sends the events of a period that match this subscription and have not arrived. What waits already is not sent twice.</p>
+    <p>This sends the events of a period that match this subscription and have not arrived. What waits already is not sent twice.</p>
     <div class="stack">
     <div class="pair"><${TimeField} form=${form} name="since" label="Since" required /><${TimeField} form=${form} name="until" label="Until" optional /></div>
     <${SelectField} form=${form} name="only" label="Which events" options=${[['all', 'All that have not arrived'],
-      ['failed', 'Those that Keyhook gave up'], ['missed', 'Those that never had a delivery']]} />
+      ['failed', 'Those that were given up'], ['missed', 'Those that never had a delivery']]} />
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All" types=${types} />
     </div>
     ${data ? html`<div aria-live="polite" aria-busy=${loading}>${data.deliveries === 0 ? html`<p>No event of this period is missing.</p>`
-      : html`<ul class="preview">${Object.entries(reasons).filter(([key]) => data.reasons[key]).map(([key, text]) => html`<li key=${key}><strong class="strong">${
-        count(data.reasons[key], 'event')}</strong>: ${text}</li>`)}</ul>`}</div>` : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
+      : html`<ul class="preview">${Object.entries(reasons).filter(([key]) => data.reasons[key]).map(([key, text]) => html`<li key=${key}>
+        <strong class="strong">${count(data.reasons[key], 'event')}</strong>: ${text}</li>`)}</ul>`}</div>`
+      : !error && html`<p class="quiet" aria-busy="true">Counting…</p>`}
     ${!Object.keys(error?.fields ?? {}).length && html`<${ErrorBar} error=${error} />`}
   <//>`;
 }

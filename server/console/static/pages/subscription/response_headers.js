@@ -11,5 +11,6 @@ export function ResponseHeaders({ headers }) {
   if (!items.length) return null;
   const [name, id] = items.find(([each]) => known.test(each)) ?? [];
   return html`${id && html`<p class="row"><span class="quiet">${name}</span><${Id} value=${id} /></p>`}
-    <details class="more-options"><summary>${count(items.length, 'response header')}</summary><${Headers} label="Headers of the response" items=${items} /></details>`;
+    <details class="more-options"><summary>${count(items.length, 'response header')}</summary>
+      <${Headers} label="Headers of the response" items=${items} /></details>`;
 }

@@ -33,11 +33,13 @@ export function Rotate({ subscription, onDone, onClose }) {
   if (secret) {
     return html`<${Dialog} title="The secret was rotated" fixed>
       <${Secret} title="New signing secret" value=${secret} onDone=${done}>
-        <p>${overlap_seconds === '0' ? 'The old secret signs nothing any more.' : `The old secret also signs for ${overlaps.find(([v]) => v === overlap_seconds)[1]}. Give the new one to the receiver in this time.`}</p><//><//>`;
+        <p>${overlap_seconds === '0' ? 'The old secret signs nothing any more.'
+          : `The old secret also signs for ${overlaps.find(([v]) => v === overlap_seconds)[1]}. Give the new one to the receiver in this time.`}</p><//><//>`;
   }
   return html`<${Dialog} title="Rotate the signing secret" onClose=${onClose}>
-    <p>Keyhook makes a new secret. During the overlap, the old one also signs, so that the receiver can change without a failure.</p>
-    <${Form} form=${form} submit=${isOverlap ? 'End the overlap and rotate' : 'Rotate secret'} kind=${isOverlap ? 'danger' : 'primary'} disabled=${isOverlap && word !== 'rotate'}>
+    <p>A new secret is made. During the overlap, the old one also signs, so that the receiver can change without a failure.</p>
+    <${Form} form=${form} submit=${isOverlap ? 'End the overlap and rotate' : 'Rotate secret'}
+      kind=${isOverlap ? 'danger' : 'primary'} disabled=${isOverlap && word !== 'rotate'}>
       <${SelectField} form=${form} name="overlap_seconds" label="Overlap" options=${overlaps} />
       <details class="more-options"><summary>Use a secret of your own</summary>
         <${TextField} form=${form} name="secret" label="Secret" mono optional hint="24 to 256 characters, such as whsec_ and base64." /></details>

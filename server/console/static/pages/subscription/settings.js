@@ -2,7 +2,7 @@
 import { html, useState } from '../../ui/html.js';
 import { Facts } from '../../ui/page.js';
 import { Form, useForm } from '../../ui/form.js';
-import { Bar } from '../../ui/state.js';
+import { tell } from '../../ui/told.js';
 import { Time } from '../../ui/time.js';
 import { api } from '../../api.js';
 import { can } from '../../session.js';
@@ -12,19 +12,16 @@ import { sentences } from './filter.js';
 export function Settings({ subscription, onSaved }) {
   const types = useEventTypes();
   const [saved, setSaved] = useState(() => valuesOf(subscription)); // what the server has, as the form shows it
-  const [told, setTold] = useState(false);
   const form = useForm(saved, async (values) => {
-    setTold(false);
     const now = valuesOf(await api.patch(`/webhooks/subscriptions/${subscription.id}/`, changes(saved, values)));
     setSaved(now);
     form.setValues(now);
-    setTold(true);
-    onSaved();
+    await onSaved();
+    tell('Changes saved.');
   });
   if (!can('webhooks:write')) return html`<${ReadOnly} subscription=${subscription} />`;
   const isChanged = Object.keys(changes(saved, form.values)).length > 0;
   return html`<div class="stack">
-    ${told && !isChanged && html`<${Bar} tone="success" title="Changes saved" />`}
     <${Form} form=${form} submit="Save changes" disabled=${!isChanged}>
       <${Destination} form=${form} types=${types} />
       <${Options} form=${form} />

@@ -10,7 +10,8 @@ export const usual = 'webhook_test';
 // bodyOf is the body of a request that sends a test of a type.
 export const bodyOf = (type = usual) => (type === usual ? {} : { event_type: type });
 
-const wants = ({ event_types: list }, type) => !list.length || list.some((each) => each === type || (each.endsWith('*') && type.startsWith(each.slice(0, -1))));
+export const wants = ({ event_types: list }, type) => !list.length
+  || list.some((each) => each === type || (each.endsWith('*') && type.startsWith(each.slice(0, -1))));
 
 // SendTest offers the types with an example. The first that the subscription wants is chosen.
 export function SendTest({ subscription, types, send, onClose }) {
