@@ -162,7 +162,7 @@ func (t *tx) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliverySta
 func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
 	for done := 0; done < len(results); {
 		n := sqlite.RowsAtOnce(len(results) - done)
-		args := make([]any, 0, n*attemptArgs)
+		args := make([]any, 0, n*11)
 		for i := done; i < done+n; i++ {
 			r, d := &results[i], &sending[i]
 			outcome := webhook.Failed
@@ -202,8 +202,6 @@ func (t *tx) toStore(r *webhook.Result, part string) string {
 	t.OnCommit(func() { delete(t.unwantedResponses, r.Delivery) })
 	return ""
 }
-
-const attemptArgs = 11 // of one row
 
 var insertAttemptRows = sqlite.Statements(func(n int) string {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
