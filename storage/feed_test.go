@@ -149,6 +149,8 @@ func TestPagesOfAFeed(t *testing.T) {
 	}
 	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(time.Hour).UnixMilli()}, []string{})
 	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, append(earlier, later...))
+	oldest, _ := x.read1(t, webhook.FeedRequest{Limit: 1})
+	x.reads1(t, webhook.FeedRequest{Since: oldest.Events[0].EventAt}, append(earlier, later...)) // from that millisecond on
 
 	x.setActive(t, false)
 	x.readFails(t, webhook.FeedRequest{After: end.Next, Limit: 1}, fault.Conflict, "paused")

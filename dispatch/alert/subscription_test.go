@@ -367,6 +367,23 @@ func TestASubscriptionThatFailsForLongIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestTheNextOutageIsToldAlthoughTheFileDoesNotKnowTheFirst has two outages while the file cannot store what was told.
+func TestTheNextOutageIsToldAlthoughTheFileDoesNotKnowTheFirst(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.options.Failing = 20 * time.Minute
+		x.restart(t)
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.set(conditions{free: 1 << 40, refuses: errBroken})
+		x.one(t, time.Minute, "the database refuses writes")
+		for range 2 {
+			x.failOnce(t, owner, subs...)
+			x.one(t, long, "1 subscription is failing", subs[0].ID)
+			x.none(t, long)
+			x.reactivate(t, owner, subs...)
+		}
+	})
+}
+
 func TestAFailingSubscriptionIsNotToldIfTheSettingIsOff(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 1)
@@ -427,6 +444,7 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 			leak(key)
 		}
 		x.none(t, long)
+		storagetest.Key(t, x.store, acme, access.EventsRead) // nobody reports this one
 		leakKey()
 		leakKey()
 		m := x.one(t, time.Minute, "API keys or access tokens of 1 organization were reported as leaked", "acme (org_",
