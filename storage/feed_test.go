@@ -119,6 +119,24 @@ func TestUrlsOfFeeds(t *testing.T) {
 	x.replays(t, only(webhook.OnlyMissed), int64(len(ids)))
 }
 
+// TestAFeedThatWasSwitchedOff loses its URL after failures had disabled it, and a person had switched it off then.
+func TestAFeedThatWasSwitchedOff(t *testing.T) {
+	t.Parallel()
+	x := newOutage(t)
+	x.fail(t, 4)
+	if s := x.read(t).Status; s != webhook.Disabled {
+		t.Fatal(s)
+	}
+	x.setActive(t, false)
+	must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+	if err := x.change(t, x.actor(), webhook.SubscriptionChange{URL: new("")}); err != nil {
+		t.Fatal(err)
+	}
+	x.readFails(t, webhook.FeedRequest{Limit: 1}, fault.Conflict, "paused")
+	x.setActive(t, true)
+	x.read1(t, webhook.FeedRequest{})
+}
+
 func TestPagesOfAFeed(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t).feedOf(t, "a")
