@@ -78,7 +78,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		}
 
 		time.Sleep(time.Minute) // until the overlap ends
-		if _, err := x.rotated(t, overlap); err != nil {
+		if _, err := x.rotated(t, webhook.Rotation{Overlap: time.Minute}); err != nil {
 			t.Errorf("at the end of an overlap: %v", err)
 		}
 
