@@ -70,6 +70,42 @@ func TestUntold(t *testing.T) {
 	})
 }
 
+// TestUntoldFailing lists a subscription that fails from the time on at which it has failed for long enough, once for each outage.
+func TestUntoldFailing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Policy = webhook.Policy{MaxAttempts: 9, FailingAfter: 1, DisabledAfter: 4}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		expect := func(what string, before int64, want ...webhook.Untold) {
+			t.Helper()
+			if diff := cmp.Diff(want, must[[]webhook.Untold](t)(x.Untold(t.Context(), before, 10))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		for _, outage := range []string{"the first outage", "the second outage"} {
+			time.Sleep(time.Hour)
+			began := time.Now().UnixMilli()
+			x.fail(t, 1)
+			time.Sleep(time.Hour)
+			x.fail(t, 1)
+			failing := webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), FailingSince: began}
+			expect(outage+" is too short", began-1)
+			expect(outage, began, failing)
+			if err := x.MarkTold(t.Context(), []webhook.Untold{failing}); err != nil {
+				t.Fatal(err)
+			}
+			expect(outage+" was told", began+1)
+			x.setActive(t, true)
+		}
+		x.fail(t, 4)
+		expect("it is disabled, which is told", time.Now().UnixMilli(), webhook.Untold{
+			Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: new(time.Now().UnixMilli()),
+		})
+	})
+}
+
 func TestAlertState(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)

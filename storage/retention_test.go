@@ -37,6 +37,19 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	}
 }
 
+// TestAnEventIsKeptForItsWholeTime deletes at the last millisecond of an event, and at the next one.
+func TestAnEventIsKeptForItsWholeTime(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	x.disable(t)
+	p := storagetest.Publish(t, x.Store, x.owner, "none")
+	for _, after := range []int64{0, 1} {
+		if _, err := x.DeleteEvents(t.Context(), p.At+after); err != nil || x.isDeleted(t, p.ID) != (after > 0) {
+			t.Errorf("%d ms after its time, deleted: %v, error %v", after, x.isDeleted(t, p.ID), err)
+		}
+	}
+}
+
 // TestReplayAfterAllWasForgotten starts on a file whose events were all deleted. New events must get higher numbers
 // than the creation of any subscription. Otherwise a replay takes them for older ones and skips them.
 func TestReplayAfterAllWasForgotten(t *testing.T) {

@@ -77,6 +77,11 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 			t.Errorf("%+v %v", log, err)
 		}
 
+		time.Sleep(time.Minute) // until the overlap ends
+		if _, err := x.rotated(t, webhook.Rotation{Overlap: time.Minute}); err != nil {
+			t.Errorf("at the end of an overlap: %v", err)
+		}
+
 		x.MoveClock(9 * aDay)
 		time.Sleep(2 * time.Minute)
 		kept(1) // the clock is in doubt
@@ -84,6 +89,13 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(61 * time.Second)
+		kept(0)
+		if _, err := x.rotated(t, overlap); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			t.Fatal(err)
+		}
 		kept(0)
 		storagetest.NoneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the test itself runs this count
 	})

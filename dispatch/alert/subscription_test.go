@@ -367,6 +367,23 @@ func TestASubscriptionThatFailsForLongIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestTheNextOutageIsToldAlthoughTheFileDoesNotKnowTheFirst has two outages while the file cannot store what was told.
+func TestTheNextOutageIsToldAlthoughTheFileDoesNotKnowTheFirst(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.options.Failing = 20 * time.Minute
+		x.restart(t)
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.set(conditions{free: 1 << 40, refuses: errBroken})
+		x.one(t, time.Minute, "the database refuses writes")
+		for range 2 {
+			x.failOnce(t, owner, subs...)
+			x.one(t, long, "1 subscription is failing", subs[0].ID)
+			x.none(t, long)
+			x.reactivate(t, owner, subs...)
+		}
+	})
+}
+
 func TestAFailingSubscriptionIsNotToldIfTheSettingIsOff(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 1)
@@ -379,19 +396,22 @@ func TestAFailingSubscriptionIsNotToldIfTheSettingIsOff(t *testing.T) {
 func TestCredentialsThatExpireAreTold(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		began := time.Now()
-		expiring := func(owner access.Principal, life time.Duration) {
+		expiring := func(owner access.Principal, life time.Duration) access.Key {
 			end := began.Add(life).UnixMilli()
-			if _, err := x.store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+			key, err := x.store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 				Credential: access.Mint("svc"), Name: "key", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
-			}); err != nil {
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
+			return key
 		}
 		acme, _ := x.subscribe(t, "acme", 0)
 		other, _ := x.subscribe(t, "other", 0)
 		expiring(acme, 3*time.Hour)
 		expiring(acme, 3*time.Hour)
 		expiring(acme, 26*time.Hour)
+		rotated := expiring(acme, 26*time.Hour)
 		end := began.Add(150 * time.Minute).UnixMilli()
 		if _, err := x.store.Directory.CreateToken(t.Context(), storagetest.Operator(t, x.store).Actor("", ""),
 			other.User.ID, other.Organization.ID, access.Mint(access.TokenPrefix), "laptop", &end); err != nil {
@@ -405,7 +425,10 @@ func TestCredentialsThatExpireAreTold(t *testing.T) {
 		}
 		x.one(t, 30*time.Minute, "acme (org_", "API keys: 2, access tokens: 0")
 		x.restart(t)
-		x.none(t, 23*time.Hour) // the third key is announced, but acme was told today
+		x.none(t, 23*time.Hour+30*time.Minute) // the other keys are announced, but acme was told today
+		if _, err := x.store.Directory.RotateKey(t.Context(), acme, acme.Actor("", ""), rotated.ID, access.Mint("svc"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
 		x.one(t, 2*time.Hour, "acme (org_", "API keys: 1,")
 		x.none(t, 2*time.Hour)
 	})
@@ -427,6 +450,7 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 			leak(key)
 		}
 		x.none(t, long)
+		storagetest.Key(t, x.store, acme, access.EventsRead) // nobody reports this one
 		leakKey()
 		leakKey()
 		m := x.one(t, time.Minute, "API keys or access tokens of 1 organization were reported as leaked", "acme (org_",

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,18 +71,20 @@ func TestOwnHeaders(t *testing.T) {
 	})
 	t.Run("are masked where the connection is lost in the middle of a value", func(t *testing.T) {
 		t.Parallel()
-		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
-			w.Header().Set("X-Echo", strings.Repeat("x", 250)+" secret-token-1")
-			_, _ = w.Write([]byte("bad token secret-tok"))
-		}))
-		defer receiver.Close()
-		a := newAttempt(receiver.URL)
-		a.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
-		if r := sendOne(t, a, sender.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token ***" {
-			t.Errorf("stored %q, succeeded: %t", r.ResponseBody, r.Succeeded)
-		} else if want := "Content-Type: text/plain; charset=utf-8\nX-Echo: " + strings.Repeat("x", 250) + " ***\n"; r.ResponseHeader != want {
-			t.Errorf("stored the header %q", r.ResponseHeader)
+		for part, want := range map[string]string{"secret-tok": "***", "secret-t": "***", "secret-": "secret-"} { // 8 characters are no chance
+			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "100")
+				w.Header().Set("X-Echo", strings.Repeat("x", 250)+" secret-token-1")
+				_, _ = w.Write([]byte("bad token " + part))
+			}))
+			a := newAttempt(receiver.URL)
+			a.target.Headers = ownHeaders("Authorization", "Bearer secret-token-1")
+			if r := sendOne(t, a, sender.Options{Transport: loopback(t)}); r.Succeeded || r.ResponseBody != "bad token "+want {
+				t.Errorf("stored %q, succeeded: %t", r.ResponseBody, r.Succeeded)
+			} else if want := "Content-Type: text/plain; charset=utf-8\nX-Echo: " + strings.Repeat("x", 250) + " ***\n"; r.ResponseHeader != want {
+				t.Errorf("stored the header %q", r.ResponseHeader)
+			}
+			receiver.Close()
 		}
 	})
 	t.Run("that cannot be decrypted fail the attempt", func(t *testing.T) {
@@ -90,6 +94,25 @@ func TestOwnHeaders(t *testing.T) {
 		r := sendOne(t, a, sender.Options{Transport: loopback(t)})
 		if r.Succeeded || !strings.Contains(r.Failure.String(), "set them again") {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestTheEndOfAnOverlap signs in its last millisecond, and in the next one.
+func TestTheEndOfAnOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, now := sender.New(sender.Options{HeaderPrefix: "X-Service"}), time.Now().UnixMilli()
+		for until, want := range map[int64]int{now + 1: 2, now: 1} {
+			a := newAttempt("")
+			a.target.Previous, a.target.PreviousUntil = webhook.KnownSecret(oldSecret), until
+			headers, err := s.Headers(a.target, []webhook.Job{a.job})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(strings.Fields(headers[0].Get("Webhook-Signature"))); n != want || (headers[0].Get("X-Service-Signature-Previous") != "") != (want == 2) {
+				t.Errorf("%d ms before the end: %v", until-now, headers[0])
+			}
 		}
 	})
 }

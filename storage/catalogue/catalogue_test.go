@@ -99,5 +99,11 @@ func TestLimits(t *testing.T) {
 		storagetest.Must[any](t)(nil, put("t63", fits))
 		storagetest.ExpectFault(t, put("t64", nil), fault.Invalid, "catalogue_full")
 		storagetest.Must[any](t)(nil, put("t63", nil)) // in place of the other example
+		for _, c := range []webhook.EventTypeChange{
+			{Schema: new(large[:rest+1])}, {Group: new(string(large[:rest+1]))}, {Description: new(string(large[:rest+2]))},
+		} {
+			_, err := x.Catalogue.PutEventType(t.Context(), x.By, "t63", c)
+			storagetest.ExpectFault(t, err, fault.Invalid, "catalogue_full")
+		}
 	})
 }

@@ -87,6 +87,43 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	})
 }
 
+// TestEdgesOfANotice announces a millisecond before a notice begins, when it begins, and when a key ends.
+func TestEdgesOfANotice(t *testing.T) {
+	t.Parallel()
+	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	options.ExpiryNotice = nil // the test announces
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, options)
+		defer stop()
+		owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+		began := time.Now()
+		const notice = 30 * 24 * time.Hour
+		for name, life := range map[string]time.Duration{"begun": notice, "later": notice + time.Millisecond, "ended": 2 * notice} {
+			end := began.Add(life).UnixMilli()
+			must[access.Key](t)(store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+				Credential: access.Mint("svc"), Name: name, Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
+			}))
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 0}, {time.Millisecond, 1}, {2 * notice, 1}, {2*notice - time.Millisecond, 2}} {
+			if err := store.Directory.AnnounceExpiry(t.Context(), began.Add(step.after).UnixMilli(), []time.Duration{notice}); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Events {
+				if e.Type == access.KeyExpiring {
+					n++
+				}
+			}
+			if n != step.want {
+				t.Errorf("%d notices after %s, want %d", n, step.after, step.want)
+			}
+		}
+	})
+}
+
 // TestAClockThatWasAheadUsesUpNoNotice announces by a clock that is ahead, and then by one that is right.
 func TestAClockThatWasAheadUsesUpNoNotice(t *testing.T) {
 	t.Parallel()

@@ -69,9 +69,10 @@ func TestKeyUsage(t *testing.T) {
 				t.Errorf("%d of 3 rows are written soon after the first request", n)
 			}
 			x.Directory.Used(heir, one)
+			x.Directory.Used(heir, access.KeyUse{RateLimited: 2, Forbidden: 4})
 			time.Sleep(75 * time.Second)
 			want := []access.Usage{
-				{Row: made.RowID, Day: day + 1, KeyUse: access.KeyUse{Allowed: 2, RateLimited: 1}},
+				{Row: made.RowID, Day: day + 1, KeyUse: access.KeyUse{Allowed: 2, RateLimited: 3, Forbidden: 4}},
 				{Row: old.Key.RowID, Day: day + 1, KeyUse: one},
 				{Row: old.Key.RowID, Day: day, KeyUse: access.KeyUse{Allowed: 1, Forbidden: 1}},
 			}
@@ -184,9 +185,14 @@ func TestUsageIsKeptFor400Days(t *testing.T) {
 			}
 			return days
 		}
+		storagetest.Exec(t, x.Store, "INSERT OR REPLACE INTO organization_days VALUES (?1, ?2, 7, 0, 0, 0), (?1, ?2 + 1, 7, 0, 0, 0)", p.Home.RowID, begin)
+		organizationDays := func() int {
+			f := access.UsageFilter{Since: begin, Until: begin + 2, Limit: 10}
+			return len(must[access.UsagePage](t)(x.OrganizationUsage(t.Context(), p.Home.RowID, f)).Rows)
+		}
 		use(0)
-		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" {
-			t.Errorf("400 days later (-want +got):\n%s", d)
+		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" || organizationDays() != 2 {
+			t.Errorf("400 days later, and %d days of the organization (-want +got):\n%s", organizationDays(), d)
 		}
 		use(aDay)
 		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" {
@@ -195,8 +201,8 @@ func TestUsageIsKeptFor400Days(t *testing.T) {
 		if err := x.AcceptClock(t.Context(), x.by); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff([]int64{9000, 400, 1}, days()); d != "" {
-			t.Errorf("401 days later (-want +got):\n%s", d)
+		if d := cmp.Diff([]int64{9000, 400, 1}, days()); d != "" || organizationDays() != 1 {
+			t.Errorf("401 days later, and %d days of the organization (-want +got):\n%s", organizationDays(), d)
 		}
 		stop()
 	})

@@ -151,6 +151,7 @@ func TestSessionsEnd(t *testing.T) {
 			if made := must[access.Session](t)(x.Directory.CreateSession(t.Context(), p, x.by, session)); made.ExpiresAt != expires {
 				t.Errorf("ends at %d, want %d", made.ExpiresAt, expires)
 			}
+			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), session.Digest())) // it is in the cache
 			time.Sleep(life)
 			_, err := x.Directory.PrincipalBySession(t.Context(), session.Digest())
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_expired")

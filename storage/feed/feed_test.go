@@ -173,6 +173,27 @@ func TestUrlsOfFeeds(t *testing.T) {
 	x.Replays(t, webhook.Replay{Only: webhook.OnlyMissed}, int64(len(ids)))
 }
 
+// TestAFeedThatWasSwitchedOff loses its URL after failures had disabled it, and a person had switched it off then.
+func TestAFeedThatWasSwitchedOff(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.Policy = webhook.Policy{MaxAttempts: 2, FailingAfter: 2, DisabledAfter: 4}
+	store, _ := storagetest.OpenWith(t, o)
+	x := fixture{storagetest.CustomerOf(t, store)}
+	x.Fail(t, 4)
+	if s := x.Read(t).Status; s != webhook.Disabled {
+		t.Fatal(s)
+	}
+	x.SetActive(t, false)
+	storagetest.Must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0))
+	if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{URL: new("")}); err != nil {
+		t.Fatal(err)
+	}
+	x.readFails(t, webhook.FeedRequest{Limit: 1}, fault.Conflict, "paused")
+	x.SetActive(t, true)
+	x.read1(t, webhook.FeedRequest{})
+}
+
 func TestPagesOfAFeed(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t).feedOf(t, "a")
@@ -203,6 +224,8 @@ func TestPagesOfAFeed(t *testing.T) {
 	}
 	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(time.Hour).UnixMilli()}, []string{})
 	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, append(earlier, later...))
+	oldest, _ := x.read1(t, webhook.FeedRequest{Limit: 1})
+	x.reads1(t, webhook.FeedRequest{Since: oldest.Events[0].EventAt}, append(earlier, later...)) // from that millisecond on
 
 	x.SetActive(t, false)
 	x.readFails(t, webhook.FeedRequest{After: end.Next, Limit: 1}, fault.Conflict, "paused")

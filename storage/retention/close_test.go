@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -33,7 +34,7 @@ type customer struct {
 
 // customerTraces are what an organization and its members write.
 var customerTraces = []string{
-	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth", "Lumbergh",
+	"Initech", "initech.example", "cust|4711", "nightly import", "invoice-77", "Milton", "we got it", "Basic c2VjcmV0", "accounting", "hook-12", "X-Initech-Auth", "Lumbergh", "198.51.100.0/28",
 }
 
 func newCustomer(t *testing.T) *customer {
@@ -45,7 +46,8 @@ func newCustomer(t *testing.T) *customer {
 	x.owner, x.token = storagetest.Member(t, x.Store, x.org, "member", access.RoleOwner)
 	by := x.owner.Actor("192.0.2.9", "req")
 	x.key = access.Mint("svc")
-	storagetest.Must[access.Key](t)(x.Directory.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`}))
+	storagetest.Must[access.Key](t)(x.Directory.CreateKey(ctx, x.owner, by, access.NewKey{Credential: x.key, Name: "nightly import", Scope: access.NewScope(access.EventsRead), Metadata: `{"team":"accounting"}`,
+		AllowedNetworks: access.Networks{netip.MustParsePrefix("198.51.100.0/28")}}))
 	condition, problem := filter.New("to", filter.NotEqual, []byte(`"Lumbergh"`))
 	if problem != nil {
 		t.Fatal(problem)
