@@ -83,8 +83,7 @@ type bench struct {
 
 // run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
 func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
+	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	b = &bench{options: o, receiver: &receiver{latencies: map[string][]time.Duration{}}}
 	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
 		return nil, fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")

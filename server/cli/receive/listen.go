@@ -102,10 +102,9 @@ func (o *listenOptions) check() error {
 	return nil
 }
 
-// listen receives until a signal comes.
+// listen receives until a signal comes. Later signals change nothing until the process ends: the command timeout sends two.
 func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, errs io.Writer) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	if o.save != "" {
 		if err := os.MkdirAll(o.save, 0o700); err != nil {
 			return fmt.Errorf("--save: %w", err)
