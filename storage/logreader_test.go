@@ -349,7 +349,7 @@ func TestFeedsHaveTheirOwnConnections(t *testing.T) {
 	}
 }
 
-// TestPagesOfAttemptsInProgress reads pages of attempts of which every third is in progress.
+// TestPagesOfAttemptsInProgress reads pages of attempts. Every third attempt is in progress.
 func TestPagesOfAttemptsInProgress(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")

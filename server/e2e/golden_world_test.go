@@ -218,7 +218,7 @@ func (w *world) subscriptions() {
 	w.subscribe(other, "elsewhere", w.up, object{})
 }
 
-// failures makes a subscription that is failing and one that is disabled. Both get attempts that are the last ones.
+// failures makes one failing and one disabled subscription. Some of their attempts are the last of a delivery.
 func (w *world) failures() {
 	failing := w.subscribe(w.acme, "failing", w.down, object{"event_types": []string{"user.created"}})
 	w.acme.publish(w.t, "user.created")

@@ -19,7 +19,7 @@ const (
 	ofOrganizations = "/api/v1/usage/organizations/"
 )
 
-// fixture is a server with an organization, of which only some days have usage.
+// fixture is a server with an organization that has usage on some days only.
 type fixture struct {
 	*servertest.Fixture
 	owner access.Principal

@@ -1,4 +1,4 @@
-// Package instance owns the table of the values of which a database has one each, found by their names. It does not know what they mean.
+// Package instance owns the table of single values, such as the salt of the ids. Each has a name. The package does not know what they mean.
 package instance
 
 import (
