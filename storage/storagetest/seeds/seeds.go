@@ -25,6 +25,8 @@ import (
 var (
 	// For a long run: go test ./dispatch -run Simulation -seeds 1000
 	seeds = flag.Int("seeds", 50, "simulations that each test runs; a tenth of them under the race detector, and 2 with -short")
+	// For a part of a long run: go test ./dispatch -run Simulation -seeds 1000 -from 5000
+	firstSeed = flag.Int("from", 0, "the first of these simulations")
 	// For a replay: go test ./dispatch -run Simulation -seed 7
 	onlySeed = flag.Int("seed", -1, "the only simulation that each test runs, until two traces are the same")
 )
@@ -55,8 +57,8 @@ func toRun() (list []int) {
 	case HasRaceDetector():
 		n = max(n/10, 1)
 	}
-	for seed := range n {
-		list = append(list, seed)
+	for i := range n {
+		list = append(list, *firstSeed+i)
 	}
 	return list
 }
