@@ -11,18 +11,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditStore is the part of the store that the audit log endpoint uses.
-type auditStore interface {
-	// AuditPage lists events, newest first.
-	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
-	// AuditNames returns what a text may name: an id, a name or an external id.
-	AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
-	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
-}
-
 // audit is the endpoint of the audit log.
 type audit struct {
-	store auditStore
+	store Store
 }
 
 type auditBody struct {

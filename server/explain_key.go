@@ -14,23 +14,12 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// keyExplainStore is the part of the store that explanations of requests with a key use.
-type keyExplainStore interface {
-	form.LookupStore
-	keyStore
-	// KeyState returns a key in any state, or NotFound.
-	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
-	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
-	// Plans lists the plans, newest first.
-	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
-}
-
 // keyExplanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
 // counts no request of the rate limit, records no use, and throttles no address.
 type keyExplanation struct {
 	checker *check.Checker
 	router  *router
-	store   keyExplainStore
+	store   Store
 	lookup  form.Lookup
 }
 

@@ -12,28 +12,12 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// keyStore is the part of the store that the API key endpoints use.
-type keyStore interface {
-	// CreateKey stores a key of creator, of the service account, or of the user that k names. Its scope is reduced to the
-	// permissions of that user and of creator.
-	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
-	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
-	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
-	Key(ctx context.Context, organization int64, id string) (access.Key, error)
-	// KeyID returns the id of the active key with an external id, or NotFound.
-	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
-	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
-	// has ended or was rotated already.
-	RotateKey(ctx context.Context, creator access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
-}
-
 // aKey is the noun in the text of a 404, as in the store.
 const aKey = "API key"
 
 // keys are the API key endpoints.
 type keys struct {
-	store  keyStore
+	store  Store
 	lookup form.Lookup
 	prefix string
 }

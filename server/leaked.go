@@ -1,21 +1,14 @@
 package server
 
 import (
-	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// leakStore is the part of the store that the endpoint for leaked credentials uses.
-type leakStore interface {
-	// RevokeLeaked revokes the API key or the access token with a digest. It does nothing if there is none.
-	RevokeLeaked(ctx context.Context, digest access.Digest, ip, requestID string) error
-}
-
 // leaks is the endpoint where whoever holds a key or an access token revokes it.
 type leaks struct {
-	store leakStore
+	store Store
 	auth  *authenticator
 }
 

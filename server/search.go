@@ -1,21 +1,11 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/search"
 )
 
-// searchStore is the part of the store that the search endpoint uses.
-type searchStore interface {
-	// Search finds what by may read by a text, the best first.
-	Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error)
-}
-
 // searches is the endpoint that finds anything by an id, a prefix or a name.
-type searches struct{ store searchStore }
+type searches struct{ store Store }
 
 type searchBody struct {
 	Data []foundBody `json:"data"`

@@ -20,15 +20,11 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/limiter"
-	"github.com/keyhook/keyhook/server/apply"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
-	"github.com/keyhook/keyhook/server/usage"
 	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -36,27 +32,6 @@ import (
 
 // MinBodyMemory is the smallest budget for the bodies of all requests, in bytes. It is also the default.
 const MinBodyMemory = exchange.SmallestMemory
-
-// Store is everything that the server asks of the store. Each file of handlers declares its own part.
-//
-// An error that a caller may see is a fault; every other error is internal. A resource that does not exist, was deleted, or
-// belongs to another organization is NotFound in all three cases.
-type Store interface {
-	check.Store
-	form.LookupStore
-	platform.Store
-	webhooks.Store
-	apply.Store
-	usage.Store
-	searchStore
-	keyStore
-	keyExplainStore
-	leakStore
-	auditStore
-	sessionStore
-	signInStore
-	healthStore
-}
 
 // Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {

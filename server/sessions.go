@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -11,22 +9,10 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// sessionStore is the part of the store that the session endpoints use.
-type sessionStore interface {
-	// CreateSession starts a session with the rights of the access token of p.
-	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
-	// UseLink starts the session of a sign-in link, whose principal is p. It returns Unauthenticated if the link was used meanwhile.
-	UseLink(ctx context.Context, p access.Principal, actor access.Actor, link, cookie access.Credential) (access.Session, error)
-	// SessionOrganizations returns the organizations in which the session of p may act as a member; none if it may not switch.
-	SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error)
-	// EndSession ends the session of p.
-	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
-}
-
 // sessions are the endpoints for signing in to the console and out again. The browser keeps a cookie that no script can read,
 // instead of the access token.
 type sessions struct {
-	store  sessionStore
+	store  Store
 	auth   *authenticator
 	whoami whoami
 }

@@ -23,16 +23,10 @@ type SignIn interface {
 	Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error)
 }
 
-// signInStore is the part of the store that sign-in with an identity provider uses.
-type signInStore interface {
-	// CreateIdentitySession starts the session of an identity, whose principal is p.
-	CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, actor access.Actor, c access.Credential) (access.Session, error)
-}
-
 // signIns are the two pages through which a browser signs in to the console with the identity provider.
 type signIns struct {
 	provider SignIn // nil: there are no such pages
-	store    signInStore
+	store    Store
 	auth     *authenticator
 	base     string // path before every path that a response shows
 }

@@ -18,6 +18,13 @@ func (x *Exchange) ListsAll() bool {
 	return value == AllOrganizations
 }
 
+// RefuseForAll refuses a parameter that names a thing of one organization, if the list has the items of all organizations.
+func (x *Exchange) RefuseForAll(name string) {
+	if text, _ := x.Query.Value(name); text != "" && x.ListsAll() {
+		x.Query.Refuse(name, "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
+	}
+}
+
 // ListOrganization returns the organization whose items a list has: the one in which the caller acts, or access.AllOrganizations.
 // Only operators may list all.
 func (x *Exchange) ListOrganization() (int64, error) {

@@ -9,21 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// tokenStore is the part of the store that the access token endpoints use.
-type tokenStore interface {
-	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
-	// Tokens lists them newest first, with row ids below before; 0 starts at the newest.
-	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
-	Token(ctx context.Context, user, id string) (access.AccessToken, error)
-	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
-}
-
-// Tokens are the access token endpoints.
-type Tokens struct {
-	store  tokenStore
-	lookup form.Lookup
-}
-
 type tokenBody struct {
 	ID             string         `json:"id"`
 	Name           string         `json:"name"`
@@ -51,8 +36,8 @@ func newTokenBody(t access.AccessToken) tokenBody {
 	}
 }
 
-// Create creates an access token. No other response shows it.
-func (h Tokens) Create(x *exchange.Exchange) error {
+// CreateToken creates an access token. No other response shows it.
+func (h *Endpoints) CreateToken(x *exchange.Exchange) error {
 	user := x.Path.Value("id")
 	f := x.Form()
 	f.Require("organization_id")
@@ -61,7 +46,7 @@ func (h Tokens) Create(x *exchange.Exchange) error {
 		return err
 	}
 	credential := access.Mint(access.TokenPrefix)
-	token, err := h.store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, form.Or(name, ""), expires)
+	token, err := h.Store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, form.Or(name, ""), expires)
 	if err != nil {
 		return err
 	}
@@ -69,40 +54,40 @@ func (h Tokens) Create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
-// List lists the access tokens of a user, newest first.
-func (h Tokens) List(x *exchange.Exchange) error {
+// ListTokens lists the access tokens of a user, newest first.
+func (h *Endpoints) ListTokens(x *exchange.Exchange) error {
 	user := x.Path.Value("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
-		return h.store.Tokens(ctx, user, before, limit)
+		return h.Store.Tokens(ctx, user, before, limit)
 	}
 	return exchange.ListRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
 }
 
-// Find returns the access token in the path.
-func (h Tokens) Find(x *exchange.Exchange) (found access.AccessToken, err error) {
+// FindToken returns the access token in the path.
+func (h *Endpoints) FindToken(x *exchange.Exchange) (found access.AccessToken, err error) {
 	user, id, err := tokenIDs(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Token(x.Request.Context(), user, id)
+	return h.Store.Token(x.Request.Context(), user, id)
 }
 
-// Read responds with the access token in the path.
-func (h Tokens) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newTokenBody)(h.Find(x))
+// ReadToken responds with the access token in the path.
+func (h *Endpoints) ReadToken(x *exchange.Exchange) error {
+	return exchange.Reply(x, newTokenBody)(h.FindToken(x))
 }
 
-// Revoke revokes the access token in the path.
-func (h Tokens) Revoke(x *exchange.Exchange) error {
+// RevokeToken revokes the access token in the path.
+func (h *Endpoints) RevokeToken(x *exchange.Exchange) error {
 	user, id, err := tokenIDs(x)
 	if err != nil {
 		return err
 	}
-	return x.Done(h.store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
+	return x.Done(h.Store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
 }
 
 // tokenIDs reads the user and the id of a token from the path.
 func tokenIDs(x *exchange.Exchange) (user, token string, err error) {
-	token, err = x.Path.ID("token_id", access.TokenID, aToken)
+	token, err = x.Path.ID("token_id", access.TokenID, "access token")
 	return x.Path.Value("id"), token, err
 }

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -11,20 +10,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// explanationStore is the part of the store that explanations of events use.
-type explanationStore interface {
-	subscriptionNames
-	// EventFacts returns what is stored about an event.
-	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
-	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
-	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
-}
-
-// Explanations is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes nothing.
-type Explanations struct {
-	store explanationStore
-}
 
 type explainedDeliveryBody struct {
 	SubscriptionID string         `json:"subscription_id"`
@@ -45,8 +30,8 @@ type explanationBody struct {
 	Notice *webhook.Notice `json:"notice"` // null unless the organization has no subscription
 }
 
-// List responds with one explanation for each subscription, newest subscription first.
-func (h Explanations) List(x *exchange.Exchange) error {
+// ExplainEvent explains, for each subscription, whether an event arrived, and why not: newest subscription first. It changes nothing.
+func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return err
@@ -56,19 +41,19 @@ func (h Explanations) List(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	subscription, err := resolveSubscription(x, h.store, named)
+	subscription, err := h.resolveSubscription(x, named)
 	if err != nil {
 		return err
 	}
 	ctx := x.Request.Context()
-	event, err := h.store.EventFacts(ctx, x.Organization(), id)
+	event, err := h.Store.EventFacts(ctx, x.Organization(), id)
 	if err != nil {
 		return err
 	}
 	if !mayRead(x, event.Type) {
 		return fault.Missing(anEvent)
 	}
-	page, err := h.store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
+	page, err := h.Store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
 	if err != nil {
 		return err
 	}
