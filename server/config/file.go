@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const maxFile = 1 << 20
@@ -35,7 +36,7 @@ func readFile(path, source string) *file {
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), reason(err)), "check the path and its permissions"))}
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), fault.WithoutPath(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
 		line, what, mend := YAMLProblem(data, err)
 		place := path
@@ -172,14 +173,6 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// reason returns an error without the path that it names.
-func reason(err error) error {
-	if at, isPath := errors.AsType[*fs.PathError](err); isPath {
-		return at.Err
-	}
-	return err
-}
-
 const maxSecretFile = 4096
 
 // SecretFile reads a file with a secret, which a setting that ends in _FILE or a flag names. It removes one line break at the end, which editors and echo add. Its errors
@@ -188,7 +181,7 @@ func SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", advise("cannot read the file: "+reason(err).Error(), "check the path and its permissions")
+		return "", advise("cannot read the file: "+fault.WithoutPath(err).Error(), "check the path and its permissions")
 	case !info.Mode().IsRegular():
 		return "", advise("the path does not lead to a regular file", "write the path of a file that contains only the secret")
 	case info.Mode().Perm()&0o002 != 0:
@@ -196,7 +189,7 @@ func SecretFile(path string) (string, error) {
 	}
 	data, err := readAtMost(path, maxSecretFile)
 	if err != nil {
-		return "", advise("cannot read the file: "+reason(err).Error(), "write only the secret into the file, and check its permissions")
+		return "", advise("cannot read the file: "+fault.WithoutPath(err).Error(), "write only the secret into the file, and check its permissions")
 	}
 	text, found := strings.CutSuffix(string(data), "\n")
 	if found {
