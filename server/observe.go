@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
@@ -88,10 +88,7 @@ func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // clientName returns the client for the log line. The local socket has no address.
