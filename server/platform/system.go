@@ -114,8 +114,9 @@ const backupLimit = 30 * time.Minute
 // maxKeep is the largest number of copies to keep.
 const maxKeep = 10_000
 
-type backupBody struct {
-	File            string        `json:"file"` // its name; the directory is not shown
+// BackupBody is the report of a backup.
+type BackupBody struct {
+	File            string        `json:"file"`
 	Bytes           int64         `json:"bytes"`
 	SHA256          string        `json:"sha256"`
 	DurationMS      int64         `json:"duration_ms"`
@@ -125,7 +126,16 @@ type backupBody struct {
 	Deliveries      int64         `json:"deliveries"`
 	Pending         int64         `json:"pending_deliveries"`
 	Removed         []string      `json:"removed"`
-	Warning         *string       `json:"warning"` // shows no path, like File
+	Warning         *string       `json:"warning"`
+}
+
+// NewBackupBody shows the report of a backup, with the paths in it.
+func NewBackupBody(r backup.Report) BackupBody {
+	return BackupBody{
+		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
+		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
+		Removed: append([]string{}, r.Removed...), Warning: exchange.NullIfEmpty(r.Warning),
+	}
 }
 
 // CreateBackup copies the database and responds with a report.
@@ -147,13 +157,10 @@ func (h *Endpoints) CreateBackup(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	var warning *string
-	if r.Warning != "" {
-		warning = new("The copy was made, but older copies could not be removed. See the server log for the cause.")
+	body := NewBackupBody(r)
+	body.File = filepath.Base(r.File) // no response shows a path
+	if body.Warning != nil {
+		body.Warning = new("The copy was made, but older copies could not be removed. See the server log for the cause.")
 	}
-	return x.Respond(http.StatusCreated, backupBody{
-		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
-		Removed: append([]string{}, r.Removed...), Warning: warning,
-	})
+	return x.Respond(http.StatusCreated, body)
 }
