@@ -15,13 +15,6 @@ import (
 // aKey is the noun in the text of a 404, as in the store.
 const aKey = "API key"
 
-// keys are the API key endpoints.
-type keys struct {
-	store  Store
-	lookup form.Lookup
-	prefix string
-}
-
 type keyBody struct {
 	ID                     string          `json:"id"`
 	Name                   string          `json:"name"`
@@ -73,7 +66,7 @@ func newKeyBody(k access.Key) keyBody {
 var errIdempotencyKey = fault.New(fault.Malformed, form.CodeInvalidParameter, "The header Idempotency-Key has no effect on API keys, because a response "+
 	"shows a key only once. Send external_id in the body instead: then a repetition is 409 with the id of the first key in conflicting_id.")
 
-func (h keys) create(x *exchange.Exchange) error {
+func (h *handlers) createKey(x *exchange.Exchange) error {
 	if len(x.Request.Header["Idempotency-Key"]) > 0 {
 		return errIdempotencyKey
 	}
@@ -85,7 +78,7 @@ func (h keys) create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.prefix)
+	credential := access.Mint(h.keyPrefix)
 	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
 		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
 		ExternalID: exchange.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
@@ -104,7 +97,7 @@ func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, c
 	})
 }
 
-func (h keys) list(x *exchange.Exchange) error {
+func (h *handlers) listKeys(x *exchange.Exchange) error {
 	filter := readKeyFilter(&x.Query)
 	organization, err := x.ListOrganization()
 	if err != nil {
@@ -148,12 +141,12 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 }
 
 // pathKey returns the id of the API key in the path, which may have the external id instead.
-func (h keys) pathKey(x *exchange.Exchange) (string, error) {
+func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
 	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.store.KeyID)
 }
 
-// find returns the API key in the path.
-func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
+// findKey returns the API key in the path.
+func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return found, err
@@ -161,11 +154,11 @@ func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
 	return h.store.Key(x.Request.Context(), x.Organization(), id)
 }
 
-func (h keys) read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newKeyBody)(h.find(x))
+func (h *handlers) readKey(x *exchange.Exchange) error {
+	return exchange.Reply(x, newKeyBody)(h.findKey(x))
 }
 
-func (h keys) revoke(x *exchange.Exchange) error {
+func (h *handlers) revokeKey(x *exchange.Exchange) error {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return err
@@ -176,7 +169,7 @@ func (h keys) revoke(x *exchange.Exchange) error {
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = 604_800
 
-func (h keys) rotate(x *exchange.Exchange) error {
+func (h *handlers) rotateKey(x *exchange.Exchange) error {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return err
@@ -186,10 +179,42 @@ func (h keys) rotate(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.prefix)
+	credential := access.Mint(h.keyPrefix)
 	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
 	if err != nil {
 		return err
 	}
 	return createdKey(x, rotated.Key, rotated.NotGranted, credential)
+}
+
+// leakTime is how long a report takes. A longer one takes a multiple of it. So the time does not tell whether there was something to
+// revoke, which a flush of the disk would show.
+const leakTime = 250 * time.Millisecond
+
+// reportLeak revokes a leaked API key or access token for whoever holds it. The response is the same whether there is one or not. So every report counts as a failure of its address.
+func (h *handlers) reportLeak(c *call) error {
+	f := c.Form()
+	f.Require("key")
+	raw := f.Text("key", maxShownKey)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	c.run.Address = c.Client
+	if err := h.auth.mayFail(c); err != nil {
+		return err
+	}
+	h.auth.checker.Failed(c.Client)
+	began := time.Now()
+	if leaked, ok := access.Opaque(*raw); ok {
+		if err := h.store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {
+			return err
+		}
+	}
+	rest := time.NewTimer(leakTime - time.Since(began)%leakTime)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-c.Request.Context().Done():
+	}
+	return c.NoContent()
 }

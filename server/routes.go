@@ -19,7 +19,7 @@ import (
 // credential with its permissions and counts one request of its rate limit. HEAD is served wherever GET is.
 func (h *handlers) table() []route {
 	var (
-		key, subscription, event = exists(h.keys.find), exists(h.webhooks.FindSubscription), h.webhooks.EventExists
+		key, subscription, event = exists(h.findKey), exists(h.webhooks.FindSubscription), h.webhooks.EventExists
 		plan, permission, role   = exists(h.platform.Plans.Find), exists(h.platform.Permissions.Find), exists(h.platform.Roles.Find)
 		organization, member     = exists(h.platform.Organizations.Find), h.platform.MemberExists
 		user, token              = exists(h.platform.Users.Find), exists(h.platform.FindToken)
@@ -38,29 +38,29 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/", h.consoleRedirect()).matching(isRoot).to(open),
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
-		signIn(http.MethodGet, "/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
-		signIn(http.MethodGet, callbackPath, h.signIns.finish()).to(open),
+		signIn(http.MethodGet, "/console/oidc/start/", h.beginSignIn()).to(open).query("to"),
+		signIn(http.MethodGet, callbackPath, h.finishSignIn()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
-		get("/api/v1/whoami/", h.whoami.read).to(anyone),
+		get("/api/v1/whoami/", h.readCaller).to(anyone),
 		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
-		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
-		get("/api/v1/session/", h.sessions.read).to(anyone),
-		del("/api/v1/session/", h.sessions.end).to(anyone),
+		signIn(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
+		get("/api/v1/session/", h.readSession).to(anyone),
+		del("/api/v1/session/", h.endSession).to(anyone),
 
-		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
+		get("/api/v1/search/", h.search).to(anyone).query("q"),
 
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
-		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
-		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
-		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.leaks.report).to(open).body(maxSmallBody),
-		post("/api/v1/auth/explain/", h.explainKey.explain).need(access.APIKeysRead).body(maxSmallBody),
+		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.authorize).to(proxied),
+		post("/api/v1/auth/verify/", h.verifyKey).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
+		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.reportLeak).to(open).body(maxSmallBody),
+		post("/api/v1/auth/explain/", h.explainKey).need(access.APIKeysRead).body(maxSmallBody),
 
-		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
-		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
-		get("/api/v1/api-keys/{id}/", h.keys.read).need(access.APIKeysRead).of(key),
-		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
-		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
+		get("/api/v1/api-keys/", h.listKeys).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
+		post("/api/v1/api-keys/", h.createKey).need(access.APIKeysWrite).body(maxSmallBody),
+		get("/api/v1/api-keys/{id}/", h.readKey).need(access.APIKeysRead).of(key),
+		del("/api/v1/api-keys/{id}/", h.revokeKey).need(access.APIKeysWrite).of(key),
+		post("/api/v1/api-keys/{id}/rotate/", h.rotateKey).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
 		get("/api/v1/webhooks/subscriptions/", h.webhooks.ListSubscriptions).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
 		post("/api/v1/webhooks/subscriptions/", h.webhooks.CreateSubscription).need(access.WebhooksWrite).body(maxSmallBody),
@@ -95,8 +95,8 @@ func (h *handlers) table() []route {
 		put("/api/v1/event-types/{type}/", h.webhooks.PutEventType).need(access.PlatformWrite).body(maxEventBody),
 		del("/api/v1/event-types/{type}/", h.webhooks.RemoveEventType).need(access.PlatformWrite).of(exists(h.webhooks.FindCatalogued)),
 
-		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
-		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
+		get("/api/v1/audit-events/", h.listAudit).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.readAuditEvent).need(access.AuditRead).of(exists(h.findAuditEvent)),
 
 		get("/api/v1/system/", h.platform.ReadSystem).need(access.PlatformRead),
 		get("/api/v1/queue/", h.platform.ReadQueue).need(access.PlatformRead),
@@ -279,55 +279,44 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	}
 }
 
-// handlers has the handlers of every resource. Each one has only what it needs.
+// handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
-	health       health
-	metrics      handler // nil: another listener serves the metrics
-	description  description
-	documents    documents
-	console      *console.Site // nil is not served
-	whoami       whoami
-	usage        usage.Endpoints
-	search       searches
-	sessions     sessions
-	signIns      signIns
-	forwardAuth  forwardAuth
-	verification verification
-	leaks        leaks
-	explainKey   keyExplanation
-	keys         keys
-	audit        audit
-	apply        handler
-	webhooks     webhooks.Endpoints
-	platform     *platform.Endpoints
+	store     Store
+	lookup    form.Lookup
+	auth      *authenticator
+	router    *router
+	keyPrefix string // of new API keys
+	provider  SignIn // nil: nobody signs in with an identity provider
+	base      string // path before every path that a response shows
+
+	health      health
+	metrics     handler // nil: another listener serves the metrics
+	description description
+	documents   documents
+	console     *console.Site // nil is not served
+	apply       handler
+	usage       usage.Endpoints
+	webhooks    webhooks.Endpoints
+	platform    *platform.Endpoints
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
 func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
-	lookup, api := form.Lookup{Store: o.Store}, newDescription(o.BaseURL)
+	api := newDescription(o.BaseURL)
 	h := &handlers{
-		health:       health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
-		description:  api,
-		documents:    newDocuments(o, base, api),
-		console:      site,
-		whoami:       whoami{o.Store},
-		usage:        usage.Endpoints{Store: o.Store},
-		search:       searches{o.Store},
-		sessions:     sessions{o.Store, auth, whoami{o.Store}},
-		signIns:      signIns{o.SignIn, o.Store, auth, base},
-		forwardAuth:  forwardAuth{auth, o.Store},
-		verification: verification{auth.checker, lookup},
-		leaks:        leaks{o.Store, auth},
-		explainKey:   keyExplanation{auth.checker, router, o.Store, lookup},
-		keys:         keys{o.Store, lookup, o.KeyPrefix},
-		audit:        audit{o.Store},
+		store: o.Store, lookup: form.Lookup{Store: o.Store}, auth: auth, router: router, keyPrefix: o.KeyPrefix, provider: o.SignIn, base: base,
+		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		description: api,
+		documents:   newDocuments(o, base, api),
+		console:     site,
+		apply:       apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply,
+		usage:       usage.Endpoints{Store: o.Store},
 	}
 	h.webhooks = webhooks.Endpoints{
 		Store: o.Store, Tester: stoppingTester{o.Tester, draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: stopping,
 	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
-	h.apply = apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange.Exchange) error {
 			o.Metrics.ServeHTTP(x, x.Request)

@@ -4,9 +4,6 @@ import (
 	"github.com/keyhook/keyhook/server/exchange"
 )
 
-// searches is the endpoint that finds anything by an id, a prefix or a name.
-type searches struct{ store Store }
-
 type searchBody struct {
 	Data []foundBody `json:"data"`
 }
@@ -21,7 +18,8 @@ type foundBody struct {
 	OrganizationName *string `json:"organization_name"`
 }
 
-func (h searches) find(x *exchange.Exchange) error {
+// search finds anything by an id, a prefix or a name.
+func (h *handlers) search(x *exchange.Exchange) error {
 	text, present := x.Query.Value("q")
 	if !present {
 		x.Query.Refuse("q", "is required: an id, a prefix, an external id, or the beginning of a name")

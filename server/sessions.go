@@ -9,14 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// sessions are the endpoints for signing in to the console and out again. The browser keeps a cookie that no script can read,
-// instead of the access token.
-type sessions struct {
-	store  Store
-	auth   *authenticator
-	whoami whoami
-}
-
 // sessionBody says who is signed in, how, and until when. It contains neither a token nor the value of the cookie.
 type sessionBody struct {
 	whoamiBody
@@ -33,14 +25,14 @@ type portalBody struct {
 	ReturnURL *string `json:"return_url"`
 }
 
-// create exchanges an access token or a sign-in link for a cookie. It refuses requests from other sites: they could sign in a
+// createSession exchanges an access token or a sign-in link for a cookie, which no script of the browser can read. It refuses requests from other sites: they could sign in a
 // visitor as another user.
-func (h sessions) create(c *call) error {
+func (h *handlers) createSession(c *call) error {
 	c.NoStore()
 	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
-	wanted, err := h.present(c)
+	wanted, err := h.presentSession(c)
 	if err != nil {
 		return err
 	}
@@ -48,7 +40,7 @@ func (h sessions) create(c *call) error {
 		return err
 	}
 	if wanted.isDry {
-		return h.whoami.read(&c.Exchange)
+		return h.readCaller(&c.Exchange)
 	}
 	if c.run.Kind == credential.Link && !wanted.replace {
 		if err := h.refuseReplacement(c); err != nil {
@@ -56,12 +48,12 @@ func (h sessions) create(c *call) error {
 		}
 	}
 	minted := access.MintSession()
-	session, err := h.start(c, minted)
+	session, err := h.startSession(c, minted)
 	if err != nil {
 		return err
 	}
 	c.Principal.Session = &session
-	body, err := h.body(&c.Exchange)
+	body, err := h.describeSession(&c.Exchange)
 	if err != nil {
 		return err
 	}
@@ -71,7 +63,7 @@ func (h sessions) create(c *call) error {
 
 // refuseReplacement refuses a link if the browser has a session of somebody else. Anybody can send a link of their own, and what is done
 // after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
-func (h sessions) refuseReplacement(c *call) error {
+func (h *handlers) refuseReplacement(c *call) error {
 	present := check.Run{Presented: h.auth.reader.Read(c.Request, false), Last: access.CheckLookUp}
 	if present.Kind != credential.Session {
 		return nil
@@ -94,8 +86,8 @@ type newSession struct {
 	replace bool // a link may end the session of somebody else
 }
 
-// present reads the credential in the body: a token or a link.
-func (h sessions) present(c *call) (wanted newSession, err error) {
+// presentSession reads the credential in the body: a token or a link.
+func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 	f := c.Form()
 	dry, replace := f.Bool("dry_run"), f.Bool("replace")
 	wanted = newSession{isDry: form.Or(dry, false), replace: form.Or(replace, false)}
@@ -118,8 +110,8 @@ func (h sessions) present(c *call) (wanted newSession, err error) {
 	return wanted, nil
 }
 
-// start starts the session of the credential that was presented.
-func (h sessions) start(c *call, cookie access.Credential) (access.Session, error) {
+// startSession starts the session of the credential that was presented.
+func (h *handlers) startSession(c *call, cookie access.Credential) (access.Session, error) {
 	if c.run.Kind != credential.Link {
 		return h.store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
 	}
@@ -130,18 +122,18 @@ func (h sessions) start(c *call, cookie access.Credential) (access.Session, erro
 	return session, err
 }
 
-func (h sessions) read(x *exchange.Exchange) error {
+func (h *handlers) readSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	body, err := h.body(x)
+	body, err := h.describeSession(x)
 	if err != nil {
 		return err
 	}
 	return x.OK(body)
 }
 
-func (h sessions) end(x *exchange.Exchange) error {
+func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
@@ -152,8 +144,8 @@ func (h sessions) end(x *exchange.Exchange) error {
 	return x.NoContent()
 }
 
-func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
-	who, err := h.whoami.body(x)
+func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
+	who, err := h.callerBody(x)
 	if err != nil {
 		return sessionBody{}, err
 	}

@@ -2,15 +2,9 @@ package server
 
 import (
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 )
-
-// whoami is the endpoint that tells callers who they are.
-type whoami struct {
-	store form.LookupStore
-}
 
 // whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
@@ -41,17 +35,18 @@ type whoamiKey struct {
 	ExternalID *string `json:"external_id"`
 }
 
-func (h whoami) read(x *exchange.Exchange) error {
-	body, err := h.body(x)
+// readCaller tells callers who they are.
+func (h *handlers) readCaller(x *exchange.Exchange) error {
+	body, err := h.callerBody(x)
 	if err != nil {
 		return err
 	}
 	return x.OK(body)
 }
 
-func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
+func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	p := x.Principal
-	plan, err := h.plan(x)
+	plan, err := h.callerPlan(x)
 	if err != nil {
 		return whoamiBody{}, err
 	}
@@ -67,8 +62,8 @@ func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 	return body, nil
 }
 
-// plan returns the plan of the organization in which the caller acts. The principal already has the plan of its own organization.
-func (h whoami) plan(x *exchange.Exchange) (access.Plan, error) {
+// callerPlan returns the plan of the organization in which the caller acts. The principal already has the plan of its own organization.
+func (h *handlers) callerPlan(x *exchange.Exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
