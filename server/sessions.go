@@ -5,6 +5,7 @@ import (
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -16,7 +17,7 @@ type sessionBody struct {
 	Kind      string        `json:"kind"`
 	Portal    *portalBody   `json:"portal"` // null unless a portal link started the session
 	// Organizations are those between which the session may switch.
-	Organizations []whoamiOrganization `json:"organizations"`
+	Organizations []platform.OrganizationName `json:"organizations"`
 }
 
 // portalBody is what limits a portal session, and where the portal leads back to.
@@ -150,13 +151,13 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 		return sessionBody{}, err
 	}
 	s := x.Principal.Session
-	body := sessionBody{whoamiBody: who, ExpiresAt: exchange.Time(s.ExpiresAt), Kind: string(s.Kind), Organizations: []whoamiOrganization{}}
+	body := sessionBody{whoamiBody: who, ExpiresAt: exchange.Time(s.ExpiresAt), Kind: string(s.Kind), Organizations: []platform.OrganizationName{}}
 	if s.IsPortal() {
 		body.Portal = &portalBody{s.Role, s.ReturnURL}
 	}
 	found, err := h.store.SessionOrganizations(x.Request.Context(), *x.Principal)
 	for _, o := range found {
-		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name, o.ExternalID})
+		body.Organizations = append(body.Organizations, platform.OrganizationName{o.ID, o.Name, o.ExternalID})
 	}
 	return body, err
 }

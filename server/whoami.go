@@ -8,11 +8,11 @@ import (
 
 // whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
-	User         whoamiUser         `json:"user"`
-	Organization whoamiOrganization `json:"organization"`
-	Plan         platform.PlanBody  `json:"plan"` // of that organization; a credential has the limits of its own organization
-	Permissions  []string           `json:"permissions"`
-	Key          *whoamiKey         `json:"key"`
+	User         whoamiUser                `json:"user"`
+	Organization platform.OrganizationName `json:"organization"`
+	Plan         platform.PlanBody         `json:"plan"` // of that organization; a credential has the limits of its own organization
+	Permissions  []string                  `json:"permissions"`
+	Key          *whoamiKey                `json:"key"`
 }
 
 type whoamiUser struct {
@@ -20,12 +20,6 @@ type whoamiUser struct {
 	Email *string `json:"email"`
 	Name  string  `json:"name"`
 	Kind  string  `json:"kind"`
-}
-
-type whoamiOrganization struct {
-	ID         string  `json:"id"`
-	Name       string  `json:"name"`
-	ExternalID *string `json:"external_id"`
 }
 
 type whoamiKey struct {
@@ -52,7 +46,7 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name, p.Organization.ExternalID},
+		Organization: platform.OrganizationName{p.Organization.ID, p.Organization.Name, p.Organization.ExternalID},
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}

@@ -190,19 +190,21 @@ func durationBetween(least, most time.Duration) valueType {
 
 // period is a duration, which stays one for the API.
 var period = valueType{name: "duration", parse: func(text string) (any, error) {
-	d, err := config.ParseDuration(text)
-	if err == nil && d <= 0 {
-		err = errors.New("must be more than 0s")
-	}
+	d, err := parsePositive(text)
 	return d.String(), err
 }}
 
-// fromNow is a duration, which is the time after that duration for the API.
-var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
+func parsePositive(text string) (time.Duration, error) {
 	d, err := config.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = errors.New("must be more than 0s")
 	}
+	return d, err
+}
+
+// fromNow is a duration, which is the time after that duration for the API.
+var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
+	d, err := parsePositive(text)
 	return apiTime(time.Now().Add(d)), err
 }}
 

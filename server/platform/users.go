@@ -59,20 +59,20 @@ func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
 }
 
 type membershipBody struct {
-	Organization memberOfBody  `json:"organization"`
-	Role         string        `json:"role"`
-	CreatedAt    exchange.Time `json:"created_at"`
+	Organization OrganizationName `json:"organization"`
+	Role         string           `json:"role"`
+	CreatedAt    exchange.Time    `json:"created_at"`
 }
 
-// memberOfBody is the organization of a membership.
-type memberOfBody struct {
+// OrganizationName names an organization in a response about a user.
+type OrganizationName struct {
 	ID         string  `json:"id"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"external_id"`
 }
 
 func newMembershipBody(m access.Membership) membershipBody {
-	return membershipBody{memberOfBody{m.OrganizationID, m.Name, m.ExternalID}, m.Role, exchange.Time(m.CreatedAt)}
+	return membershipBody{OrganizationName{m.OrganizationID, m.Name, m.ExternalID}, m.Role, exchange.Time(m.CreatedAt)}
 }
 
 // ListMemberships lists the organizations of a user, newest first.
