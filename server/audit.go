@@ -59,7 +59,7 @@ func (h *handlers) listAudit(x *exchange.Exchange) error {
 		if filter.Targets, err = h.auditNames(x, organization, target); err != nil {
 			return nil, 0, err
 		}
-		page, err := h.store.AuditPage(ctx, organization, filter)
+		page, err := h.options.Store.AuditPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
@@ -70,7 +70,7 @@ func (h *handlers) auditNames(x *exchange.Exchange, organization int64, text str
 	if text == "" {
 		return nil, nil
 	}
-	return h.store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
+	return h.options.Store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
 }
 
 // findAuditEvent returns the line of the log in the path.
@@ -79,7 +79,7 @@ func (h *handlers) findAuditEvent(x *exchange.Exchange) (access.AuditEvent, erro
 	if err != nil {
 		return access.AuditEvent{}, err
 	}
-	return h.store.AuditEvent(x.Request.Context(), x.Organization(), id)
+	return h.options.Store.AuditEvent(x.Request.Context(), x.Organization(), id)
 }
 
 func (h *handlers) readAuditEvent(x *exchange.Exchange) error {

@@ -109,7 +109,7 @@ func (h *handlers) readNeeds(m *explained, requested *url.URL, asked access.Scop
 // resolveKey returns the id of the key that a text names by its external id or by its prefix. Any other text stays as it is.
 func (h *handlers) resolveKey(x *exchange.Exchange, text string) (string, error) {
 	if _, isMinted := access.LooksMinted(text); !isMinted && !access.LooksLikeID(text) {
-		id, err := h.store.KeyID(x.Request.Context(), x.Organization(), text)
+		id, err := h.options.Store.KeyID(x.Request.Context(), x.Organization(), text)
 		if fault.KindOf(err) != fault.NotFound {
 			return id, err
 		}
@@ -129,7 +129,7 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 		organization = access.AllOrganizations
 	}
 	const shown = 3
-	page, err := h.store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
+	page, err := h.options.Store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
 	if err != nil {
 		return "", err
 	}
@@ -174,10 +174,10 @@ func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string
 	m.Code = refused.Code
 	switch m.At {
 	case access.CheckPermission:
-		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
+		m.Unknown, err = h.options.Store.UnknownPermissions(ctx, m.Needed)
 		return err
 	case access.CheckPlan:
-		plans, err := h.store.Plans(ctx, 0, maxPlansRead)
+		plans, err := h.options.Store.Plans(ctx, 0, maxPlansRead)
 		for _, p := range plans {
 			if p.APIKeys && (p.Webhooks || !m.State.Plan.Webhooks) {
 				m.KeyPlan = p.Name
@@ -192,9 +192,9 @@ func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string
 // with platform:act_as may know all keys.
 func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
-		state, err = h.store.KeyStateByID(ctx, key)
+		state, err = h.options.Store.KeyStateByID(ctx, key)
 	} else {
-		state, err = h.store.KeyState(ctx, m.Credential.Digest())
+		state, err = h.options.Store.KeyState(ctx, m.Credential.Digest())
 	}
 	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
 		err = fault.Missing(aKey)

@@ -127,7 +127,7 @@ func (h *handlers) explainUnknown(c *call, err error) error {
 		return err
 	}
 	missing := c.run.Needed.Minus(c.Principal.Permissions)
-	unknown, failed := h.store.UnknownPermissions(c.Request.Context(), missing)
+	unknown, failed := h.options.Store.UnknownPermissions(c.Request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}

@@ -78,8 +78,8 @@ func (h *handlers) createKey(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.keyPrefix)
-	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
+	credential := access.Mint(h.options.KeyPrefix)
+	key, err := h.options.Store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
 		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
 		ExternalID: exchange.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
 	})
@@ -105,7 +105,7 @@ func (h *handlers) listKeys(x *exchange.Exchange) error {
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]access.Key, int64, error) {
 		filter.Before, filter.Limit = before, limit
-		page, err := h.store.KeyPage(ctx, organization, filter)
+		page, err := h.options.Store.KeyPage(ctx, organization, filter)
 		return page.Keys, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
@@ -142,7 +142,7 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 
 // pathKey returns the id of the API key in the path, which may have the external id instead.
 func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
-	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.store.KeyID)
+	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.options.Store.KeyID)
 }
 
 // findKey returns the API key in the path.
@@ -151,7 +151,7 @@ func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
 	if err != nil {
 		return found, err
 	}
-	return h.store.Key(x.Request.Context(), x.Organization(), id)
+	return h.options.Store.Key(x.Request.Context(), x.Organization(), id)
 }
 
 func (h *handlers) readKey(x *exchange.Exchange) error {
@@ -163,7 +163,7 @@ func (h *handlers) revokeKey(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.Done(h.store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
+	return x.Done(h.options.Store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
@@ -179,8 +179,8 @@ func (h *handlers) rotateKey(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.keyPrefix)
-	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
+	credential := access.Mint(h.options.KeyPrefix)
+	rotated, err := h.options.Store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (h *handlers) reportLeak(c *call) error {
 	h.auth.checker.Failed(c.Client)
 	began := time.Now()
 	if leaked, ok := access.Opaque(*raw); ok {
-		if err := h.store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {
+		if err := h.options.Store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {
 			return err
 		}
 	}

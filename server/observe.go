@@ -29,12 +29,12 @@ var methodsOfHTTP = []string{
 // valid credential is limited, except at the debug level.
 func (s *Server) observe(c *call) {
 	took := time.Since(c.Began)
-	if s.observer != nil {
-		s.observer(c.method(), c.pattern(), c.Status(), c.Code, took)
+	if s.options.Observe != nil {
+		s.options.Observe(c.method(), c.pattern(), c.Status(), c.Code, took)
 	}
 	level := c.level()
 	s.unknown.Report(false)
-	if !s.log.Enabled(c.Request.Context(), level) {
+	if !s.options.Logger.Enabled(c.Request.Context(), level) {
 		return
 	}
 	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
@@ -58,7 +58,7 @@ func (s *Server) observe(c *call) {
 	if c.Cause != nil {
 		attrs = append(attrs, slog.String("cause", clip(c.Cause.Error(), maxCause)))
 	}
-	s.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
+	s.options.Logger.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.

@@ -281,13 +281,11 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 
 // handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
-	store     Store
-	lookup    form.Lookup
-	auth      *authenticator
-	router    *router
-	keyPrefix string // of new API keys
-	provider  SignIn // nil: nobody signs in with an identity provider
-	base      string // path before every path that a response shows
+	options Options
+	lookup  form.Lookup
+	auth    *authenticator
+	router  *router
+	base    string // path before every path that a response shows
 
 	health      health
 	metrics     handler // nil: another listener serves the metrics
@@ -304,7 +302,7 @@ type handlers struct {
 func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
 	api := newDescription(o.BaseURL)
 	h := &handlers{
-		store: o.Store, lookup: form.Lookup{Store: o.Store}, auth: auth, router: router, keyPrefix: o.KeyPrefix, provider: o.SignIn, base: base,
+		options: o, lookup: form.Lookup{Store: o.Store}, auth: auth, router: router, base: base,
 		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description: api,
 		documents:   newDocuments(o, base, api),

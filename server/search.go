@@ -27,7 +27,7 @@ func (h *handlers) search(x *exchange.Exchange) error {
 	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	found, err := h.store.Search(x.Request.Context(), *x.Principal, text)
+	found, err := h.options.Store.Search(x.Request.Context(), *x.Principal, text)
 	if err != nil {
 		return err
 	}

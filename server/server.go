@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -45,12 +44,12 @@ type Options struct {
 	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
-	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
-	BaseURL        string           // where callers reach the server; every Location starts with its path
-	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
-	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []ReadinessCheck // run by /readyz, in addition to the server's own
+	Limiter        *limiter.Limiter     // the rate limits of keys; nil makes a new one
+	KeyPrefix      string               // of new API keys; empty means access.DefaultKeyPrefix
+	BaseURL        string               // where callers reach the server; every Location starts with its path
+	ConsoleURL     string               // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
+	TrustedProxies share.TrustedProxies // whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Checks         []ReadinessCheck     // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
@@ -71,19 +70,13 @@ type Options struct {
 
 // Server serves HTTP requests. Use New.
 type Server struct {
-	auth    *authenticator
-	memory  *share.Memory
-	trusted share.TrustedProxies
-	base    string // path before every Location
-	tls     *tls.Config
-	grace   time.Duration
-	log     *slog.Logger
-	unknown *share.AnonymousLog // bounds the lines about requests without a valid credential
-
-	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
-
+	options     Options
+	auth        *authenticator
+	memory      *share.Memory
+	base        string              // path before every Location
+	unknown     *share.AnonymousLog // bounds the lines about requests without a valid credential
 	connections share.Limits
-	observer    RequestObserver // nil observes nothing
+	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
 
 	router   *router
 	draining atomic.Bool
@@ -107,16 +100,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("server: Options.Console: %w", err)
 	}
 	s := &Server{
-		memory:  share.NewMemory(o.BodyMemory),
-		trusted: o.TrustedProxies,
-		base:    base,
-		tls:     o.TLS,
-		grace:   o.ShutdownGrace,
-		log:     o.Logger,
-		unknown: share.NewAnonymousLog(o.Logger),
-
+		options:     o,
+		memory:      share.NewMemory(o.BodyMemory),
+		base:        base,
+		unknown:     share.NewAnonymousLog(o.Logger),
 		connections: share.Limits{Open: share.MaxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
-		observer:    o.Observe,
 		router:      new(router),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())

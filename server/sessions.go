@@ -114,9 +114,9 @@ func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 // startSession starts the session of the credential that was presented.
 func (h *handlers) startSession(c *call, cookie access.Credential) (access.Session, error) {
 	if c.run.Kind != credential.Link {
-		return h.store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
+		return h.options.Store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
 	}
-	session, err := h.store.UseLink(c.Request.Context(), *c.Principal, c.Actor(), c.run.Credential, cookie)
+	session, err := h.options.Store.UseLink(c.Request.Context(), *c.Principal, c.Actor(), c.run.Credential, cookie)
 	if fault.KindOf(err) == fault.Unauthenticated {
 		err = credential.ErrLink
 	}
@@ -138,7 +138,7 @@ func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
+	if err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
 		return err
 	}
 	h.auth.cookies.Clear(x, x.Request)
@@ -155,9 +155,9 @@ func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
 	if s.IsPortal() {
 		body.Portal = &portalBody{s.Role, s.ReturnURL}
 	}
-	found, err := h.store.SessionOrganizations(x.Request.Context(), *x.Principal)
+	found, err := h.options.Store.SessionOrganizations(x.Request.Context(), *x.Principal)
 	for _, o := range found {
-		body.Organizations = append(body.Organizations, platform.OrganizationName{o.ID, o.Name, o.ExternalID})
+		body.Organizations = append(body.Organizations, platform.OrganizationName{ID: o.ID, Name: o.Name, ExternalID: o.ExternalID})
 	}
 	return body, err
 }

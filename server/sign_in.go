@@ -28,7 +28,7 @@ const signInLife = 10 * time.Minute
 
 // beginSignIn returns the handler that sends a browser to the identity provider.
 func (h *handlers) beginSignIn() func(*call) error {
-	if h.provider == nil {
+	if h.options.SignIn == nil {
 		return nil
 	}
 	return func(c *call) error {
@@ -40,7 +40,7 @@ func (h *handlers) beginSignIn() func(*call) error {
 		if !found {
 			to = console.Path
 		}
-		redirect, sealed, err := h.provider.Begin(to)
+		redirect, sealed, err := h.options.SignIn.Begin(to)
 		if err != nil {
 			return h.explainSignIn(c, err)
 		}
@@ -59,7 +59,7 @@ func stateOf(u *url.URL) string { return u.Query().Get("state") }
 
 // finishSignIn returns the handler to which the identity provider sends the browser back. It starts the session.
 func (h *handlers) finishSignIn() func(*call) error {
-	if h.provider == nil {
+	if h.options.SignIn == nil {
 		return nil
 	}
 	return func(c *call) error {
@@ -89,7 +89,7 @@ func (h *handlers) askProvider(c *call) (who access.Identity, to string, err err
 			return who, "", err
 		}
 	}
-	who, to, err = h.provider.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
+	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
 	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
 		h.auth.checker.Failed(c.run.Address)
 	}
@@ -104,7 +104,7 @@ func (h *handlers) startIdentitySession(c *call, who access.Identity) error {
 	if err := h.auth.admit(c); err != nil {
 		return err
 	}
-	session, err := h.store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
+	session, err := h.options.Store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
 	if err != nil {
 		return err
 	}

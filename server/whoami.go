@@ -46,7 +46,7 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: platform.OrganizationName{p.Organization.ID, p.Organization.Name, p.Organization.ExternalID},
+		Organization: platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}
@@ -62,5 +62,5 @@ func (h *handlers) callerPlan(x *exchange.Exchange) (access.Plan, error) {
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}
-	return h.store.Plan(x.Request.Context(), p.Organization.Plan)
+	return h.options.Store.Plan(x.Request.Context(), p.Organization.Plan)
 }
