@@ -85,21 +85,31 @@ var someText = valueType{name: "text", parse: func(text string) (any, error) {
 // auditType is the type of an audit event. The server may know more types than this program.
 var auditType = valueType{name: "text", choices: access.AuditTypes(), parse: someText.parse}
 
-// textOrNull is text. Empty text is null for the API, which removes the present value.
-var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {
-	if text == "" {
-		return nil, nil
+// valid returns the parser of a text that must be valid. requirement says what it must be.
+func valid(isValid func(string) bool, requirement string) func(string) (any, error) {
+	return func(text string) (any, error) {
+		if !isValid(text) {
+			return nil, errors.New(requirement)
+		}
+		return text, nil
 	}
-	return someText.parse(text)
-}}
+}
 
-// urlOrNone is a URL. The word none is null for the API.
-var urlOrNone = valueType{name: "URL", parse: func(text string) (any, error) {
-	if text == "none" {
-		return nil, nil
+// orNull returns a parser for which one word is null for the API. Empty text removes the present value so.
+func orNull(word string, parse func(string) (any, error)) func(string) (any, error) {
+	return func(text string) (any, error) {
+		if text == word {
+			return nil, nil
+		}
+		return parse(text)
 	}
-	return someText.parse(text)
-}}
+}
+
+var (
+	textOrNull   = valueType{name: "text", parse: orNull("", someText.parse)}
+	urlOrNone    = valueType{name: "URL", parse: orNull("none", someText.parse)}
+	objectOrNull = valueType{name: "json", parse: orNull("", jsonObject.parse)}
+)
 
 // boolean is true or false.
 var boolean = valueType{name: "bool", whenBare: "true", choices: []string{"true", "false"}, parse: func(text string) (any, error) {
@@ -123,16 +133,13 @@ func integer(least, most int64) valueType {
 // limit is a whole number, or "unlimited", which is null for the API.
 func limit(least, most int64) valueType {
 	number := integer(least, most)
-	return valueType{name: "n", choices: []string{"unlimited"}, parse: func(text string) (any, error) {
-		if text == "unlimited" {
-			return nil, nil
-		}
+	return valueType{name: "n", choices: []string{"unlimited"}, parse: orNull("unlimited", func(text string) (any, error) {
 		n, err := number.parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("%w, or unlimited", err)
 		}
 		return n, nil
-	}}
+	})}
 }
 
 // words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
@@ -245,14 +252,6 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 		return nil, errors.New("must be a JSON object such as '{\"number\": 1001}'")
 	}
 	return anyJSON.parse(text)
-}}
-
-// objectOrNull is a JSON object. Empty text is null for the API, which removes the present value.
-var objectOrNull = valueType{name: "json", parse: func(text string) (any, error) {
-	if text == "" {
-		return nil, nil
-	}
-	return jsonObject.parse(text)
 }}
 
 // anyJSON is a JSON value.
