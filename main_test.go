@@ -48,8 +48,8 @@ var mayImport = map[string][]string{
 	"server/form":                  {"dispatch/egress"},                                  // the rules for the URL of a subscription
 	"server/exchange":              {"server/credential", "server/form", "server/share"}, // the name of one header
 	"server/platform":              {"server/build", "server/console", "server/exchange", "server/form", "storage/backup", "storage/clock"},
-	"server/webhooks":              {"server/credential", "server/exchange", "server/explain", "server/form", "dispatch/egress", "dispatch/sender"}, // its signatures
-	"server/usage":                 {"server/credential", "server/exchange", "server/form"},
+	"server/webhooks":              {"server/exchange", "server/explain", "server/form", "dispatch/egress", "dispatch/sender"}, // its signatures
+	"server/usage":                 {"server/exchange", "server/form"},
 	"server/credential":            {"server/share"},
 	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
 	"server/share":                 {},
@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/apply":             {"server/cli/client", "server/cli/output", "server/config"},
 	"server/cli/child":             {},
-	"server/cli/database":          {"server/cli/output", "server/config", "storage", "storage/backup", "storage/disk"},
+	"server/cli/database":          {"server/cli/output", "server/config", "server/platform", "storage", "storage/backup", "storage/disk"},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature", "storage"}, // it writes the week of --keep into a file that no server has open
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/output", "server/share"},
 	"server/cli/doctor":            {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
@@ -216,37 +216,37 @@ var budget = map[string]int{
 	"dispatch/sender":              530,
 	"dispatch/signature":           400,
 	"limiter":                      190,
-	"server":                       3480,
+	"server":                       3330,
 	"server/apply":                 990,
 	"server/build":                 90,
 	"server/check":                 650,
-	"server/cli":                   3480,
+	"server/cli":                   3460,
 	"server/cli/about":             50,
-	"server/cli/apply":             930,
+	"server/cli/apply":             910,
 	"server/cli/bench":             580,
-	"server/cli/child":             160,
+	"server/cli/child":             170,
 	"server/cli/client":            460,
-	"server/cli/database":          400,
-	"server/cli/demo":              750,
-	"server/cli/doctor":            950,
+	"server/cli/database":          370,
+	"server/cli/demo":              720,
+	"server/cli/doctor":            940,
 	"server/cli/leak":              80,
-	"server/cli/output":            500,
-	"server/cli/receive":           1210,
+	"server/cli/output":            490,
+	"server/cli/receive":           1170,
 	"server/cli/receive/diagnosis": 470,
 	"server/config":                1690,
-	"server/console":               420,
+	"server/console":               410,
 	"server/credential":            410,
-	"server/docs":                  820,
-	"server/exchange":              860,
+	"server/docs":                  810,
+	"server/exchange":              870,
 	"server/explain":               940,
 	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  930,
-	"server/platform":              1310,
+	"server/platform":              1120,
 	"server/share":                 570,
 	"server/socket":                260,
-	"server/usage":                 210,
-	"server/webhooks":              1820,
+	"server/usage":                 200,
+	"server/webhooks":              1610,
 	"storage":                      1170,
 	"storage/access":               1490,
 	"storage/audit":                190,
@@ -259,7 +259,7 @@ var budget = map[string]int{
 	"storage/encryption":           670,
 	"storage/fanout":               320,
 	"storage/filter":               460,
-	"storage/fault":                170,
+	"storage/fault":                180,
 	"storage/feed":                 300,
 	"storage/history":              1380,
 	"storage/instance":             30,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58890 // the aim is 50,000
+	budgetOfAll    = 58200 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

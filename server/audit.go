@@ -11,20 +11,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditStore is the part of the store that the audit log endpoint uses.
-type auditStore interface {
-	// AuditPage lists events, newest first.
-	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
-	// AuditNames returns what a text may name: an id, a name or an external id.
-	AuditNames(ctx context.Context, organization int64, text string, everywhere bool) ([]string, error)
-	AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error)
-}
-
-// audit is the endpoint of the audit log.
-type audit struct {
-	store auditStore
-}
-
 type auditBody struct {
 	ID                     string          `json:"id"`
 	Type                   string          `json:"type"`
@@ -59,7 +45,7 @@ func newAuditBody(e access.AuditEvent) auditBody {
 	}
 }
 
-func (h audit) list(x *exchange.Exchange) error {
+func (h *handlers) listAudit(x *exchange.Exchange) error {
 	filter, actor, target := readAuditFilter(&x.Query)
 	organization, err := x.ListOrganization()
 	if err != nil {
@@ -67,37 +53,37 @@ func (h audit) list(x *exchange.Exchange) error {
 	}
 	list := func(ctx context.Context, before int64, limit int) (found []access.AuditEvent, next int64, err error) {
 		filter.Before, filter.Limit = before, limit
-		if filter.Actors, err = h.names(x, organization, actor); err != nil {
+		if filter.Actors, err = h.auditNames(x, organization, actor); err != nil {
 			return nil, 0, err
 		}
-		if filter.Targets, err = h.names(x, organization, target); err != nil {
+		if filter.Targets, err = h.auditNames(x, organization, target); err != nil {
 			return nil, 0, err
 		}
-		page, err := h.store.AuditPage(ctx, organization, filter)
+		page, err := h.options.Store.AuditPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
 }
 
-// names returns everything that the text of a filter may name; nothing for an empty text.
-func (h audit) names(x *exchange.Exchange, organization int64, text string) ([]string, error) {
+// auditNames returns everything that the text of a filter may name; nothing for an empty text.
+func (h *handlers) auditNames(x *exchange.Exchange, organization int64, text string) ([]string, error) {
 	if text == "" {
 		return nil, nil
 	}
-	return h.store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
+	return h.options.Store.AuditNames(x.Request.Context(), organization, text, x.Principal.Can(access.PlatformRead))
 }
 
-// find returns the line of the log in the path.
-func (h audit) find(x *exchange.Exchange) (access.AuditEvent, error) {
+// findAuditEvent returns the line of the log in the path.
+func (h *handlers) findAuditEvent(x *exchange.Exchange) (access.AuditEvent, error) {
 	id, err := x.Path.ID("id", access.AuditEventID, "audit event")
 	if err != nil {
 		return access.AuditEvent{}, err
 	}
-	return h.store.AuditEvent(x.Request.Context(), x.Organization(), id)
+	return h.options.Store.AuditEvent(x.Request.Context(), x.Organization(), id)
 }
 
-func (h audit) read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newAuditBody)(h.find(x))
+func (h *handlers) readAuditEvent(x *exchange.Exchange) error {
+	return exchange.Reply(x, newAuditBody)(h.findAuditEvent(x))
 }
 
 // readAuditFilter reads the filters of the list. The store has to look up the actor and the target.

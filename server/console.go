@@ -51,10 +51,7 @@ func (h *handlers) consoleFile() handler {
 		if !found {
 			return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+form.Printable(path, form.MaxName)+". Reload the page.")
 		}
-		for _, field := range file.Header {
-			x.SetHeader(field[0], field[1])
-		}
-		sendFile(x, file.Type, file.Body, file.Zipped)
+		sendFile(x, file)
 		return nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/exchange"
 )
 
@@ -21,18 +22,18 @@ import (
 var openAPI []byte
 
 // description are the endpoints that serve the description of the API. Each document is made at the first request for it.
-type description struct{ yaml, json func() (document, error) }
+type description struct{ yaml, json func() (console.File, error) }
 
 // newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
 // description.
 func newDescription(base string) description {
 	text := sync.OnceValues(func() ([]byte, error) { return complete(openAPI, base) })
 	return description{
-		yaml: sync.OnceValues(func() (document, error) {
+		yaml: sync.OnceValues(func() (console.File, error) {
 			body, err := text()
 			return newDocument("application/yaml", body), err // RFC 9512
 		}),
-		json: sync.OnceValues(func() (document, error) {
+		json: sync.OnceValues(func() (console.File, error) {
 			body, err := text()
 			if err == nil {
 				body, err = jsonFromYAML(body)
@@ -45,19 +46,19 @@ func newDescription(base string) description {
 // Description returns openapi.yaml as JSON, as a server without a base URL serves it.
 func Description() ([]byte, error) {
 	d, err := newDescription("").json()
-	return d.body, err
+	return d.Body, err
 }
 
 func (h description) asYAML(x *exchange.Exchange) error { return serveDescription(x, h.yaml) }
 
 func (h description) asJSON(x *exchange.Exchange) error { return serveDescription(x, h.json) }
 
-func serveDescription(x *exchange.Exchange, made func() (document, error)) error {
+func serveDescription(x *exchange.Exchange, made func() (console.File, error)) error {
 	d, err := made()
 	if err != nil {
 		return fmt.Errorf("description of the API: %w", err)
 	}
-	d.serve(x)
+	sendFile(x, d)
 	return nil
 }
 

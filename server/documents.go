@@ -21,7 +21,7 @@ type documents struct {
 // site has the documents by name.
 type site struct {
 	*docs.Site
-	pages map[string]document
+	pages map[string]console.File
 }
 
 // newDocuments serves documents. base is the path under which callers reach the server.
@@ -36,7 +36,7 @@ func newDocuments(o Options, base string, api description) documents {
 		if err != nil {
 			return site{}, err
 		}
-		settings.Description = described.body
+		settings.Description = described.Body
 		if settings.Style, err = console.Tokens(accent); err != nil {
 			return site{}, err
 		}
@@ -47,7 +47,7 @@ func newDocuments(o Options, base string, api description) documents {
 		if err != nil {
 			return site{}, err
 		}
-		pages := make(map[string]document, len(rendered.Pages))
+		pages := make(map[string]console.File, len(rendered.Pages))
 		for _, page := range rendered.Pages {
 			pages[page.Name] = newDocument(page.MediaType, page.Body)
 		}
@@ -96,47 +96,41 @@ func (h documents) show(x *exchange.Exchange, name string) error {
 }
 
 // send sends a page that may load its own style and script, and nothing else.
-func (h documents) send(x *exchange.Exchange, page document) {
+func (h documents) send(x *exchange.Exchange, page console.File) {
 	x.SetHeader("Content-Security-Policy",
 		"default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
-	page.serve(x)
+	sendFile(x, page)
 }
 
-// document is a response that is the same for all callers.
-type document struct {
-	mediaType string
-	body      []byte
-	zipped    func() []byte
-	tag       string // of the body (RFC 9110 section 8.8.3); weak, because the body in gzip has it too
-}
-
-func newDocument(mediaType string, body []byte) document {
+// newDocument returns a file that is the same for all callers. Caches must revalidate it, because another version of the program has another
+// document.
+func newDocument(mediaType string, body []byte) console.File {
 	sum := sha256.Sum256(body)
-	return document{mediaType, body, console.Zipped(body), `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	f := console.NewFile(mediaType, body, [2]string{"Cache-Control", "no-cache"})
+	f.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	return f
 }
 
-// serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
-// has another document.
-func (d document) serve(x *exchange.Exchange) {
-	x.SetHeader("ETag", d.tag)
-	x.SetHeader("Cache-Control", "no-cache")
-	x.SetHeader("Vary", "Accept-Encoding")
-	if matchesETag(x.Request.Header.Values("If-None-Match"), d.tag) {
-		x.WriteHeader(http.StatusNotModified)
-		return
+// sendFile sends a file, unless the caller has it already; in gzip if the caller takes it.
+func sendFile(x *exchange.Exchange, f console.File) {
+	for _, field := range f.Header {
+		x.SetHeader(field[0], field[1])
 	}
-	sendFile(x, d.mediaType, d.body, d.zipped)
-}
-
-// sendFile sends a file, in gzip if the caller takes it.
-func sendFile(x *exchange.Exchange, mediaType string, body []byte, zipped func() []byte) {
+	if f.Tag != "" {
+		x.SetHeader("ETag", f.Tag)
+		if matchesETag(x.Request.Header.Values("If-None-Match"), f.Tag) {
+			x.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	body := f.Body
 	if exchange.AcceptsGzip(x.Request.Header) {
-		if smaller := zipped(); smaller != nil {
+		if smaller := f.Zipped(); smaller != nil {
 			x.SetHeader("Content-Encoding", "gzip")
 			body = smaller
 		}
 	}
-	x.Send(http.StatusOK, mediaType, body)
+	x.Send(http.StatusOK, f.Type, body)
 }
 
 // matchesETag reports whether If-None-Match contains the weak tag (RFC 9110 section 13.1.2). Our tags contain no comma.

@@ -14,26 +14,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// keyExplainStore is the part of the store that explanations of requests with a key use.
-type keyExplainStore interface {
-	form.LookupStore
-	keyStore
-	// KeyState returns a key in any state, or NotFound.
-	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
-	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
-	// Plans lists the plans, newest first.
-	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
-}
-
-// keyExplanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
-// counts no request of the rate limit, records no use, and throttles no address.
-type keyExplanation struct {
-	checker *check.Checker
-	router  *router
-	store   keyExplainStore
-	lookup  form.Lookup
-}
-
 type explainBody struct {
 	Allowed    bool            `json:"allowed"`
 	Code       string          `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
@@ -57,7 +37,9 @@ type explained struct {
 	route        *route // nil if none matches
 }
 
-func (h keyExplanation) explain(x *exchange.Exchange) error {
+// explainKey explains, check by check, what would happen to a request with a key. It changes nothing: it counts no request of the rate
+// limit, records no use, and throttles no address.
+func (h *handlers) explainKey(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key", "method", "path")
 	m := &explained{}
@@ -73,7 +55,7 @@ func (h keyExplanation) explain(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkKey(x, m, raw); err != nil {
+	if err := h.checkExplained(x, m, raw); err != nil {
 		return err
 	}
 	x.NoStore() // the response is about a credential
@@ -108,7 +90,7 @@ func readPath(f *form.Form, name string) *url.URL {
 
 // readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
 // or from the caller.
-func (h keyExplanation) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
+func (h *handlers) readNeeds(m *explained, requested *url.URL, asked access.Scope) {
 	var found call
 	if !isRoot(requested.Path) { // it is a path of the customer's API: on its own root, Keyhook only redirects
 		m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, requested)
@@ -125,9 +107,9 @@ func (h keyExplanation) readNeeds(m *explained, requested *url.URL, asked access
 }
 
 // resolveKey returns the id of the key that a text names by its external id or by its prefix. Any other text stays as it is.
-func (h keyExplanation) resolveKey(x *exchange.Exchange, text string) (string, error) {
+func (h *handlers) resolveKey(x *exchange.Exchange, text string) (string, error) {
 	if _, isMinted := access.LooksMinted(text); !isMinted && !access.LooksLikeID(text) {
-		id, err := h.store.KeyID(x.Request.Context(), x.Organization(), text)
+		id, err := h.options.Store.KeyID(x.Request.Context(), x.Organization(), text)
 		if fault.KindOf(err) != fault.NotFound {
 			return id, err
 		}
@@ -137,7 +119,7 @@ func (h keyExplanation) resolveKey(x *exchange.Exchange, text string) (string, e
 
 // resolvePrefix returns the id of the only key with a prefix that lists show. Any other text stays as it is. Faults: NotFound;
 // Invalid if several keys have the prefix.
-func (h keyExplanation) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
+func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, error) {
 	prefix, ok := access.ParseDisplay(key)
 	if !ok {
 		return key, nil
@@ -147,7 +129,7 @@ func (h keyExplanation) resolvePrefix(x *exchange.Exchange, key string) (string,
 		organization = access.AllOrganizations
 	}
 	const shown = 3
-	page, err := h.store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
+	page, err := h.options.Store.KeyPage(x.Request.Context(), organization, access.KeyFilter{Prefix: prefix, Limit: shown})
 	if err != nil {
 		return "", err
 	}
@@ -166,9 +148,9 @@ func (h keyExplanation) resolvePrefix(x *exchange.Exchange, key string) (string,
 	}})
 }
 
-// checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
+// checkExplained makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
-func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string) error {
+func (h *handlers) checkExplained(x *exchange.Exchange, m *explained, key string) error {
 	ctx := x.Request.Context()
 	m.Kind, m.Last = credential.Key, access.CheckPermission
 	if m.ByID = access.KeyID.Valid(key); !m.ByID {
@@ -177,10 +159,10 @@ func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string)
 	}
 	m.Find = func(ctx context.Context) (access.CredentialState, error) {
 		var err error
-		m.State, err = h.find(ctx, x, m, key)
+		m.State, err = h.findExplained(ctx, x, m, key)
 		return m.State, err
 	}
-	err := h.checker.Check(ctx, &m.Run)
+	err := h.auth.checker.Check(ctx, &m.Run)
 	if err == nil {
 		m.Code = codeValid
 		return nil
@@ -192,10 +174,10 @@ func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string)
 	m.Code = refused.Code
 	switch m.At {
 	case access.CheckPermission:
-		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
+		m.Unknown, err = h.options.Store.UnknownPermissions(ctx, m.Needed)
 		return err
 	case access.CheckPlan:
-		plans, err := h.store.Plans(ctx, 0, maxPlansRead)
+		plans, err := h.options.Store.Plans(ctx, 0, maxPlansRead)
 		for _, p := range plans {
 			if p.APIKeys && (p.Webhooks || !m.State.Plan.Webhooks) {
 				m.KeyPlan = p.Name
@@ -206,13 +188,13 @@ func (h keyExplanation) checkKey(x *exchange.Exchange, m *explained, key string)
 	return nil
 }
 
-// find looks up the key in any state. A caller may know the keys of its own organization. A caller
+// findExplained looks up the key in any state. A caller may know the keys of its own organization. A caller
 // with platform:act_as may know all keys.
-func (h keyExplanation) find(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
+func (h *handlers) findExplained(ctx context.Context, x *exchange.Exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
-		state, err = h.store.KeyStateByID(ctx, key)
+		state, err = h.options.Store.KeyStateByID(ctx, key)
 	} else {
-		state, err = h.store.KeyState(ctx, m.Credential.Digest())
+		state, err = h.options.Store.KeyState(ctx, m.Credential.Digest())
 	}
 	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
 		err = fault.Missing(aKey)

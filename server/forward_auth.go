@@ -27,12 +27,6 @@ const (
 // noPermission stands in a path instead of the permissions, if none is needed and another path follows.
 const noPermission = "-"
 
-// forwardAuth is the endpoint that proxies ask whether a request may pass.
-type forwardAuth struct {
-	auth  *authenticator
-	store form.LookupStore
-}
-
 // parseForwardAuth reads the dialect and the needed permissions from a path of forward authentication. The first segment
 // after the dialect contains the permissions, joined by "+". More segments may follow only in the dialect of envoy.
 //
@@ -88,7 +82,7 @@ func neededPermissions(needed string) access.Scope {
 // headers. No is a problem document. The API key of the proxied request is checked and counted as in a request to Keyhook.
 // Everything else in the request comes from the client and is ignored: the query, the body, the organization and the identity
 // headers.
-func (h forwardAuth) authorize(c *call) error {
+func (h *handlers) authorize(c *call) error {
 	dialect, needed, _ := parseForwardAuth(c.Request.URL.Path)
 	c.dialect = dialect
 	if c.Request.ContentLength != 0 && c.Request.ProtoMajor == 1 {
@@ -128,12 +122,12 @@ func (c *call) identifyKey() {
 
 // explainUnknown replaces the message of a refusal if a needed permission does not exist. The operator
 // misspelled it in the configuration of the proxy, or has not created it yet. The client cannot fix that.
-func (h forwardAuth) explainUnknown(c *call, err error) error {
+func (h *handlers) explainUnknown(c *call, err error) error {
 	if c.run.At != access.CheckPermission {
 		return err
 	}
 	missing := c.run.Needed.Minus(c.Principal.Permissions)
-	unknown, failed := h.store.UnknownPermissions(c.Request.Context(), missing)
+	unknown, failed := h.options.Store.UnknownPermissions(c.Request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}

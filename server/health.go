@@ -15,14 +15,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// healthStore is the part of the store that readiness uses.
-type healthStore interface {
-	// Ping reports whether the database responds.
-	Ping(ctx context.Context) error
-	// Hold returns the hold of the queue, or nil.
-	Hold() *webhook.Hold
-}
-
 // ReadinessCheck is a condition of readiness. Run returns an error if the process is not ready. It returns a warning if the process is
 // ready but an operator should act soon. Anybody may read both texts, so they must not contain secrets.
 type ReadinessCheck struct {
@@ -61,7 +53,7 @@ const (
 
 // health are the endpoints for probes.
 type health struct {
-	store      healthStore
+	store      Store
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
 	checks     []ReadinessCheck
 	settings   map[string]string

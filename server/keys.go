@@ -12,31 +12,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// keyStore is the part of the store that the API key endpoints use.
-type keyStore interface {
-	// CreateKey stores a key of creator, of the service account, or of the user that k names. Its scope is reduced to the
-	// permissions of that user and of creator.
-	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
-	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
-	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
-	Key(ctx context.Context, organization int64, id string) (access.Key, error)
-	// KeyID returns the id of the active key with an external id, or NotFound.
-	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
-	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
-	// has ended or was rotated already.
-	RotateKey(ctx context.Context, creator access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
-}
-
 // aKey is the noun in the text of a 404, as in the store.
 const aKey = "API key"
-
-// keys are the API key endpoints.
-type keys struct {
-	store  keyStore
-	lookup form.Lookup
-	prefix string
-}
 
 type keyBody struct {
 	ID                     string          `json:"id"`
@@ -89,7 +66,7 @@ func newKeyBody(k access.Key) keyBody {
 var errIdempotencyKey = fault.New(fault.Malformed, form.CodeInvalidParameter, "The header Idempotency-Key has no effect on API keys, because a response "+
 	"shows a key only once. Send external_id in the body instead: then a repetition is 409 with the id of the first key in conflicting_id.")
 
-func (h keys) create(x *exchange.Exchange) error {
+func (h *handlers) createKey(x *exchange.Exchange) error {
 	if len(x.Request.Header["Idempotency-Key"]) > 0 {
 		return errIdempotencyKey
 	}
@@ -101,8 +78,8 @@ func (h keys) create(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
+	credential := access.Mint(h.options.KeyPrefix)
+	key, err := h.options.Store.CreateKey(x.Request.Context(), *x.Principal, x.Actor(), access.NewKey{
 		Credential: credential, User: form.Or(owner, ""), Name: *name, Scope: scope, ExpiresAt: expires, Metadata: string(metadata),
 		ExternalID: exchange.NullIfEmpty(form.Or(external, "")), AllowedNetworks: networks,
 	})
@@ -120,7 +97,7 @@ func createdKey(x *exchange.Exchange, key access.Key, notGranted access.Scope, c
 	})
 }
 
-func (h keys) list(x *exchange.Exchange) error {
+func (h *handlers) listKeys(x *exchange.Exchange) error {
 	filter := readKeyFilter(&x.Query)
 	organization, err := x.ListOrganization()
 	if err != nil {
@@ -128,7 +105,7 @@ func (h keys) list(x *exchange.Exchange) error {
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]access.Key, int64, error) {
 		filter.Before, filter.Limit = before, limit
-		page, err := h.store.KeyPage(ctx, organization, filter)
+		page, err := h.options.Store.KeyPage(ctx, organization, filter)
 		return page.Keys, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
@@ -164,35 +141,35 @@ func readKeyFilter(q *form.Query) access.KeyFilter {
 }
 
 // pathKey returns the id of the API key in the path, which may have the external id instead.
-func (h keys) pathKey(x *exchange.Exchange) (string, error) {
-	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.store.KeyID)
+func (h *handlers) pathKey(x *exchange.Exchange) (string, error) {
+	return x.ResolveID(x.Path.Value("id"), access.KeyID, aKey, h.options.Store.KeyID)
 }
 
-// find returns the API key in the path.
-func (h keys) find(x *exchange.Exchange) (found access.Key, err error) {
+// findKey returns the API key in the path.
+func (h *handlers) findKey(x *exchange.Exchange) (found access.Key, err error) {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Key(x.Request.Context(), x.Organization(), id)
+	return h.options.Store.Key(x.Request.Context(), x.Organization(), id)
 }
 
-func (h keys) read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newKeyBody)(h.find(x))
+func (h *handlers) readKey(x *exchange.Exchange) error {
+	return exchange.Reply(x, newKeyBody)(h.findKey(x))
 }
 
-func (h keys) revoke(x *exchange.Exchange) error {
+func (h *handlers) revokeKey(x *exchange.Exchange) error {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return err
 	}
-	return x.Done(h.store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
+	return x.Done(h.options.Store.RevokeKey(x.Request.Context(), x.Actor(), x.Organization(), id))
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = 604_800
 
-func (h keys) rotate(x *exchange.Exchange) error {
+func (h *handlers) rotateKey(x *exchange.Exchange) error {
 	id, err := h.pathKey(x)
 	if err != nil {
 		return err
@@ -202,10 +179,42 @@ func (h keys) rotate(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
+	credential := access.Mint(h.options.KeyPrefix)
+	rotated, err := h.options.Store.RotateKey(x.Request.Context(), *x.Principal, x.Actor(), id, credential, time.Duration(form.Or(grace, 0))*time.Second)
 	if err != nil {
 		return err
 	}
 	return createdKey(x, rotated.Key, rotated.NotGranted, credential)
+}
+
+// leakTime is how long a report takes. A longer one takes a multiple of it. So the time does not tell whether there was something to
+// revoke, which a flush of the disk would show.
+const leakTime = 250 * time.Millisecond
+
+// reportLeak revokes a leaked API key or access token for whoever holds it. The response is the same whether there is one or not. So every report counts as a failure of its address.
+func (h *handlers) reportLeak(c *call) error {
+	f := c.Form()
+	f.Require("key")
+	raw := f.Text("key", maxShownKey)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	c.run.Address = c.Client
+	if err := h.auth.mayFail(c); err != nil {
+		return err
+	}
+	h.auth.checker.Failed(c.Client)
+	began := time.Now()
+	if leaked, ok := access.Opaque(*raw); ok {
+		if err := h.options.Store.RevokeLeaked(c.Request.Context(), leaked.Digest(), c.ClientIP(), c.ID); err != nil {
+			return err
+		}
+	}
+	rest := time.NewTimer(leakTime - time.Since(began)%leakTime)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-c.Request.Context().Done():
+	}
+	return c.NoContent()
 }

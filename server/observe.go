@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
@@ -29,12 +29,12 @@ var methodsOfHTTP = []string{
 // valid credential is limited, except at the debug level.
 func (s *Server) observe(c *call) {
 	took := time.Since(c.Began)
-	if s.observer != nil {
-		s.observer(c.method(), c.pattern(), c.Status(), c.Code, took)
+	if s.options.Observe != nil {
+		s.options.Observe(c.method(), c.pattern(), c.Status(), c.Code, took)
 	}
 	level := c.level()
 	s.unknown.Report(false)
-	if !s.log.Enabled(c.Request.Context(), level) {
+	if !s.options.Logger.Enabled(c.Request.Context(), level) {
 		return
 	}
 	if !c.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
@@ -58,7 +58,7 @@ func (s *Server) observe(c *call) {
 	if c.Cause != nil {
 		attrs = append(attrs, slog.String("cause", clip(c.Cause.Error(), maxCause)))
 	}
-	s.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
+	s.options.Logger.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.
@@ -88,10 +88,7 @@ func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // clientName returns the client for the log line. The local socket has no address.

@@ -105,7 +105,7 @@ func (s *Server) fail(c *call, err error) {
 		c.SetHeader("Retry-After", wait)
 	}
 	if err := c.RespondAs(p.Status, "application/problem+json", p); err != nil {
-		s.log.LogAttrs(context.WithoutCancel(c.Request.Context()), slog.LevelError, "encode problem",
+		s.options.Logger.LogAttrs(context.WithoutCancel(c.Request.Context()), slog.LevelError, "encode problem",
 			slog.String("request_id", c.ID), slog.Any("cause", err))
 	}
 }

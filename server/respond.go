@@ -34,7 +34,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	c := calls.Get().(*call)
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	c.ResponseWriter, c.Request, c.Local, c.Began, c.ID, c.Base = w, r, local, time.Now(), rand.Text(), s.base
-	c.Client, c.Memory = s.trusted.Client(r), s.memory
+	c.Client, c.Memory = s.options.TrustedProxies.Client(r), s.memory
 	if r.ProtoMajor > 1 {
 		c.openStream()
 	}
@@ -54,14 +54,14 @@ func (s *Server) warnOfProxy(r *http.Request) {
 		return
 	}
 	peer := share.Peer(r)
-	if !peer.IsValid() || peer.IsLoopback() || s.trusted.Contains(peer) {
+	if !peer.IsValid() || peer.IsLoopback() || s.options.TrustedProxies.Contains(peer) {
 		return
 	}
 	now, last := time.Now().UnixNano(), s.proxyWarned.Load()
 	if now-last < int64(proxyWarningInterval) || !s.proxyWarned.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.LogAttrs(r.Context(), slog.LevelWarn, "a request has X-Forwarded-For, but its peer is not in server.trusted_proxies: "+
+	s.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "a request has X-Forwarded-For, but its peer is not in server.trusted_proxies: "+
 		"if the peer is your proxy, add it there; otherwise all of its clients share one limit of failures and connections", slog.String("peer", peer.String()))
 }
 

@@ -19,10 +19,11 @@ import (
 // credential with its permissions and counts one request of its rate limit. HEAD is served wherever GET is.
 func (h *handlers) table() []route {
 	var (
-		key, subscription, event = exists(h.keys.find), exists(h.webhooks.Subscriptions.Find), h.webhooks.Events.Exists
+		key, subscription, event = exists(h.findKey), exists(h.webhooks.FindSubscription), h.webhooks.EventExists
 		plan, permission, role   = exists(h.platform.Plans.Find), exists(h.platform.Permissions.Find), exists(h.platform.Roles.Find)
-		organization, member     = exists(h.platform.Organizations.Find), h.platform.Members.Exist
-		user, token              = exists(h.platform.Users.Find), exists(h.platform.Tokens.Find)
+		organization, member     = exists(h.platform.Organizations.Find), h.platform.MemberExists
+		user, token              = exists(h.platform.Users.Find), exists(h.platform.FindToken)
+		sub                      = h.webhooks.OfSubscription
 	)
 	return []route{
 		// The process and its documents.
@@ -37,122 +38,122 @@ func (h *handlers) table() []route {
 		// The console: the page, and every path below it.
 		get("/", h.consoleRedirect()).matching(isRoot).to(open),
 		get("/console/", h.consoleFile()).matching(isConsole).to(open),
-		signIn(http.MethodGet, "/console/oidc/start/", h.signIns.begin()).to(open).query("to"),
-		signIn(http.MethodGet, callbackPath, h.signIns.finish()).to(open),
+		signIn(http.MethodGet, "/console/oidc/start/", h.beginSignIn()).to(open).query("to"),
+		signIn(http.MethodGet, callbackPath, h.finishSignIn()).to(open),
 
 		// The caller. Sign-in checks the access token or the link in its body.
-		get("/api/v1/whoami/", h.whoami.read).to(anyone),
+		get("/api/v1/whoami/", h.readCaller).to(anyone),
 		get("/api/v1/usage/", h.usage.OfPlan).to(anyone),
-		signIn(http.MethodPost, "/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
-		get("/api/v1/session/", h.sessions.read).to(anyone),
-		del("/api/v1/session/", h.sessions.end).to(anyone),
+		signIn(http.MethodPost, "/api/v1/session/", h.createSession).to(open).body(maxSmallBody),
+		get("/api/v1/session/", h.readSession).to(anyone),
+		del("/api/v1/session/", h.endSession).to(anyone),
 
-		get("/api/v1/search/", h.search.find).to(anyone).query("q"),
+		get("/api/v1/search/", h.search).to(anyone).query("q"),
 
 		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
-		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
-		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
-		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.leaks.report).to(open).body(maxSmallBody),
-		post("/api/v1/auth/explain/", h.explainKey.explain).need(access.APIKeysRead).body(maxSmallBody),
+		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.authorize).to(proxied),
+		post("/api/v1/auth/verify/", h.verifyKey).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
+		signIn(http.MethodPost, "/api/v1/auth/leaked/", h.reportLeak).to(open).body(maxSmallBody),
+		post("/api/v1/auth/explain/", h.explainKey).need(access.APIKeysRead).body(maxSmallBody),
 
-		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
-		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
-		get("/api/v1/api-keys/{id}/", h.keys.read).need(access.APIKeysRead).of(key),
-		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
-		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
+		get("/api/v1/api-keys/", h.listKeys).need(access.APIKeysRead).pages("organization", "status", "prefix", "unused_for"),
+		post("/api/v1/api-keys/", h.createKey).need(access.APIKeysWrite).body(maxSmallBody),
+		get("/api/v1/api-keys/{id}/", h.readKey).need(access.APIKeysRead).of(key),
+		del("/api/v1/api-keys/{id}/", h.revokeKey).need(access.APIKeysWrite).of(key),
+		post("/api/v1/api-keys/{id}/rotate/", h.rotateKey).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.List).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
-		post("/api/v1/webhooks/subscriptions/", h.webhooks.Subscriptions.Create).need(access.WebhooksWrite).body(maxSmallBody),
-		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Read).need(access.WebhooksRead).of(subscription),
-		patch("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		del("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.Subscriptions.Remove).need(access.WebhooksWrite).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.webhooks.Subscriptions.RotateSecret).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/test/", h.webhooks.Deliveries.Test).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/recover/", h.webhooks.Recoveries.Recover).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/discard/", h.webhooks.Recoveries.Discard).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.webhooks.Replays.Create).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
-		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.webhooks.Deliveries.List).need(access.WebhooksRead).
-			pages("outcome", "event_type", "event_id", "since", "until").of(h.webhooks.Deliveries.LogExists),
-		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.webhooks.Deliveries.Read).need(access.WebhooksRead).of(exists(h.webhooks.Deliveries.Find)),
-		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.webhooks.Deliveries.Redeliver).need(access.WebhooksWrite).of(subscription),
-		get("/api/v1/webhooks/subscriptions/{id}/feed/", h.webhooks.Feeds.Read).need(access.EventsRead).query("after", "since", "limit", "wait").of(subscription),
-		post("/api/v1/webhooks/recover/", h.webhooks.Recoveries.RecoverListed).need(access.WebhooksWrite).body(maxSmallBody),
-		post("/api/v1/webhooks/redeliver/", h.webhooks.Recoveries.RedeliverListed).need(access.WebhooksWrite).body(maxSmallBody),
-		post("/api/v1/webhooks/filters/preview/", h.webhooks.Previews.Create).need(access.WebhooksRead, access.EventsRead).body(maxSmallBody),
-		get("/api/v1/webhooks/stats/", h.webhooks.Stats.Read).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
-		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.Stats.ReadSubscriptions).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
-		get("/api/v1/webhooks/backlog/", h.webhooks.Backlog.Read).need(access.WebhooksRead).query("organization"),
+		get("/api/v1/webhooks/subscriptions/", h.webhooks.ListSubscriptions).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
+		post("/api/v1/webhooks/subscriptions/", h.webhooks.CreateSubscription).need(access.WebhooksWrite).body(maxSmallBody),
+		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.ReadSubscription).need(access.WebhooksRead).of(subscription),
+		patch("/api/v1/webhooks/subscriptions/{id}/", sub(h.webhooks.UpdateSubscription)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		del("/api/v1/webhooks/subscriptions/{id}/", sub(h.webhooks.RemoveSubscription)).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", sub(h.webhooks.RotateSecret)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/test/", sub(h.webhooks.Test)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/recover/", sub(h.webhooks.Recover)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/discard/", sub(h.webhooks.Discard)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/replay/", sub(h.webhooks.Replay)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", sub(h.webhooks.ListAttempts)).need(access.WebhooksRead).
+			pages("outcome", "event_type", "event_id", "since", "until").of(sub(h.webhooks.LogExists)),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.webhooks.ReadAttempt).need(access.WebhooksRead).of(exists(h.webhooks.FindAttempt)),
+		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.webhooks.Redeliver).need(access.WebhooksWrite).of(subscription),
+		get("/api/v1/webhooks/subscriptions/{id}/feed/", sub(h.webhooks.ReadFeed)).need(access.EventsRead).query("after", "since", "limit", "wait").of(subscription),
+		post("/api/v1/webhooks/recover/", h.webhooks.RecoverListed).need(access.WebhooksWrite).body(maxSmallBody),
+		post("/api/v1/webhooks/redeliver/", h.webhooks.RedeliverListed).need(access.WebhooksWrite).body(maxSmallBody),
+		post("/api/v1/webhooks/filters/preview/", h.webhooks.PreviewFilter).need(access.WebhooksRead, access.EventsRead).body(maxSmallBody),
+		get("/api/v1/webhooks/stats/", h.webhooks.ReadStats).need(access.WebhooksRead).query("organization", "since", "until", "subscription_id", "step"),
+		get("/api/v1/webhooks/stats/subscriptions/", h.webhooks.ReadSubscriptionStats).need(access.WebhooksRead).query("subscription_id", "since", "until", "step"),
+		get("/api/v1/webhooks/backlog/", h.webhooks.ReadBacklog).need(access.WebhooksRead).query("organization"),
 
-		get("/api/v1/events/", h.webhooks.Events.List).need(access.EventsRead).
+		get("/api/v1/events/", h.webhooks.ListEvents).need(access.EventsRead).
 			pages("organization", "type", "since", "until", "idempotency_key", "audit_events", "state", "subscription_id"),
-		post("/api/v1/events/", h.webhooks.Events.Publish).need(access.EventsWrite).body(maxEventBody),
-		post("/api/v1/events/batch/", h.webhooks.Events.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
-		get("/api/v1/events/{id}/", h.webhooks.Events.Read).need(access.EventsRead).of(event),
-		get("/api/v1/events/{id}/explain/", h.webhooks.Explanations.List).need(access.EventsRead).pages("subscription_id").of(event),
-		get("/api/v1/event-types/", h.webhooks.EventTypes.List).needAny(access.EventsRead, access.WebhooksRead),
-		get("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Read).needAny(access.EventsRead, access.WebhooksRead).of(exists(h.webhooks.EventTypes.Find)),
-		put("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Put).need(access.PlatformWrite).body(maxEventBody),
-		del("/api/v1/event-types/{type}/", h.webhooks.EventTypes.Remove).need(access.PlatformWrite).of(exists(h.webhooks.EventTypes.FindCatalogued)),
+		post("/api/v1/events/", h.webhooks.Publish).need(access.EventsWrite).body(maxEventBody),
+		post("/api/v1/events/batch/", h.webhooks.PublishBatch).need(access.EventsWrite).body(maxBatchBody),
+		get("/api/v1/events/{id}/", h.webhooks.ReadEvent).need(access.EventsRead).of(event),
+		get("/api/v1/events/{id}/explain/", h.webhooks.ExplainEvent).need(access.EventsRead).pages("subscription_id").of(event),
+		get("/api/v1/event-types/", h.webhooks.ListEventTypes).needAny(access.EventsRead, access.WebhooksRead),
+		get("/api/v1/event-types/{type}/", h.webhooks.ReadEventType).needAny(access.EventsRead, access.WebhooksRead).of(exists(h.webhooks.FindEventType)),
+		put("/api/v1/event-types/{type}/", h.webhooks.PutEventType).need(access.PlatformWrite).body(maxEventBody),
+		del("/api/v1/event-types/{type}/", h.webhooks.RemoveEventType).need(access.PlatformWrite).of(exists(h.webhooks.FindCatalogued)),
 
-		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
-		get("/api/v1/audit-events/{id}/", h.audit.read).need(access.AuditRead).of(exists(h.audit.find)),
+		get("/api/v1/audit-events/", h.listAudit).need(access.AuditRead).pages("organization", "type", "actor", "target", "since", "until"),
+		get("/api/v1/audit-events/{id}/", h.readAuditEvent).need(access.AuditRead).of(exists(h.findAuditEvent)),
 
-		get("/api/v1/system/", h.platform.System.Read).need(access.PlatformRead),
-		get("/api/v1/queue/", h.platform.Queue.Read).need(access.PlatformRead),
-		post("/api/v1/queue/hold/", h.platform.Queue.Hold).need(access.PlatformWrite).body(maxSmallBody),
-		post("/api/v1/queue/release/", h.platform.Queue.Release).need(access.PlatformWrite),
-		post("/api/v1/queue/discard/", h.platform.Queue.Discard).need(access.PlatformWrite),
-		post("/api/v1/backups/", h.platform.Backups.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/system/", h.platform.ReadSystem).need(access.PlatformRead),
+		get("/api/v1/queue/", h.platform.ReadQueue).need(access.PlatformRead),
+		post("/api/v1/queue/hold/", h.platform.HoldQueue).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/queue/release/", h.platform.ReleaseQueue).need(access.PlatformWrite),
+		post("/api/v1/queue/discard/", h.platform.DiscardQueue).need(access.PlatformWrite),
+		post("/api/v1/backups/", h.platform.CreateBackup).need(access.PlatformWrite).body(maxSmallBody),
 		post("/api/v1/apply/", h.apply).need(access.PlatformWrite).body(maxBatchBody),
-		get("/api/v1/applied/", h.platform.Applied.List).need(access.PlatformRead).pages(),
-		del("/api/v1/applied/{kind}/{key}/", h.platform.Applied.Forget).need(access.PlatformWrite).of(exists(h.platform.Applied.Find)),
-		get("/api/v1/clock/", h.platform.Clock.Read).need(access.PlatformRead),
-		post("/api/v1/clock/accept/", h.platform.Clock.Accept).need(access.PlatformWrite),
+		get("/api/v1/applied/", h.platform.ListApplied).need(access.PlatformRead).pages(),
+		del("/api/v1/applied/{kind}/{key}/", h.platform.ForgetApplied).need(access.PlatformWrite).of(exists(h.platform.FindApplied)),
+		get("/api/v1/clock/", h.platform.ReadClock).need(access.PlatformRead),
+		post("/api/v1/clock/accept/", h.platform.AcceptClock).need(access.PlatformWrite),
 
 		get("/api/v1/plans/", h.platform.Plans.List).need(access.PlatformRead).pages(),
-		post("/api/v1/plans/", h.platform.Plans.Create).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/plans/", h.platform.CreatePlan).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/plans/{name}/", h.platform.Plans.Read).need(access.PlatformRead).of(plan),
-		patch("/api/v1/plans/{name}/", h.platform.Plans.Update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
+		patch("/api/v1/plans/{name}/", h.platform.UpdatePlan).need(access.PlatformWrite).body(maxSmallBody).of(plan),
 		del("/api/v1/plans/{name}/", h.platform.Plans.Remove).need(access.PlatformWrite).of(plan),
 
 		get("/api/v1/permissions/", h.platform.Permissions.List).need(access.PlatformRead).pages(),
-		post("/api/v1/permissions/", h.platform.Permissions.Create).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/permissions/", h.platform.CreatePermission).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/permissions/{key}/", h.platform.Permissions.Read).need(access.PlatformRead).of(permission),
-		patch("/api/v1/permissions/{key}/", h.platform.Permissions.Update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
+		patch("/api/v1/permissions/{key}/", h.platform.UpdatePermission).need(access.PlatformWrite).body(maxSmallBody).of(permission),
 		del("/api/v1/permissions/{key}/", h.platform.Permissions.Remove).need(access.PlatformWrite).of(permission),
 
 		get("/api/v1/roles/", h.platform.Roles.List).need(access.PlatformRead).pages(),
-		post("/api/v1/roles/", h.platform.Roles.Create).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/roles/", h.platform.CreateRole).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/roles/{name}/", h.platform.Roles.Read).need(access.PlatformRead).of(role),
-		patch("/api/v1/roles/{name}/", h.platform.Roles.Update).need(access.PlatformWrite).body(maxSmallBody).of(role),
+		patch("/api/v1/roles/{name}/", h.platform.UpdateRole).need(access.PlatformWrite).body(maxSmallBody).of(role),
 		del("/api/v1/roles/{name}/", h.platform.Roles.Remove).need(access.PlatformWrite).of(role),
 
-		get("/api/v1/organizations/", h.platform.Organizations.List).need(access.PlatformRead).pages("search", "sort"),
-		post("/api/v1/organizations/", h.platform.Organizations.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/organizations/", h.platform.ListOrganizations).need(access.PlatformRead).pages("search", "sort"),
+		post("/api/v1/organizations/", h.platform.CreateOrganization).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/organizations/{id}/", h.platform.Organizations.Read).need(access.PlatformRead).of(organization),
-		put("/api/v1/organizations/{id}/", h.platform.Organizations.Put).need(access.PlatformWrite).body(maxSmallBody),
-		patch("/api/v1/organizations/{id}/", h.platform.Organizations.Update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		put("/api/v1/organizations/{id}/", h.platform.PutOrganization).need(access.PlatformWrite).body(maxSmallBody),
+		patch("/api/v1/organizations/{id}/", h.platform.UpdateOrganization).need(access.PlatformWrite).body(maxSmallBody).of(organization),
 		del("/api/v1/organizations/{id}/", h.platform.Organizations.Remove).need(access.PlatformWrite).of(organization),
 
-		post("/api/v1/organizations/{id}/portal-links/", h.platform.Portals.Create).need(access.PlatformActAs).body(maxSmallBody).of(organization),
-		post("/api/v1/organizations/{id}/close/", h.platform.Removals.Close).need(access.PlatformWrite).body(maxSmallBody).of(organization),
-		get("/api/v1/organizations/{id}/members/", h.platform.Members.List).need(access.PlatformRead).pages().of(organization),
-		put("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Set).need(access.PlatformWrite).body(maxSmallBody).of(member),
-		del("/api/v1/organizations/{id}/members/{user_id}/", h.platform.Members.Remove).need(access.PlatformWrite).of(member),
+		post("/api/v1/organizations/{id}/portal-links/", h.platform.CreatePortalLink).need(access.PlatformActAs).body(maxSmallBody).of(organization),
+		post("/api/v1/organizations/{id}/close/", h.platform.CloseOrganization).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		get("/api/v1/organizations/{id}/members/", h.platform.ListMembers).need(access.PlatformRead).pages().of(organization),
+		put("/api/v1/organizations/{id}/members/{user_id}/", h.platform.SetMember).need(access.PlatformWrite).body(maxSmallBody).of(member),
+		del("/api/v1/organizations/{id}/members/{user_id}/", h.platform.RemoveMember).need(access.PlatformWrite).of(member),
 
-		get("/api/v1/users/", h.platform.Users.List).need(access.PlatformRead).pages("search"),
-		post("/api/v1/users/", h.platform.Users.Create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/users/", h.platform.ListUsers).need(access.PlatformRead).pages("search"),
+		post("/api/v1/users/", h.platform.CreateUser).need(access.PlatformWrite).body(maxSmallBody),
 		get("/api/v1/users/{id}/", h.platform.Users.Read).need(access.PlatformRead).of(user),
-		put("/api/v1/users/{id}/", h.platform.Users.Put).need(access.PlatformWrite).body(maxSmallBody),
-		patch("/api/v1/users/{id}/", h.platform.Users.Update).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		put("/api/v1/users/{id}/", h.platform.PutUser).need(access.PlatformWrite).body(maxSmallBody),
+		patch("/api/v1/users/{id}/", h.platform.UpdateUser).need(access.PlatformWrite).body(maxSmallBody).of(user),
 		del("/api/v1/users/{id}/", h.platform.Users.Remove).need(access.PlatformWrite).of(user),
-		post("/api/v1/users/{id}/erase/", h.platform.Removals.Erase).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		post("/api/v1/users/{id}/erase/", h.platform.EraseUser).need(access.PlatformWrite).body(maxSmallBody).of(user),
 
-		get("/api/v1/users/{id}/memberships/", h.platform.Users.Memberships).need(access.PlatformRead).pages().of(user),
-		get("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.List).need(access.PlatformRead).pages().of(user),
-		post("/api/v1/users/{id}/access-tokens/", h.platform.Tokens.Create).need(access.PlatformWrite).body(maxSmallBody).of(user),
-		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Read).need(access.PlatformRead).of(token),
-		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.Tokens.Revoke).need(access.PlatformWrite).of(token),
+		get("/api/v1/users/{id}/memberships/", h.platform.ListMemberships).need(access.PlatformRead).pages().of(user),
+		get("/api/v1/users/{id}/access-tokens/", h.platform.ListTokens).need(access.PlatformRead).pages().of(user),
+		post("/api/v1/users/{id}/access-tokens/", h.platform.CreateToken).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.ReadToken).need(access.PlatformRead).of(token),
+		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.platform.RevokeToken).need(access.PlatformWrite).of(token),
 
 		// Usage stands last, because router.advice names the first path with the last name of a wrong one.
 		get("/api/v1/usage/keys/", h.usage.OfKeys).need(access.APIKeysRead).pages("organization", "since", "until", "step", "key_id"),
@@ -278,55 +279,42 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 	}
 }
 
-// handlers has the handlers of every resource. Each one has only what it needs.
+// handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
-	health       health
-	metrics      handler // nil: another listener serves the metrics
-	description  description
-	documents    documents
-	console      *console.Site // nil is not served
-	whoami       whoami
-	usage        usage.Endpoints
-	search       searches
-	sessions     sessions
-	signIns      signIns
-	forwardAuth  forwardAuth
-	verification verification
-	leaks        leaks
-	explainKey   keyExplanation
-	keys         keys
-	audit        audit
-	apply        handler
-	webhooks     webhooks.Handlers
-	platform     platform.Handlers
+	options Options
+	lookup  form.Lookup
+	auth    *authenticator
+	router  *router
+	base    string // path before every path that a response shows
+
+	health      health
+	metrics     handler // nil: another listener serves the metrics
+	description description
+	documents   documents
+	console     *console.Site // nil is not served
+	apply       handler
+	usage       usage.Endpoints
+	webhooks    webhooks.Endpoints
+	platform    *platform.Endpoints
 }
 
 // newHandlers creates the handlers. base is the path before every path that a response shows.
 func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
-	lookup, api := form.Lookup{Store: o.Store}, newDescription(o.BaseURL)
+	api := newDescription(o.BaseURL)
 	h := &handlers{
-		health:       health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
-		description:  api,
-		documents:    newDocuments(o, base, api),
-		console:      site,
-		whoami:       whoami{o.Store},
-		usage:        usage.Endpoints{Store: o.Store},
-		search:       searches{o.Store},
-		sessions:     sessions{o.Store, auth, whoami{o.Store}},
-		signIns:      signIns{o.SignIn, o.Store, auth, base},
-		forwardAuth:  forwardAuth{auth, o.Store},
-		verification: verification{auth.checker, lookup},
-		leaks:        leaks{o.Store, auth},
-		explainKey:   keyExplanation{auth.checker, router, o.Store, lookup},
-		keys:         keys{o.Store, lookup, o.KeyPrefix},
-		audit:        audit{o.Store},
+		options: o, lookup: form.Lookup{Store: o.Store}, auth: auth, router: router, base: base,
+		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		description: api,
+		documents:   newDocuments(o, base, api),
+		console:     site,
+		apply:       apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply,
+		usage:       usage.Endpoints{Store: o.Store},
 	}
-	h.webhooks = webhooks.New(webhooks.Options{
+	h.webhooks = webhooks.Endpoints{
 		Store: o.Store, Tester: stoppingTester{o.Tester, draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: stopping,
-	})
+	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
-	h.apply = apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply
 	if o.Metrics != nil {
 		h.metrics = func(x *exchange.Exchange) error {
 			o.Metrics.ServeHTTP(x, x.Request)

@@ -1,21 +1,8 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/search"
 )
-
-// searchStore is the part of the store that the search endpoint uses.
-type searchStore interface {
-	// Search finds what by may read by a text, the best first.
-	Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error)
-}
-
-// searches is the endpoint that finds anything by an id, a prefix or a name.
-type searches struct{ store searchStore }
 
 type searchBody struct {
 	Data []foundBody `json:"data"`
@@ -31,7 +18,8 @@ type foundBody struct {
 	OrganizationName *string `json:"organization_name"`
 }
 
-func (h searches) find(x *exchange.Exchange) error {
+// search finds anything by an id, a prefix or a name.
+func (h *handlers) search(x *exchange.Exchange) error {
 	text, present := x.Query.Value("q")
 	if !present {
 		x.Query.Refuse("q", "is required: an id, a prefix, an external id, or the beginning of a name")
@@ -39,7 +27,7 @@ func (h searches) find(x *exchange.Exchange) error {
 	if err := x.Query.Err(); err != nil {
 		return err
 	}
-	found, err := h.store.Search(x.Request.Context(), *x.Principal, text)
+	found, err := h.options.Store.Search(x.Request.Context(), *x.Principal, text)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (t stoppingTester) Test(ctx context.Context, organization int64, subscripti
 // rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
 // before anything starts.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.serve(ctx, l, s, s.tls)
+	return s.serve(ctx, l, s, s.options.TLS)
 }
 
 // ServeLocal is Serve for the local socket, without TLS. Requests without a credential act as the built-in operator. The listener
@@ -70,7 +70,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
-	limited := share.NewListener(l, s.connections, s.log) // below TLS: net/http must recognize its own TLS connections
+	limited := share.NewListener(l, s.connections, s.options.Logger) // below TLS: net/http must recognize its own TLS connections
 	limited.Watch(server)
 	served := make(chan error, 1)
 	go func() {
@@ -90,10 +90,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	}
 	s.draining.Store(true)
 	s.stop() // readers of feeds that wait
-	grace, cancel := context.WithTimeoutCause(requests, s.grace, errors.New("requests ran longer than server.shutdown_grace"))
+	grace, cancel := context.WithTimeoutCause(requests, s.options.ShutdownGrace, errors.New("requests ran longer than server.shutdown_grace"))
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "shutdown canceled running requests", slog.Any("cause", context.Cause(grace)))
+		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "shutdown canceled running requests", slog.Any("cause", context.Cause(grace)))
 		cut(errStopped)
 		err = server.Close()
 		_ = <-served      // http.ErrServerClosed
@@ -123,7 +123,7 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		WriteTimeout:      exchange.WriteTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 }

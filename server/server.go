@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -20,15 +19,11 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/limiter"
-	"github.com/keyhook/keyhook/server/apply"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/console"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/server/share"
-	"github.com/keyhook/keyhook/server/usage"
 	"github.com/keyhook/keyhook/server/webhooks"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -36,27 +31,6 @@ import (
 
 // MinBodyMemory is the smallest budget for the bodies of all requests, in bytes. It is also the default.
 const MinBodyMemory = exchange.SmallestMemory
-
-// Store is everything that the server asks of the store. Each file of handlers declares its own part.
-//
-// An error that a caller may see is a fault; every other error is internal. A resource that does not exist, was deleted, or
-// belongs to another organization is NotFound in all three cases.
-type Store interface {
-	check.Store
-	form.LookupStore
-	platform.Store
-	webhooks.Store
-	apply.Store
-	usage.Store
-	searchStore
-	keyStore
-	keyExplainStore
-	leakStore
-	auditStore
-	sessionStore
-	signInStore
-	healthStore
-}
 
 // Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
@@ -70,12 +44,12 @@ type Options struct {
 	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
-	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
-	BaseURL        string           // where callers reach the server; every Location starts with its path
-	ConsoleURL     string           // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
-	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []ReadinessCheck // run by /readyz, in addition to the server's own
+	Limiter        *limiter.Limiter     // the rate limits of keys; nil makes a new one
+	KeyPrefix      string               // of new API keys; empty means access.DefaultKeyPrefix
+	BaseURL        string               // where callers reach the server; every Location starts with its path
+	ConsoleURL     string               // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
+	TrustedProxies share.TrustedProxies // whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Checks         []ReadinessCheck     // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
@@ -96,19 +70,13 @@ type Options struct {
 
 // Server serves HTTP requests. Use New.
 type Server struct {
-	auth    *authenticator
-	memory  *share.Memory
-	trusted share.TrustedProxies
-	base    string // path before every Location
-	tls     *tls.Config
-	grace   time.Duration
-	log     *slog.Logger
-	unknown *share.AnonymousLog // bounds the lines about requests without a valid credential
-
-	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
-
+	options     Options
+	auth        *authenticator
+	memory      *share.Memory
+	base        string              // path before every Location
+	unknown     *share.AnonymousLog // bounds the lines about requests without a valid credential
 	connections share.Limits
-	observer    RequestObserver // nil observes nothing
+	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
 
 	router   *router
 	draining atomic.Bool
@@ -132,16 +100,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("server: Options.Console: %w", err)
 	}
 	s := &Server{
-		memory:  share.NewMemory(o.BodyMemory),
-		trusted: o.TrustedProxies,
-		base:    base,
-		tls:     o.TLS,
-		grace:   o.ShutdownGrace,
-		log:     o.Logger,
-		unknown: share.NewAnonymousLog(o.Logger),
-
+		options:     o,
+		memory:      share.NewMemory(o.BodyMemory),
+		base:        base,
+		unknown:     share.NewAnonymousLog(o.Logger),
 		connections: share.Limits{Open: share.MaxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
-		observer:    o.Observe,
 		router:      new(router),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())

@@ -1,35 +1,14 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
-
-// sessionStore is the part of the store that the session endpoints use.
-type sessionStore interface {
-	// CreateSession starts a session with the rights of the access token of p.
-	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
-	// UseLink starts the session of a sign-in link, whose principal is p. It returns Unauthenticated if the link was used meanwhile.
-	UseLink(ctx context.Context, p access.Principal, actor access.Actor, link, cookie access.Credential) (access.Session, error)
-	// SessionOrganizations returns the organizations in which the session of p may act as a member; none if it may not switch.
-	SessionOrganizations(ctx context.Context, p access.Principal) ([]access.Organization, error)
-	// EndSession ends the session of p.
-	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
-}
-
-// sessions are the endpoints for signing in to the console and out again. The browser keeps a cookie that no script can read,
-// instead of the access token.
-type sessions struct {
-	store  sessionStore
-	auth   *authenticator
-	whoami whoami
-}
 
 // sessionBody says who is signed in, how, and until when. It contains neither a token nor the value of the cookie.
 type sessionBody struct {
@@ -38,7 +17,7 @@ type sessionBody struct {
 	Kind      string        `json:"kind"`
 	Portal    *portalBody   `json:"portal"` // null unless a portal link started the session
 	// Organizations are those between which the session may switch.
-	Organizations []whoamiOrganization `json:"organizations"`
+	Organizations []platform.OrganizationName `json:"organizations"`
 }
 
 // portalBody is what limits a portal session, and where the portal leads back to.
@@ -47,14 +26,14 @@ type portalBody struct {
 	ReturnURL *string `json:"return_url"`
 }
 
-// create exchanges an access token or a sign-in link for a cookie. It refuses requests from other sites: they could sign in a
+// createSession exchanges an access token or a sign-in link for a cookie, which no script of the browser can read. It refuses requests from other sites: they could sign in a
 // visitor as another user.
-func (h sessions) create(c *call) error {
+func (h *handlers) createSession(c *call) error {
 	c.NoStore()
 	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {
 		return err
 	}
-	wanted, err := h.present(c)
+	wanted, err := h.presentSession(c)
 	if err != nil {
 		return err
 	}
@@ -62,7 +41,7 @@ func (h sessions) create(c *call) error {
 		return err
 	}
 	if wanted.isDry {
-		return h.whoami.read(&c.Exchange)
+		return h.readCaller(&c.Exchange)
 	}
 	if c.run.Kind == credential.Link && !wanted.replace {
 		if err := h.refuseReplacement(c); err != nil {
@@ -70,12 +49,12 @@ func (h sessions) create(c *call) error {
 		}
 	}
 	minted := access.MintSession()
-	session, err := h.start(c, minted)
+	session, err := h.startSession(c, minted)
 	if err != nil {
 		return err
 	}
 	c.Principal.Session = &session
-	body, err := h.body(&c.Exchange)
+	body, err := h.describeSession(&c.Exchange)
 	if err != nil {
 		return err
 	}
@@ -85,7 +64,7 @@ func (h sessions) create(c *call) error {
 
 // refuseReplacement refuses a link if the browser has a session of somebody else. Anybody can send a link of their own, and what is done
 // after it belongs to the sender. A customer whom an application sends again with a new link is not asked.
-func (h sessions) refuseReplacement(c *call) error {
+func (h *handlers) refuseReplacement(c *call) error {
 	present := check.Run{Presented: h.auth.reader.Read(c.Request, false), Last: access.CheckLookUp}
 	if present.Kind != credential.Session {
 		return nil
@@ -108,8 +87,8 @@ type newSession struct {
 	replace bool // a link may end the session of somebody else
 }
 
-// present reads the credential in the body: a token or a link.
-func (h sessions) present(c *call) (wanted newSession, err error) {
+// presentSession reads the credential in the body: a token or a link.
+func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 	f := c.Form()
 	dry, replace := f.Bool("dry_run"), f.Bool("replace")
 	wanted = newSession{isDry: form.Or(dry, false), replace: form.Or(replace, false)}
@@ -132,53 +111,53 @@ func (h sessions) present(c *call) (wanted newSession, err error) {
 	return wanted, nil
 }
 
-// start starts the session of the credential that was presented.
-func (h sessions) start(c *call, cookie access.Credential) (access.Session, error) {
+// startSession starts the session of the credential that was presented.
+func (h *handlers) startSession(c *call, cookie access.Credential) (access.Session, error) {
 	if c.run.Kind != credential.Link {
-		return h.store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
+		return h.options.Store.CreateSession(c.Request.Context(), *c.Principal, c.Actor(), cookie)
 	}
-	session, err := h.store.UseLink(c.Request.Context(), *c.Principal, c.Actor(), c.run.Credential, cookie)
+	session, err := h.options.Store.UseLink(c.Request.Context(), *c.Principal, c.Actor(), c.run.Credential, cookie)
 	if fault.KindOf(err) == fault.Unauthenticated {
 		err = credential.ErrLink
 	}
 	return session, err
 }
 
-func (h sessions) read(x *exchange.Exchange) error {
+func (h *handlers) readSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	body, err := h.body(x)
+	body, err := h.describeSession(x)
 	if err != nil {
 		return err
 	}
 	return x.OK(body)
 }
 
-func (h sessions) end(x *exchange.Exchange) error {
+func (h *handlers) endSession(x *exchange.Exchange) error {
 	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
+	if err := h.options.Store.EndSession(x.Request.Context(), *x.Principal, x.Actor()); err != nil {
 		return err
 	}
 	h.auth.cookies.Clear(x, x.Request)
 	return x.NoContent()
 }
 
-func (h sessions) body(x *exchange.Exchange) (sessionBody, error) {
-	who, err := h.whoami.body(x)
+func (h *handlers) describeSession(x *exchange.Exchange) (sessionBody, error) {
+	who, err := h.callerBody(x)
 	if err != nil {
 		return sessionBody{}, err
 	}
 	s := x.Principal.Session
-	body := sessionBody{whoamiBody: who, ExpiresAt: exchange.Time(s.ExpiresAt), Kind: string(s.Kind), Organizations: []whoamiOrganization{}}
+	body := sessionBody{whoamiBody: who, ExpiresAt: exchange.Time(s.ExpiresAt), Kind: string(s.Kind), Organizations: []platform.OrganizationName{}}
 	if s.IsPortal() {
 		body.Portal = &portalBody{s.Role, s.ReturnURL}
 	}
-	found, err := h.store.SessionOrganizations(x.Request.Context(), *x.Principal)
+	found, err := h.options.Store.SessionOrganizations(x.Request.Context(), *x.Principal)
 	for _, o := range found {
-		body.Organizations = append(body.Organizations, whoamiOrganization{o.ID, o.Name, o.ExternalID})
+		body.Organizations = append(body.Organizations, platform.OrganizationName{ID: o.ID, Name: o.Name, ExternalID: o.ExternalID})
 	}
 	return body, err
 }

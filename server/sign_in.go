@@ -23,26 +23,12 @@ type SignIn interface {
 	Finish(ctx context.Context, sealed string, answer url.Values) (who access.Identity, to string, err error)
 }
 
-// signInStore is the part of the store that sign-in with an identity provider uses.
-type signInStore interface {
-	// CreateIdentitySession starts the session of an identity, whose principal is p.
-	CreateIdentitySession(ctx context.Context, p access.Principal, i access.Identity, actor access.Actor, c access.Credential) (access.Session, error)
-}
-
-// signIns are the two pages through which a browser signs in to the console with the identity provider.
-type signIns struct {
-	provider SignIn // nil: there are no such pages
-	store    signInStore
-	auth     *authenticator
-	base     string // path before every path that a response shows
-}
-
 // signInLife is how long the browser keeps the cookie of a sign-in.
 const signInLife = 10 * time.Minute
 
-// begin returns the handler that sends a browser to the identity provider.
-func (h signIns) begin() func(*call) error {
-	if h.provider == nil {
+// beginSignIn returns the handler that sends a browser to the identity provider.
+func (h *handlers) beginSignIn() func(*call) error {
+	if h.options.SignIn == nil {
 		return nil
 	}
 	return func(c *call) error {
@@ -54,9 +40,9 @@ func (h signIns) begin() func(*call) error {
 		if !found {
 			to = console.Path
 		}
-		redirect, sealed, err := h.provider.Begin(to)
+		redirect, sealed, err := h.options.SignIn.Begin(to)
 		if err != nil {
-			return h.explain(c, err)
+			return h.explainSignIn(c, err)
 		}
 		provider, err := url.Parse(redirect)
 		if err != nil {
@@ -71,18 +57,18 @@ func (h signIns) begin() func(*call) error {
 // stateOf returns the state of a sign-in. The URL of the identity provider has it, and so has the URL with which the browser comes back.
 func stateOf(u *url.URL) string { return u.Query().Get("state") }
 
-// finish returns the handler to which the identity provider sends the browser back. It starts the session.
-func (h signIns) finish() func(*call) error {
-	if h.provider == nil {
+// finishSignIn returns the handler to which the identity provider sends the browser back. It starts the session.
+func (h *handlers) finishSignIn() func(*call) error {
+	if h.options.SignIn == nil {
 		return nil
 	}
 	return func(c *call) error {
-		who, to, err := h.ask(c)
+		who, to, err := h.askProvider(c)
 		if err == nil {
-			err = h.start(c, who)
+			err = h.startIdentitySession(c, who)
 		}
 		if err != nil {
-			return h.explain(c, err)
+			return h.explainSignIn(c, err)
 		}
 		h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
 		if !isConsolePage(to) {
@@ -93,9 +79,9 @@ func (h signIns) finish() func(*call) error {
 	}
 }
 
-// ask returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any code, so
+// askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any code, so
 // refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
-func (h signIns) ask(c *call) (who access.Identity, to string, err error) {
+func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
 	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))
 	if sealed != "" {
@@ -103,22 +89,22 @@ func (h signIns) ask(c *call) (who access.Identity, to string, err error) {
 			return who, "", err
 		}
 	}
-	who, to, err = h.provider.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
+	who, to, err = h.options.SignIn.Finish(c.Request.Context(), sealed, c.Request.URL.Query())
 	if sealed != "" && fault.KindOf(err) == fault.Unauthenticated {
 		h.auth.checker.Failed(c.run.Address)
 	}
 	return who, to, err
 }
 
-// start starts the session of an identity, if all checks of a credential pass.
-func (h signIns) start(c *call, who access.Identity) error {
+// startIdentitySession starts the session of an identity, if all checks of a credential pass.
+func (h *handlers) startIdentitySession(c *call, who access.Identity) error {
 	cookie := access.MintSession()
 	c.run.Presented, c.run.Identity = credential.Presented{Kind: credential.SignIn, Credential: cookie}, who
 	c.run.Last = access.CheckRateLimit
 	if err := h.auth.admit(c); err != nil {
 		return err
 	}
-	session, err := h.store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
+	session, err := h.options.Store.CreateIdentitySession(c.Request.Context(), *c.Principal, who, c.Actor(), cookie)
 	if err != nil {
 		return err
 	}
@@ -127,9 +113,9 @@ func (h signIns) start(c *call, who access.Identity) error {
 	return nil
 }
 
-// explain ends a sign-in and sends the browser to the console, which explains the code of a refusal. Failures of the server itself
+// explainSignIn ends a sign-in and sends the browser to the console, which explains the code of a refusal. Failures of the server itself
 // stay errors.
-func (h signIns) explain(c *call, err error) error {
+func (h *handlers) explainSignIn(c *call, err error) error {
 	f, ok := fault.As(err)
 	if !ok || f.Kind == fault.Internal {
 		return err

@@ -8,16 +8,9 @@ import (
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
-
-// verification is the endpoint where a back end asks whether a key that it received is valid.
-type verification struct {
-	checker *check.Checker
-	lookup  form.Lookup
-}
 
 // codeValid is the code of a key that passes all checks. Otherwise the code names the first check that fails, as in the
 // response to a request with the key.
@@ -44,17 +37,17 @@ type rateWindowBody struct {
 	ResetAt   exchange.Time `json:"reset_at"`
 }
 
-// verify makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
+// verifyKey makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
 // is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
 // customers.
-func (h verification) verify(x *exchange.Exchange) error {
+func (h *handlers) verifyKey(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("key")
 	raw, needed, client := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission"), f.Address("client_ip")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.check(x, check.Run{Presented: credential.ParseKey(*raw), Needed: needed, Client: client, Last: access.CheckPermission})
+	body, err := h.checkPresented(x, check.Run{Presented: credential.ParseKey(*raw), Needed: needed, Client: client, Last: access.CheckPermission})
 	if err != nil {
 		return err
 	}
@@ -65,9 +58,9 @@ func (h verification) verify(x *exchange.Exchange) error {
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// check checks the key. An error means that a check could not be made.
-func (h verification) check(x *exchange.Exchange, run check.Run) (verifyBody, error) {
-	err := h.checker.Check(x.Request.Context(), &run)
+// checkPresented checks the key. An error means that a check could not be made.
+func (h *handlers) checkPresented(x *exchange.Exchange, run check.Run) (verifyBody, error) {
+	err := h.auth.checker.Check(x.Request.Context(), &run)
 	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
 	}

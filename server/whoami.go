@@ -2,23 +2,17 @@ package server
 
 import (
 	"github.com/keyhook/keyhook/server/exchange"
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// whoami is the endpoint that tells callers who they are.
-type whoami struct {
-	store form.LookupStore
-}
-
 // whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
-	User         whoamiUser         `json:"user"`
-	Organization whoamiOrganization `json:"organization"`
-	Plan         platform.PlanBody  `json:"plan"` // of that organization; a credential has the limits of its own organization
-	Permissions  []string           `json:"permissions"`
-	Key          *whoamiKey         `json:"key"`
+	User         whoamiUser                `json:"user"`
+	Organization platform.OrganizationName `json:"organization"`
+	Plan         platform.PlanBody         `json:"plan"` // of that organization; a credential has the limits of its own organization
+	Permissions  []string                  `json:"permissions"`
+	Key          *whoamiKey                `json:"key"`
 }
 
 type whoamiUser struct {
@@ -28,12 +22,6 @@ type whoamiUser struct {
 	Kind  string  `json:"kind"`
 }
 
-type whoamiOrganization struct {
-	ID         string  `json:"id"`
-	Name       string  `json:"name"`
-	ExternalID *string `json:"external_id"`
-}
-
 type whoamiKey struct {
 	ID         string  `json:"id"`
 	Name       string  `json:"name"`
@@ -41,23 +29,24 @@ type whoamiKey struct {
 	ExternalID *string `json:"external_id"`
 }
 
-func (h whoami) read(x *exchange.Exchange) error {
-	body, err := h.body(x)
+// readCaller tells callers who they are.
+func (h *handlers) readCaller(x *exchange.Exchange) error {
+	body, err := h.callerBody(x)
 	if err != nil {
 		return err
 	}
 	return x.OK(body)
 }
 
-func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
+func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	p := x.Principal
-	plan, err := h.plan(x)
+	plan, err := h.callerPlan(x)
 	if err != nil {
 		return whoamiBody{}, err
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
-		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name, p.Organization.ExternalID},
+		Organization: platform.OrganizationName{ID: p.Organization.ID, Name: p.Organization.Name, ExternalID: p.Organization.ExternalID},
 		Plan:         platform.NewPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}
@@ -67,11 +56,11 @@ func (h whoami) body(x *exchange.Exchange) (whoamiBody, error) {
 	return body, nil
 }
 
-// plan returns the plan of the organization in which the caller acts. The principal already has the plan of its own organization.
-func (h whoami) plan(x *exchange.Exchange) (access.Plan, error) {
+// callerPlan returns the plan of the organization in which the caller acts. The principal already has the plan of its own organization.
+func (h *handlers) callerPlan(x *exchange.Exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}
-	return h.store.Plan(x.Request.Context(), p.Organization.Plan)
+	return h.options.Store.Plan(x.Request.Context(), p.Organization.Plan)
 }

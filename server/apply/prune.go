@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -118,19 +119,19 @@ func (r *run) nameOf(a access.Applied) (string, error) {
 			return "", err
 		}
 		sub, err := r.Store.Subscription(r.ctx, in.RowID, a.Key)
-		return named(in.ExternalID, in.ID) + "/" + named(sub.ExternalID, sub.ID), err
+		return form.Or(in.ExternalID, in.ID) + "/" + form.Or(sub.ExternalID, sub.ID), err
 	}
 	return a.Key, nil
 }
 
 func (r *run) nameOfOrganization(id string) (string, error) {
 	o, err := r.Store.Organization(r.ctx, id)
-	return named(o.ExternalID, id), err
+	return form.Or(o.ExternalID, id), err
 }
 
 func (r *run) nameOfUser(id string) (string, error) {
 	u, err := r.Store.User(r.ctx, id)
-	return named(u.ExternalID, id), err
+	return form.Or(u.ExternalID, id), err
 }
 
 func (r *run) organizationOf(subscription string) (access.Organization, error) {
@@ -139,14 +140,6 @@ func (r *run) organizationOf(subscription string) (access.Organization, error) {
 		return access.Organization{}, err
 	}
 	return r.Store.Organization(r.ctx, id)
-}
-
-// named returns the external id, or the id if there is none.
-func named(externalID *string, id string) string {
-	if externalID == nil {
-		return id
-	}
-	return *externalID
 }
 
 func (r *run) removePlan(key string) error       { return r.Store.DeletePlan(r.ctx, r.by, key) }

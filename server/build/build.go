@@ -2,6 +2,7 @@
 package build
 
 import (
+	_ "embed" // for the licences
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -73,3 +74,8 @@ func (b *Info) describe(info *debug.BuildInfo) {
 		}
 	}
 }
+
+// Licenses lists the libraries in this binary, with the texts of their licences. A test writes the file and compares it.
+//
+//go:embed licenses.txt
+var Licenses string

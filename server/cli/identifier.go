@@ -68,33 +68,21 @@ var externalID = valueType{name: "external-id", parse: func(text string) (any, e
 
 // nameOf is the name of a plan or a role.
 func nameOf(thing, listPath string) valueType {
-	return valueType{name: "name", listPath: listPath, parse: func(text string) (any, error) {
-		if !access.ValidName(text) {
-			return nil, fmt.Errorf("must be the name of a %s: lower-case letters, digits, _ and -, beginning with a letter", thing)
-		}
-		return text, nil
-	}}
+	return valueType{name: "name", listPath: listPath, parse: valid(access.ValidName,
+		"must be the name of a "+thing+": lower-case letters, digits, _ and -, beginning with a letter")}
 }
 
 // eventType is the type of an event.
-var eventType = valueType{name: "type", listPath: pathEventTypes, parse: func(text string) (any, error) {
-	if !webhook.ValidType(text) {
-		return nil, errors.New("must be an event type: words of lower-case letters, digits and _ with dots between them, such as order.paid")
-	}
-	return text, nil
-}}
+var eventType = valueType{name: "type", listPath: pathEventTypes, parse: valid(webhook.ValidType,
+	"must be an event type: words of lower-case letters, digits and _ with dots between them, such as order.paid")}
 
 // eventTypeList is a list of event types, or of patterns such as order.*. It may be empty.
 var eventTypeList = valueType{name: "list", repeatable: true, listPath: pathEventTypes, parse: words.parse}
 var eventPattern = valueType{name: "text", listPath: pathEventTypes, parse: someText.parse} // one of them
 
 // permission is the key of a permission.
-var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
-	if !access.ValidPermissionKey(text) {
-		return nil, errors.New("must be a permission: words of lower-case letters, digits and _ with colons between them, such as orders:read")
-	}
-	return text, nil
-}}
+var permission = valueType{name: "permission", listPath: pathPermissions, parse: valid(access.ValidPermissionKey,
+	"must be a permission: words of lower-case letters, digits and _ with colons between them, such as orders:read")}
 
 // permissionList is a list of permissions. It may be empty.
 var permissionList = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: words.parse}

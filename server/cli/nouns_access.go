@@ -87,6 +87,13 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	},
 }}
 
+func organizationFields(isNew bool) []field {
+	return []field{
+		{member: "name", usage: "the name of the organization", value: someText, required: isNew},
+		{member: "plan", usage: "the plan of the organization", value: planName, required: isNew},
+	}
+}
+
 var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
 		verb: "list", short: "List the organizations", example: "--sort pending_deliveries\n--search acme",
@@ -101,31 +108,20 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 	},
 	{
 		verb: "create", short: "Create an organization", example: "--name Acme --plan growth",
-		request: post(pathOrganizations), body: []field{
-			{member: "name", usage: "the name of the organization", value: someText, required: true},
-			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
-			externalIDField,
-		},
+		request: post(pathOrganizations), body: append(organizationFields(true), externalIDField),
 	},
 	{
 		verb: "put", short: "Create the organization with an external id, or change it",
 		long:    "The same command again changes nothing. So a script can repeat it. What you leave out stays; a new organization needs both.",
 		example: "acme-17 --name Acme --plan growth\nacme-17 --name ACME",
 		request: put(pathOrganizations+"{}/", argument{name: "EXTERNAL-ID", value: idOrExternalID(organizationID)}),
-		body: []field{
-			{member: "name", usage: "the name of the organization", value: someText},
-			{member: "plan", usage: "the plan of the organization", value: planName},
-		},
+		body:    organizationFields(false),
 	},
 	{
 		verb: "update", short: "Change an organization",
 		long:    "A new plan applies from the next request.",
 		example: "org_01h455vb4pex5vsknk084sn02q --plan business",
-		request: patch(pathOrganizations+"{}/", organizationArgument), body: []field{
-			{member: "name", usage: "the name of the organization", value: someText},
-			{member: "plan", usage: "the plan of the organization", value: planName},
-			externalIDField,
-		},
+		request: patch(pathOrganizations+"{}/", organizationArgument), body: append(organizationFields(false), externalIDField),
 	},
 	{
 		verb: "delete", short: "Delete an empty organization", example: "org_01h455vb4pex5vsknk084sn02q",

@@ -11,10 +11,7 @@ var roleNoun = noun{name: "roles", id: "name", short: "Roles: what members may d
 		verb: "list", short: "List the roles",
 		request: get(pathRoles), show: list{columns: []string{"name", "built_in", "permissions"}},
 	},
-	{
-		verb: "get", short: "Show a role", example: "owner",
-		request: get(pathRoles+"{}/", roleArgument),
-	},
+	{verb: "get", short: "Show a role", example: "owner", request: get(pathRoles+"{}/", roleArgument)},
 	{
 		verb: "create", short: "Create a role", example: "--name clerk --permissions orders:read,orders:write",
 		request: post(pathRoles), body: []field{
@@ -39,10 +36,7 @@ var permissionNoun = noun{name: "permissions", id: "key", short: "Permissions: w
 		request: get(pathPermissions),
 		show:    list{columns: []string{"key", "built_in", "internal", "roles", "description"}},
 	},
-	{
-		verb: "get", short: "Show a permission", example: "events:write",
-		request: get(pathPermissions+"{}/", permissionArgument),
-	},
+	{verb: "get", short: "Show a permission", example: "events:write", request: get(pathPermissions+"{}/", permissionArgument)},
 	{
 		verb: "create", short: "Create a permission for your own product",
 		long: "The roles operator and owner get the permission at once, and member too if it ends with :read. So your customers have it.\n" +
@@ -83,10 +77,7 @@ var planNoun = noun{name: "plans", id: "name", short: "Plans: the features and l
 		request: get(pathPlans),
 		show:    list{columns: []string{"name", "api_keys", "webhooks", "api_rate_limit_per_minute", "max_subscriptions", "max_api_keys", "max_stored_bytes_per_day"}},
 	},
-	{
-		verb: "get", short: "Show a plan", example: "growth",
-		request: get(pathPlans+"{}/", planArgument),
-	},
+	{verb: "get", short: "Show a plan", example: "growth", request: get(pathPlans+"{}/", planArgument)},
 	{
 		verb: "create", short: "Create a plan", example: "--name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
 		request: post(pathPlans),

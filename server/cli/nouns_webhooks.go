@@ -353,10 +353,7 @@ var eventTypeNoun = noun{name: "event-types", id: "type", short: "Event types: t
 		verb: "list", short: "List the types of the newest events, and the types of the catalogue",
 		request: get(pathEventTypes), show: list{columns: []string{"type", "group", "description", "last_seen_at"}, whole: true},
 	},
-	{
-		verb: "get", short: "Show an event type", example: "order.paid",
-		request: get(pathEventTypes+"{}/", eventTypeArgument),
-	},
+	{verb: "get", short: "Show an event type", example: "order.paid", request: get(pathEventTypes+"{}/", eventTypeArgument)},
 	{
 		verb: "set", short: "Add an event type to the catalogue, or change what the catalogue says about it",
 		long: "All organizations see the catalogue. No event is checked against it. A new type needs --description.",

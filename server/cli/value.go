@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,21 +85,31 @@ var someText = valueType{name: "text", parse: func(text string) (any, error) {
 // auditType is the type of an audit event. The server may know more types than this program.
 var auditType = valueType{name: "text", choices: access.AuditTypes(), parse: someText.parse}
 
-// textOrNull is text. Empty text is null for the API, which removes the present value.
-var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {
-	if text == "" {
-		return nil, nil
+// valid returns the parser of a text that must be valid. requirement says what it must be.
+func valid(isValid func(string) bool, requirement string) func(string) (any, error) {
+	return func(text string) (any, error) {
+		if !isValid(text) {
+			return nil, errors.New(requirement)
+		}
+		return text, nil
 	}
-	return someText.parse(text)
-}}
+}
 
-// urlOrNone is a URL. The word none is null for the API.
-var urlOrNone = valueType{name: "URL", parse: func(text string) (any, error) {
-	if text == "none" {
-		return nil, nil
+// orNull returns a parser for which one word is null for the API. Empty text removes the present value so.
+func orNull(word string, parse func(string) (any, error)) func(string) (any, error) {
+	return func(text string) (any, error) {
+		if text == word {
+			return nil, nil
+		}
+		return parse(text)
 	}
-	return someText.parse(text)
-}}
+}
+
+var (
+	textOrNull   = valueType{name: "text", parse: orNull("", someText.parse)}
+	urlOrNone    = valueType{name: "URL", parse: orNull("none", someText.parse)}
+	objectOrNull = valueType{name: "json", parse: orNull("", jsonObject.parse)}
+)
 
 // boolean is true or false.
 var boolean = valueType{name: "bool", whenBare: "true", choices: []string{"true", "false"}, parse: func(text string) (any, error) {
@@ -122,16 +133,13 @@ func integer(least, most int64) valueType {
 // limit is a whole number, or "unlimited", which is null for the API.
 func limit(least, most int64) valueType {
 	number := integer(least, most)
-	return valueType{name: "n", choices: []string{"unlimited"}, parse: func(text string) (any, error) {
-		if text == "unlimited" {
-			return nil, nil
-		}
+	return valueType{name: "n", choices: []string{"unlimited"}, parse: orNull("unlimited", func(text string) (any, error) {
 		n, err := number.parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("%w, or unlimited", err)
 		}
 		return n, nil
-	}}
+	})}
 }
 
 // words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
@@ -189,19 +197,21 @@ func durationBetween(least, most time.Duration) valueType {
 
 // period is a duration, which stays one for the API.
 var period = valueType{name: "duration", parse: func(text string) (any, error) {
-	d, err := config.ParseDuration(text)
-	if err == nil && d <= 0 {
-		err = errors.New("must be more than 0s")
-	}
+	d, err := parsePositive(text)
 	return d.String(), err
 }}
 
-// fromNow is a duration, which is the time after that duration for the API.
-var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
+func parsePositive(text string) (time.Duration, error) {
 	d, err := config.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = errors.New("must be more than 0s")
 	}
+	return d, err
+}
+
+// fromNow is a duration, which is the time after that duration for the API.
+var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
+	d, err := parsePositive(text)
 	return apiTime(time.Now().Add(d)), err
 }}
 
@@ -242,14 +252,6 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 		return nil, errors.New("must be a JSON object such as '{\"number\": 1001}'")
 	}
 	return anyJSON.parse(text)
-}}
-
-// objectOrNull is a JSON object. Empty text is null for the API, which removes the present value.
-var objectOrNull = valueType{name: "json", parse: func(text string) (any, error) {
-	if text == "" {
-		return nil, nil
-	}
-	return jsonObject.parse(text)
 }}
 
 // anyJSON is a JSON value.
@@ -297,3 +299,51 @@ var conditions = valueType{name: "condition", repeatable: true, separator: "\n",
 
 // requestHeaders are request headers in a file, one on each line.
 var requestHeaders = valueType{name: "file", inFile: true, parse: func(text string) (any, error) { return output.ParseHeaders(text) }}
+
+// complete offers the possible values of the next argument.
+func (a action) complete(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) >= len(a.request.arguments) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.request.arguments[len(args)].value.complete(cmd, args, toComplete)
+}
+
+// complete offers the possible values: the choices of the type, or the newest items of its list on the server.
+func (v valueType) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if v.listPath == "" {
+		return v.choices, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := connect(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors here
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second) // after somebody has pressed the tab key
+	defer cancel()
+	var found client.Page
+	if body, err := c.Do(ctx, "GET", v.listPath, nil); err == nil { // without a limit, which not every list takes
+		_ = json.Unmarshal(body, &found) // what is no list offers nothing
+	}
+	var offered []cobra.Completion
+	for _, item := range found.Data {
+		if o, err := parseObject(item); err == nil {
+			offered = append(offered, candidate(o))
+		}
+	}
+	return offered, cobra.ShellCompDirectiveNoFileComp
+}
+
+// candidate returns the value for an item, with a description for people.
+func candidate(o object) cobra.Completion {
+	word := ""
+	for _, name := range []string{"id", "key", "name", "type"} {
+		if word = o.text(name); word != absent {
+			break
+		}
+	}
+	for _, name := range []string{"email", "name", "url", "description", "type"} {
+		if about := o.text(name); about != absent && about != word {
+			return cobra.CompletionWithDesc(word, about)
+		}
+	}
+	return word
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const maxFile = 1 << 20
@@ -35,7 +36,7 @@ func readFile(path, source string) *file {
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), reason(err)), "check the path and its permissions"))}
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), fault.WithoutPath(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
 		line, what, mend := YAMLProblem(data, err)
 		place := path
@@ -49,24 +50,34 @@ func readFile(path, source string) *file {
 
 func (f *file) decode(data []byte) error {
 	f.data = data
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var root, second yaml.Node
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return nil // only comments
-	} else if err != nil {
-		return err
+	top, second, err := ParseYAML(data)
+	if second != nil {
+		f.wrong("", second, advise("a second document begins here", "write all settings in one document"))
 	}
-	if err := decoder.Decode(&second); err == nil {
-		f.wrong("", &second, advise("a second document begins here", "write all settings in one document"))
-	} else if !errors.Is(err, io.EOF) {
-		return err
-	}
-	if top := root.Content[0]; top.Kind == yaml.MappingNode {
+	switch {
+	case err != nil || top == nil: // nil: only comments
+	case top.Kind == yaml.MappingNode:
 		f.section("", top)
-	} else if !isEmpty(top) {
+	case !IsBlank(top):
 		f.wrong("", top, advise("the file is not a mapping", "begin the file with a section, such as server:"))
 	}
-	return nil
+	return err
+}
+
+// ParseYAML returns the first value of a text, nil if it has only comments, and the beginning of a second document, nil if there is none.
+func ParseYAML(text []byte) (top, second *yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var first, next yaml.Node
+	if err = decoder.Decode(&first); err == nil {
+		top = first.Content[0]
+		if err = decoder.Decode(&next); err == nil {
+			second = &next
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return top, second, err
 }
 
 // section reads the keys of a mapping. prefix is its name with a dot, empty at the top of the file.
@@ -89,7 +100,7 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 			f.unknown(name, key)
 		case value.Kind == yaml.MappingNode:
 			f.section(name+".", value)
-		case !isEmpty(value):
+		case !IsBlank(value):
 			f.wrong(name, value, advise("this name is a section", "write the settings below it, indented"))
 		}
 	}
@@ -112,7 +123,7 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 	} else if text, err = scalarText("the setting", value); err == nil && l != nil && l.mend != "" {
 		err = advise("the setting is a list", l.mend)
 	}
-	if isEmpty(value) && HasComment(f.data, value.Line) {
+	if IsBlank(value) && HasComment(f.data, value.Line) {
 		err = advise("the setting has no value, because # begins a comment", "write the value in quotes")
 	}
 	if err != nil {
@@ -149,8 +160,8 @@ func listText(list *yaml.Node, separator string) (string, error) {
 	return strings.Join(items, separator), nil
 }
 
-// isEmpty reports whether a key has nothing after it, not even null.
-func isEmpty(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
+// IsBlank reports whether a key has nothing after it, not even null.
+func IsBlank(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
 
 func (f *file) wrong(name string, node *yaml.Node, err error) {
 	f.problems = append(f.problems, NewProblem(name, f.place(node), err))
@@ -172,14 +183,6 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// reason returns an error without the path that it names.
-func reason(err error) error {
-	if at, isPath := errors.AsType[*fs.PathError](err); isPath {
-		return at.Err
-	}
-	return err
-}
-
 const maxSecretFile = 4096
 
 // SecretFile reads a file with a secret, which a setting that ends in _FILE or a flag names. It removes one line break at the end, which editors and echo add. Its errors
@@ -188,7 +191,7 @@ func SecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", advise("cannot read the file: "+reason(err).Error(), "check the path and its permissions")
+		return "", advise("cannot read the file: "+fault.WithoutPath(err).Error(), "check the path and its permissions")
 	case !info.Mode().IsRegular():
 		return "", advise("the path does not lead to a regular file", "write the path of a file that contains only the secret")
 	case info.Mode().Perm()&0o002 != 0:
@@ -196,7 +199,7 @@ func SecretFile(path string) (string, error) {
 	}
 	data, err := readAtMost(path, maxSecretFile)
 	if err != nil {
-		return "", advise("cannot read the file: "+reason(err).Error(), "write only the secret into the file, and check its permissions")
+		return "", advise("cannot read the file: "+fault.WithoutPath(err).Error(), "write only the secret into the file, and check its permissions")
 	}
 	text, found := strings.CutSuffix(string(data), "\n")
 	if found {

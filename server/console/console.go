@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -119,6 +120,7 @@ type File struct {
 	Header [][2]string // except Content-Type
 	Type   string
 	Body   []byte
+	Tag    string        // for callers who have the body already; weak, because the body in gzip has it too (RFC 9110 section 8.8.3)
 	Zipped func() []byte // the body in gzip, made at the first call; nil if that is not smaller
 }
 
@@ -160,13 +162,13 @@ func New(o Options) (*Site, error) {
 		if name == "logo.svg" { // a browser would run its scripts if somebody opened it as a page
 			header = append(header, [2]string{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox"})
 		}
-		s.files[name] = newFile(mediaTypes[path.Ext(name)], body, header...)
+		s.files[name] = NewFile(mediaTypes[path.Ext(name)], body, header...)
 	}
 	page, err := s.render(o)
 	if err != nil {
 		return nil, fmt.Errorf("render the page of the console: %w", err)
 	}
-	s.index = newFile("text/html; charset=utf-8", page, pageHeader(o.FrameAncestors)...)
+	s.index = NewFile("text/html; charset=utf-8", page, pageHeader(o.FrameAncestors)...)
 	return s, nil
 }
 
@@ -193,32 +195,16 @@ var mediaTypes = map[string]string{
 // checksum names the version of all files. One directory for all of them lets modules import each other by relative paths.
 func checksum(contents map[string][]byte) string {
 	h := sha256.New()
-	for _, name := range sorted(contents) {
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		fmt.Fprintf(h, "%s\n%d\n", name, len(contents[name]))
 		h.Write(contents[name])
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func newFile(mediaType string, body []byte, header ...[2]string) File {
-	return File{
-		Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body,
-		Zipped: Zipped(body),
-	}
-}
-
-// Zipped returns a function that returns the body in gzip, made at the first call; nil if that is not smaller.
-func Zipped(body []byte) func() []byte {
-	return sync.OnceValue(func() []byte {
+// NewFile returns a file without a tag.
+func NewFile(mediaType string, body []byte, header ...[2]string) File {
+	zipped := func() []byte {
 		var zipped bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
 		_, _ = w.Write(body)                                       // a buffer takes everything
@@ -227,7 +213,8 @@ func Zipped(body []byte) func() []byte {
 			return nil
 		}
 		return zipped.Bytes()
-	})
+	}
+	return File{Header: append(header, [2]string{"Vary", "Accept-Encoding"}), Type: mediaType, Body: body, Zipped: sync.OnceValue(zipped)}
 }
 
 // pageHeader has the headers of the page. The page may load its own files, call its own server, and nothing else.
@@ -291,5 +278,5 @@ func (s *Site) modules(name string) []string {
 		}
 	}
 	add(name)
-	return sorted(found)
+	return slices.Sorted(maps.Keys(found))
 }

@@ -52,8 +52,10 @@ type entry struct {
 	Name, Title, Summary string
 }
 
-// attachments are files that documents link to, with their media types.
+// attachments are files that pages use, or that documents link to, with their media types.
 var attachments = map[string]string{
+	"style.css":                 "text/css; charset=utf-8",
+	"docs.js":                   "text/javascript; charset=utf-8",
 	"keyhook.service":           "text/plain; charset=utf-8",
 	"monitoring/alerts.yaml":    "application/yaml",
 	"monitoring/dashboard.json": "application/json",
@@ -76,20 +78,13 @@ func Render(o Options) (*Site, error) {
 	if s.layout, err = template.New("").Funcs(template.FuncMap{"md": s.md, "join": strings.Join, "object": s.object}).ParseFS(files, "*.html"); err != nil {
 		return nil, err
 	}
-	for name, head := range map[string][]byte{"style.css": o.Style, "docs.js": o.Script} {
-		body, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		mediaType := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}[path.Ext(name)]
-		s.Pages = append(s.Pages, Page{name, mediaType, append(bytes.Clone(head), body...)})
-	}
+	heads := map[string][]byte{"style.css": o.Style, "docs.js": o.Script}
 	for file, mediaType := range attachments {
 		body, err := files.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		s.Pages = append(s.Pages, Page{path.Base(file), mediaType, body})
+		s.Pages = append(s.Pages, Page{path.Base(file), mediaType, append(bytes.Clone(heads[file]), body...)})
 	}
 	api, err := readReference(o.Description, o.URL)
 	if err != nil {

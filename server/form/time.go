@@ -65,6 +65,21 @@ func (q *Query) Period() (since, until int64) {
 	return since, until
 }
 
+// RecentPeriod is Period without missing times: without until, the period ends now, and without since, it has the usual length.
+func (q *Query) RecentPeriod(now time.Time, usual time.Duration) (since, until int64) {
+	since, until = q.Period()
+	if until == 0 {
+		until = max(now.UnixMilli(), since+1)
+	}
+	if since == 0 {
+		since = max(until-usual.Milliseconds(), 0)
+	}
+	if q.Valid() && since >= until {
+		q.Refuse("until", "must be after since")
+	}
+	return since, until
+}
+
 // time returns a time in milliseconds, or 0 if the parameter is missing. A time that is present is at least 1, because 0 means no
 // limit; no data is that old.
 func (q *Query) time(name string) int64 {

@@ -52,14 +52,8 @@ type SignIn struct {
 func NewSignIn(v *Verifier, o SignInOptions) *SignIn {
 	var key [32]byte
 	rand.Read(key[:])
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // the key has a valid length
-	}
-	sealer, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err) // AES has the block size of GCM
-	}
+	block, _ := aes.NewCipher(key[:])                // the key has a valid length
+	sealer, _ := cipher.NewGCMWithRandomNonce(block) // AES has the block size of GCM
 	return &SignIn{verifier: v, options: o, sealer: sealer, running: make(chan struct{}, maxExchanges), used: usedStates{expires: map[string]time.Time{}}}
 }
 

@@ -13,25 +13,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// organizationStore is the part of the store that the organization endpoints use.
-type organizationStore interface {
-	// OrganizationPage lists those that begin with a text, in an order. If next is not 0, the search ended early.
-	OrganizationPage(ctx context.Context, f access.OrganizationFilter) (page []access.ListedOrganization, next int64, err error)
-	Organization(ctx context.Context, id string) (access.Organization, error)
-	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
-	// PutOrganization creates or changes the organization with an external id. A creation needs the name and the plan.
-	PutOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Put[access.Organization], error)
-	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
-	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
-}
-
-// Organizations are the organization endpoints.
-type Organizations struct {
-	resource[access.Organization, organizationBody]
-	store  organizationStore
-	lookup form.Lookup
-}
-
 type organizationBody struct {
 	ID         string         `json:"id"`
 	Name       string         `json:"name"`
@@ -44,8 +25,8 @@ func newOrganizationBody(o access.Organization) organizationBody {
 	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID, (*exchange.Time)(o.ClosedAt)}
 }
 
-// Create creates an organization.
-func (h Organizations) Create(x *exchange.Exchange) error {
+// CreateOrganization creates an organization.
+func (h *Endpoints) CreateOrganization(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("name", "plan")
 	name, plan, external := f.Label("name"), h.lookup.Plan(x.Request.Context(), f, "plan"), f.ExternalID("external_id")
@@ -53,11 +34,7 @@ func (h Organizations) Create(x *exchange.Exchange) error {
 		return err
 	}
 	created := access.Organization{Name: *name, Plan: *plan, ExternalID: exchange.NullIfEmpty(form.Or(external, ""))}
-	organization, err := h.store.CreateOrganization(x.Request.Context(), x.Actor(), created)
-	if err != nil {
-		return suggestPut(err, organizationsPath)
-	}
-	return x.Created(organizationsPath+organization.ID+"/", newOrganizationBody(organization))
+	return h.Organizations.created(x)(h.Organizations.suggestPut(h.Store.CreateOrganization(x.Request.Context(), x.Actor(), created)))
 }
 
 // listedOrganizationBody is an organization in a list.
@@ -68,8 +45,8 @@ type listedOrganizationBody struct {
 	LastEventAt *exchange.Time `json:"last_event_at"`
 }
 
-// List lists organizations.
-func (h Organizations) List(x *exchange.Exchange) error {
+// ListOrganizations lists organizations.
+func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	filter := access.OrganizationFilter{Beginning: readBeginning(x)}
 	filter.Sort = access.OrganizationSort(x.Query.Choice("sort", "", string(access.ByTrouble), string(access.ByPending), string(access.ByLastEvent)))
 	p, err := x.Page()
@@ -77,7 +54,7 @@ func (h Organizations) List(x *exchange.Exchange) error {
 		return err
 	}
 	filter.Before, filter.Figure, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, next, err := h.store.OrganizationPage(x.Request.Context(), filter)
+	found, next, err := h.Store.OrganizationPage(x.Request.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -105,8 +82,8 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 	}, body, row)
 }
 
-// Update changes an organization.
-func (h Organizations) Update(x *exchange.Exchange) error {
+// UpdateOrganization changes an organization.
+func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 	f := x.Form()
 	change := access.OrganizationChange{
 		Name: f.Label("name"), Plan: h.lookup.Plan(x.Request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
@@ -114,14 +91,14 @@ func (h Organizations) Update(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newOrganizationBody)(h.store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return exchange.Reply(x, newOrganizationBody)(h.Store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
 }
 
-// Put creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
+// PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
 // out stays as it is.
-func (h Organizations) Put(x *exchange.Exchange) error {
+func (h *Endpoints) PutOrganization(x *exchange.Exchange) error {
 	f := x.Form()
-	id, err := putReference(x, f, access.OrganizationID, anOrganization)
+	id, err := h.Organizations.putReference(x, f, access.OrganizationID)
 	if err != nil {
 		return err
 	}
@@ -129,23 +106,7 @@ func (h Organizations) Put(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.PutOrganization(x.Request.Context(), x.Actor(), id, change)
-	if err != nil {
-		return notCreated(err, anOrganization)
-	}
-	return x.Put(organizationsPath+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
-}
-
-// portalStore is the part of the store that the portal link endpoint uses.
-type portalStore interface {
-	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
-}
-
-// Portals are the endpoint for links to the customer portal: the console of one organization.
-type Portals struct {
-	store  portalStore
-	lookup form.Lookup
-	url    string // where browsers reach the server
+	return h.Organizations.put(x)(h.Store.PutOrganization(x.Request.Context(), x.Actor(), id, change))
 }
 
 // The life of a portal link, in seconds.
@@ -161,8 +122,8 @@ type portalLinkBody struct {
 	ExpiresAt exchange.Time `json:"expires_at"`
 }
 
-// Create creates a link. No other response shows its secret.
-func (h Portals) Create(x *exchange.Exchange) error {
+// CreatePortalLink creates a link. No other response shows its secret.
+func (h *Endpoints) CreatePortalLink(x *exchange.Exchange) error {
 	f := x.OptionalForm()
 	role, life, back := h.lookup.Role(x.Request.Context(), f, "role"), f.Integer("expires_in", minPortalLife, maxPortalLife), f.WebURL("return_url")
 	if err := f.Err(); err != nil {
@@ -172,10 +133,64 @@ func (h Portals) Create(x *exchange.Exchange) error {
 		Credential: access.Mint(access.LinkPrefix), Role: form.Or(role, access.RoleCustomer), ReturnURL: back,
 		Life: time.Duration(form.Or(life, defaultPortalLife)) * time.Second,
 	}
-	link, err := h.store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
+	link, err := h.Store.CreatePortalLink(x.Request.Context(), x.Actor(), x.Path.Value("id"), wanted)
 	if err != nil {
 		return err
 	}
 	x.NoStore()
-	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.url, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
+	return x.Respond(http.StatusCreated, portalLinkBody{console.SignInURL(h.ConsoleURL, wanted.Credential.Reveal()), exchange.Time(link.ExpiresAt)})
+}
+
+type memberBody struct {
+	UserID string  `json:"user_id"`
+	Email  *string `json:"email"`
+	Name   string  `json:"name"`
+	Role   string  `json:"role"`
+	Kind   string  `json:"kind"`
+}
+
+func newMemberBody(m access.Member) memberBody {
+	return memberBody{m.UserID, exchange.NullIfEmpty(m.Email), m.Name, m.Role, UserKind(m.IsService)}
+}
+
+// ListMembers lists the members of an organization, newest user first.
+func (h *Endpoints) ListMembers(x *exchange.Exchange) error {
+	id := x.Path.Value("id")
+	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
+		return h.Store.Members(ctx, id, before, limit)
+	}
+	return exchange.ListRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+}
+
+// SetMember gives a user a role. It adds the user if it is not a member yet.
+func (h *Endpoints) SetMember(x *exchange.Exchange) error {
+	id, user := memberIDs(x)
+	f := x.Form()
+	f.Require("role")
+	role := h.lookup.Role(x.Request.Context(), f, "role")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	return exchange.Reply(x, newMemberBody)(h.Store.SetMember(x.Request.Context(), x.Actor(), id, user, *role))
+}
+
+// RemoveMember removes a user from an organization.
+func (h *Endpoints) RemoveMember(x *exchange.Exchange) error {
+	id, user := memberIDs(x)
+	return x.Done(h.Store.RemoveMember(x.Request.Context(), x.Actor(), id, user))
+}
+
+// MemberExists checks that the organization and the user exist. The user need not be a member.
+func (h *Endpoints) MemberExists(x *exchange.Exchange) error {
+	id, user := memberIDs(x)
+	if _, err := h.Store.Organization(x.Request.Context(), id); err != nil {
+		return err
+	}
+	_, err := h.Store.User(x.Request.Context(), user)
+	return err
+}
+
+// memberIDs reads the organization and the user of a member from the path.
+func memberIDs(x *exchange.Exchange) (organization, user string) {
+	return x.Path.Value("id"), x.Path.Value("user_id")
 }

@@ -14,25 +14,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Store is everything that the endpoints ask of the store. Each file declares its own part.
-type Store interface {
-	form.LookupStore
-	organizationStore
-	memberStore
-	removalStore
-	portalStore
-	userStore
-	tokenStore
-	planStore
-	roleStore
-	permissionStore
-	appliedStore
-	systemStore
-	queueStore
-	backupStore
-	clockStore
-}
-
 // Options configure the endpoints. All are required.
 type Options struct {
 	Store      Store
@@ -40,64 +21,59 @@ type Options struct {
 	Deliveries func(context.Context) (warning string, err error) // whether deliveries are sent
 }
 
-// Handlers has the handlers of every resource. Each one has only what it needs.
-type Handlers struct {
-	Organizations Organizations
-	Members       Members
-	Removals      Removals
-	Portals       Portals
-	Users         Users
-	Tokens        Tokens
-	Plans         Plans
-	Roles         Roles
-	Permissions   Permissions
-	Applied       Applied
-	System        System
-	Queue         Queue
-	Backups       Backups
-	Clock         Clock
+// Endpoints are the endpoints. Those that all kinds of things have in common are in its resources. Use New.
+type Endpoints struct {
+	Options
+	Organizations resource[access.Organization, organizationBody]
+	Users         resource[access.User, userBody]
+	Plans         resource[access.Plan, PlanBody]
+	Roles         resource[access.Role, roleBody]
+	Permissions   resource[access.Permission, permissionBody]
+
+	lookup  form.Lookup
+	build   build.Info
+	started time.Time
 }
 
-// New returns the handlers.
-func New(o Options) Handlers {
-	lookup := form.Lookup{Store: o.Store}
-	return Handlers{
-		Organizations: Organizations{resource[access.Organization, organizationBody]{
-			"id", o.Store.Organization, nil, o.Store.DeleteOrganization, newOrganizationBody, func(o access.Organization) int64 { return o.RowID },
-		}, o.Store, lookup},
-		Members:  Members{o.Store, lookup},
-		Removals: Removals{o.Store},
-		Portals:  Portals{o.Store, lookup, o.ConsoleURL},
-		Users: Users{resource[access.User, userBody]{
-			"id", o.Store.User, nil, o.Store.DeleteUser, newUserBody, func(u access.User) int64 { return u.RowID },
-		}, o.Store},
-		Tokens: Tokens{o.Store, lookup},
-		Plans: Plans{resource[access.Plan, PlanBody]{
-			"name", o.Store.Plan, o.Store.Plans, o.Store.DeletePlan, NewPlanBody, func(p access.Plan) int64 { return p.RowID },
-		}, o.Store},
-		Roles: Roles{resource[access.Role, roleBody]{
-			"name", o.Store.Role, o.Store.Roles, o.Store.DeleteRole, newRoleBody, func(r access.Role) int64 { return r.RowID },
-		}, o.Store, lookup},
-		Permissions: Permissions{resource[access.Permission, permissionBody]{
-			"key", o.Store.Permission, o.Store.Permissions, o.Store.DeletePermission, newPermissionBody,
-			func(p access.Permission) int64 { return p.RowID },
-		}, o.Store},
-		Applied: Applied{o.Store},
-		System:  System{o.Store, build.Read(), time.Now(), o.Deliveries},
-		Queue:   Queue{o.Store},
-		Backups: Backups{o.Store},
-		Clock:   Clock{o.Store},
+// New returns the endpoints.
+func New(o Options) *Endpoints {
+	return &Endpoints{
+		Options: o, lookup: form.Lookup{Store: o.Store}, build: build.Read(), started: time.Now(),
+		Organizations: resource[access.Organization, organizationBody]{
+			path: "/api/v1/organizations/", parameter: "id", noun: "organization", name: func(o access.Organization) string { return o.ID },
+			find: o.Store.Organization, remove: o.Store.DeleteOrganization, body: newOrganizationBody,
+		},
+		Users: resource[access.User, userBody]{
+			path: "/api/v1/users/", parameter: "id", noun: "user", name: func(u access.User) string { return u.ID },
+			find: o.Store.User, remove: o.Store.DeleteUser, body: newUserBody,
+		},
+		Plans: resource[access.Plan, PlanBody]{
+			path: "/api/v1/plans/", parameter: "name", name: func(p access.Plan) string { return p.Name },
+			find: o.Store.Plan, list: o.Store.Plans, row: func(p access.Plan) int64 { return p.RowID }, remove: o.Store.DeletePlan, body: NewPlanBody,
+		},
+		Roles: resource[access.Role, roleBody]{
+			path: "/api/v1/roles/", parameter: "name", name: func(r access.Role) string { return r.Name },
+			find: o.Store.Role, list: o.Store.Roles, row: func(r access.Role) int64 { return r.RowID }, remove: o.Store.DeleteRole, body: newRoleBody,
+		},
+		Permissions: resource[access.Permission, permissionBody]{
+			path: "/api/v1/permissions/", parameter: "key", name: func(p access.Permission) string { return p.Key },
+			find: o.Store.Permission, list: o.Store.Permissions, row: func(p access.Permission) int64 { return p.RowID },
+			remove: o.Store.DeletePermission, body: newPermissionBody,
+		},
 	}
 }
 
-// resource has the endpoints that are the same for things of all kinds. T is a thing as the store has it, and B as a response shows it.
+// resource has what is the same for things of all kinds. T is a thing as the store has it, and B as a response shows it.
 type resource[T, B any] struct {
+	path      string // of the list
 	parameter string // of the path: the name or the id
+	noun      string // in the text of a 404, as in the store
+	name      func(T) string
 	find      func(ctx context.Context, name string) (T, error)
-	list      func(ctx context.Context, before int64, limit int) ([]T, error)
+	list      func(ctx context.Context, before int64, limit int) ([]T, error) // nil: the list has filters
+	row       func(T) int64                                                   // for list
 	remove    func(ctx context.Context, actor access.Actor, name string) error
 	body      func(T) B
-	row       func(T) int64
 }
 
 // List lists the things, newest first.
@@ -118,29 +94,43 @@ func (h resource[T, B]) Remove(x *exchange.Exchange) error {
 	return x.Done(h.remove(x.Request.Context(), x.Actor(), x.Path.Value(h.parameter)))
 }
 
-// The nouns in the text of a 404, as in the store.
-const (
-	anOrganization = "organization"
-	aUser          = "user"
-	aToken         = "access token"
-)
+// created returns a function for what a creation returns: it responds with the new thing, or passes on the error.
+func (h resource[T, B]) created(x *exchange.Exchange) func(T, error) error {
+	return func(made T, err error) error {
+		if err != nil {
+			return err
+		}
+		return x.Created(h.path+h.name(made)+"/", h.body(made))
+	}
+}
 
-// The paths of lists.
-const (
-	organizationsPath = "/api/v1/organizations/"
-	usersPath         = "/api/v1/users/"
-)
+// put is created for a thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the external
+// id: the request could create it.
+func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) error {
+	return func(put access.Put[T], err error) error {
+		switch {
+		case fault.KindOf(err) == fault.NotFound:
+			return fault.Fields([]fault.Field{{
+				Field: externalID, Code: "invalid",
+				Message: "There is no " + h.noun + " with this id, and an external id may not have the form of an id of Keyhook; choose another external id to create one.",
+			}})
+		case err != nil:
+			return err
+		}
+		return x.Put(h.path+h.name(put.Is)+"/", put.Created, h.body(put.Is))
+	}
+}
 
 // externalID is the field that the path of a PUT has.
 const externalID = "external_id"
 
 // putReference returns the id or the external id in the path of a request that creates what does not exist. A text that cannot be an
 // external id is a problem of the field external_id; an id of the type itself may exist.
-func putReference(x *exchange.Exchange, f *form.Form, t access.IDType, noun string) (string, error) {
-	text := x.Path.Value("id")
+func (h resource[T, B]) putReference(x *exchange.Exchange, f *form.Form, t access.IDType) (string, error) {
+	text := x.Path.Value(h.parameter)
 	switch {
 	case text == "":
-		return "", fault.Missing(noun)
+		return "", fault.Missing(h.noun)
 	case !t.Valid(text):
 		f.RefuseExternalID(externalID, text)
 	}
@@ -148,64 +138,41 @@ func putReference(x *exchange.Exchange, f *form.Form, t access.IDType, noun stri
 }
 
 // suggestPut adds to the conflict of a creation how to repeat it without one.
-func suggestPut(err error, path string) error {
+func (h resource[T, B]) suggestPut(made T, err error) (T, error) {
 	conflict, ok := fault.As(err)
 	if !ok || conflict.Code != "already_exists" {
-		return err
+		return made, err
 	}
 	mended := *conflict
-	mended.Message += " To create it or to change what exists, use PUT " + path + "{external_id}/."
-	return &mended
+	mended.Message += " To create it or to change what exists, use PUT " + h.path + "{external_id}/."
+	return made, &mended
 }
-
-// notCreated turns the NotFound fault of a PUT by the id of nothing into a problem of the external id: the request could create it.
-func notCreated(err error, noun string) error {
-	if fault.KindOf(err) != fault.NotFound {
-		return err
-	}
-	return fault.Fields([]fault.Field{{
-		Field: externalID, Code: "invalid",
-		Message: "There is no " + noun + " with this id, and an external id may not have the form of an id of Keyhook; choose another external id to create one.",
-	}})
-}
-
-// appliedStore is the part of the store that knows which objects apply has created.
-type appliedStore interface {
-	// Applied lists these objects newest first, with row ids below before; 0 starts at the newest.
-	Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error)
-	AppliedObject(ctx context.Context, kind, key string) (access.Applied, error)
-	// ForgetApplied forgets that apply has created an object, which stays.
-	ForgetApplied(ctx context.Context, actor access.Actor, kind, key string) error
-}
-
-// Applied are the endpoints of the objects that `keyhook apply` has created.
-type Applied struct{ store appliedStore }
 
 type appliedBody struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
 }
 
-// List lists the objects that apply has created, newest first.
-func (h Applied) List(x *exchange.Exchange) error {
-	return exchange.ListRows(x, h.store.Applied, func(a access.Applied) appliedBody { return appliedBody{a.Kind, a.Key} },
+// ListApplied lists the objects that apply has created, newest first.
+func (h *Endpoints) ListApplied(x *exchange.Exchange) error {
+	return exchange.ListRows(x, h.Store.Applied, func(a access.Applied) appliedBody { return appliedBody{a.Kind, a.Key} },
 		func(a access.Applied) int64 { return a.RowID })
 }
 
-// Find returns the object in the path.
-func (h Applied) Find(x *exchange.Exchange) (found access.Applied, err error) {
+// FindApplied returns the object in the path.
+func (h *Endpoints) FindApplied(x *exchange.Exchange) (found access.Applied, err error) {
 	kind, key := x.Path.Value("kind"), x.Path.Value("key")
 	if !access.IsAppliedKind(kind) || !utf8.ValidString(key) {
 		return found, fault.Missing("applied object")
 	}
-	return h.store.AppliedObject(x.Request.Context(), kind, key)
+	return h.Store.AppliedObject(x.Request.Context(), kind, key)
 }
 
-// Forget makes apply forget that it created an object. The object stays.
-func (h Applied) Forget(x *exchange.Exchange) error {
-	found, err := h.Find(x)
+// ForgetApplied makes apply forget that it created an object. The object stays.
+func (h *Endpoints) ForgetApplied(x *exchange.Exchange) error {
+	found, err := h.FindApplied(x)
 	if err != nil {
 		return err
 	}
-	return x.Done(h.store.ForgetApplied(x.Request.Context(), x.Actor(), found.Kind, found.Key))
+	return x.Done(h.Store.ForgetApplied(x.Request.Context(), x.Actor(), found.Kind, found.Key))
 }

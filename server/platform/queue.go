@@ -1,33 +1,16 @@
 package platform
 
 import (
-	"context"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// queueStore is the part of the store that the queue endpoints use.
-type queueStore interface {
-	// Queue returns the pending deliveries and the hold.
-	QueueSummary(ctx context.Context) (webhook.Queue, error)
-	// HoldQueue stops all sending.
-	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
-	// ReleaseQueue ends the hold and returns how many deliveries are pending.
-	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
-	// DiscardQueue drops the deliveries that were pending when the hold began, ends the hold, and returns how many it dropped.
-	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
-}
 
 // discardLimit is how long a discard may take. A million deliveries take a fraction of it. If a discard is cut off, the hold
 // stays, and the next discard continues.
 const discardLimit = 5 * time.Minute
-
-// Queue are the endpoints of the pending deliveries of all organizations.
-type Queue struct{ store queueStore }
 
 type queueBody struct {
 	Held                 bool           `json:"held"`
@@ -61,22 +44,22 @@ func newQueueBody(q webhook.Queue) queueBody {
 	return body
 }
 
-// Read responds with the largest parts of the queue, and with the hold.
-func (h Queue) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newQueueBody)(h.store.QueueSummary(x.Request.Context()))
+// ReadQueue responds with the largest parts of the queue, and with the hold.
+func (h *Endpoints) ReadQueue(x *exchange.Exchange) error {
+	return exchange.Reply(x, newQueueBody)(h.Store.QueueSummary(x.Request.Context()))
 }
 
-// Hold stops all sending and responds with the queue, as every change of the queue does.
-func (h Queue) Hold(x *exchange.Exchange) error {
+// HoldQueue stops all sending and responds with the queue, as every change of the queue does.
+func (h *Endpoints) HoldQueue(x *exchange.Exchange) error {
 	f := x.OptionalForm()
 	reason := f.Label("reason")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := h.store.HoldQueue(x.Request.Context(), x.Actor(), form.Or(reason, "")); err != nil {
+	if err := h.Store.HoldQueue(x.Request.Context(), x.Actor(), form.Or(reason, "")); err != nil {
 		return err
 	}
-	return h.Read(x)
+	return h.ReadQueue(x)
 }
 
 type releasedBody struct {
@@ -84,14 +67,14 @@ type releasedBody struct {
 	Released int64 `json:"released"`
 }
 
-// Release ends the hold.
-func (h Queue) Release(x *exchange.Exchange) error {
-	released, err := h.store.ReleaseQueue(x.Request.Context(), x.Actor())
+// ReleaseQueue ends the hold.
+func (h *Endpoints) ReleaseQueue(x *exchange.Exchange) error {
+	released, err := h.Store.ReleaseQueue(x.Request.Context(), x.Actor())
 	if err != nil {
 		return err
 	}
 	body := func(q webhook.Queue) releasedBody { return releasedBody{newQueueBody(q), released} }
-	return exchange.Reply(x, body)(h.store.QueueSummary(x.Request.Context()))
+	return exchange.Reply(x, body)(h.Store.QueueSummary(x.Request.Context()))
 }
 
 type discardedBody struct {
@@ -99,14 +82,14 @@ type discardedBody struct {
 	Dropped int64 `json:"dropped"`
 }
 
-// Discard drops the deliveries that were pending when the hold began, and ends the hold.
-func (h Queue) Discard(x *exchange.Exchange) error {
+// DiscardQueue drops the deliveries that were pending when the hold began, and ends the hold.
+func (h *Endpoints) DiscardQueue(x *exchange.Exchange) error {
 	ctx, cancel := x.LongContext(discardLimit)
 	defer cancel()
-	dropped, err := h.store.DiscardQueue(ctx, x.Actor())
+	dropped, err := h.Store.DiscardQueue(ctx, x.Actor())
 	if err != nil {
 		return err
 	}
 	body := func(q webhook.Queue) discardedBody { return discardedBody{newQueueBody(q), dropped} }
-	return exchange.Reply(x, body)(h.store.QueueSummary(ctx))
+	return exchange.Reply(x, body)(h.Store.QueueSummary(ctx))
 }

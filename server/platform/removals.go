@@ -9,19 +9,6 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// removalStore is the part of the store that the endpoints use when a person or a customer leaves.
-type removalStore interface {
-	EraseUser(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
-	// CountErasure says what EraseUser would end.
-	CountErasure(ctx context.Context, actor access.Actor, id string) (access.Erasure, error)
-	CloseOrganization(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
-	// CountClosure says what CloseOrganization would end.
-	CountClosure(ctx context.Context, actor access.Actor, id string) (access.Closure, error)
-}
-
-// Removals are the endpoints for people and customers who leave.
-type Removals struct{ store removalStore }
-
 type erasureBody struct {
 	ID           string         `json:"id"`
 	ErasedAt     *exchange.Time `json:"erased_at"`
@@ -31,9 +18,9 @@ type erasureBody struct {
 	Memberships  int64          `json:"memberships"`
 }
 
-// Erase removes what identifies a person, or counts it in a dry run.
-func (h Removals) Erase(x *exchange.Exchange) error {
-	return remove(x, h.store.EraseUser, h.store.CountErasure, func(e access.Erasure) (any, bool) {
+// EraseUser removes what identifies a person, or counts it in a dry run.
+func (h *Endpoints) EraseUser(x *exchange.Exchange) error {
+	return remove(x, h.Store.EraseUser, h.Store.CountErasure, func(e access.Erasure) (any, bool) {
 		return erasureBody{e.ID, (*exchange.Time)(e.ErasedAt), e.Complete, e.APIKeys, e.AccessTokens, e.Memberships}, e.Complete
 	})
 }
@@ -49,9 +36,9 @@ type closureBody struct {
 	PendingDeliveries int64          `json:"pending_deliveries"`
 }
 
-// Close ends the work of an organization, or counts it in a dry run.
-func (h Removals) Close(x *exchange.Exchange) error {
-	return remove(x, h.store.CloseOrganization, h.store.CountClosure, func(c access.Closure) (any, bool) {
+// CloseOrganization ends the work of an organization, or counts it in a dry run.
+func (h *Endpoints) CloseOrganization(x *exchange.Exchange) error {
+	return remove(x, h.Store.CloseOrganization, h.Store.CountClosure, func(c access.Closure) (any, bool) {
 		return closureBody{
 			c.ID, (*exchange.Time)(c.ClosedAt), c.Complete, c.APIKeys, c.AccessTokens, c.Members, c.Subscriptions, c.PendingDeliveries,
 		}, c.Complete

@@ -1,42 +1,15 @@
 package platform
 
 import (
-	"context"
 	"net/http"
 	"path/filepath"
 	"time"
 
-	"github.com/keyhook/keyhook/server/build"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/clock"
 )
-
-// systemStore is the part of the store that the system endpoint uses.
-type systemStore interface {
-	// Path returns the name of the database.
-	Path() string
-	// Sizes returns the bytes of the database and of its write-ahead log.
-	Sizes() (database, log int64, err error)
-	// Free returns the free bytes of the disk, if they are known.
-	Free() (bytes uint64, ok bool)
-	SchemaVersion() int64
-	// Commits returns the number of transactions since the start.
-	Commits() int64
-	// Synchronous returns the level of durability.
-	Synchronous() string
-	Clock() clock.State
-}
-
-// System is the endpoint that describes this process and its database.
-type System struct {
-	store      systemStore
-	build      build.Info
-	started    time.Time
-	deliveries func(context.Context) (warning string, err error) // whether deliveries are sent, as /readyz says it
-}
 
 type systemBody struct {
 	Version    string         `json:"version"`
@@ -70,20 +43,20 @@ type trustBody struct {
 	Trusted bool `json:"trusted"`
 }
 
-// Read responds with the version, the database and the state of this process.
-func (h System) Read(x *exchange.Exchange) error {
-	bytes, log, err := h.store.Sizes()
+// ReadSystem responds with the version, the database and the state of this process.
+func (h *Endpoints) ReadSystem(x *exchange.Exchange) error {
+	bytes, log, err := h.Store.Sizes()
 	if err != nil {
 		return err
 	}
 	database := databaseBody{
-		Path: h.store.Path(), Bytes: bytes, LogBytes: log, SchemaVersion: h.store.SchemaVersion(), Commits: h.store.Commits(),
-		Synchronous: h.store.Synchronous(),
+		Path: h.Store.Path(), Bytes: bytes, LogBytes: log, SchemaVersion: h.Store.SchemaVersion(), Commits: h.Store.Commits(),
+		Synchronous: h.Store.Synchronous(),
 	}
-	if free, known := h.store.Free(); known {
+	if free, known := h.Store.Free(); known {
 		database.FreeBytes = &free
 	}
-	warning, err := h.deliveries(x.Request.Context())
+	warning, err := h.Deliveries(x.Request.Context())
 	if err != nil {
 		warning = err.Error()
 	}
@@ -91,20 +64,9 @@ func (h System) Read(x *exchange.Exchange) error {
 	return x.OK(systemBody{
 		Version: h.build.Version, Commit: h.build.Commit, CommitDate: h.build.Date, Go: h.build.Go, SQLite: h.build.SQLite,
 		StartedAt: exchange.Time(h.started.UnixMilli()), Uptime: int64(now.Sub(h.started) / time.Second), Now: exchange.Time(now.UnixMilli()),
-		Database: database, Deliveries: deliveringBody{exchange.NullIfEmpty(warning)}, Clock: trustBody{h.store.Clock().Trusted()},
+		Database: database, Deliveries: deliveringBody{exchange.NullIfEmpty(warning)}, Clock: trustBody{h.Store.Clock().Trusted()},
 	})
 }
-
-// clockStore is the part of the store that the clock endpoints use.
-type clockStore interface {
-	// Clock returns the state of the wall clock.
-	Clock() clock.State
-	// AcceptClock confirms that the clock is right.
-	AcceptClock(ctx context.Context, actor access.Actor) error
-}
-
-// Clock are the endpoints of the server's clock.
-type Clock struct{ store clockStore }
 
 type clockBody struct {
 	Now           exchange.Time  `json:"now"`
@@ -135,22 +97,15 @@ func newClockBody(s clock.State) clockBody {
 	return body
 }
 
-// Read responds with the state of the clock.
-func (h Clock) Read(x *exchange.Exchange) error { return x.OK(newClockBody(h.store.Clock())) }
+// ReadClock responds with the state of the clock.
+func (h *Endpoints) ReadClock(x *exchange.Exchange) error { return x.OK(newClockBody(h.Store.Clock())) }
 
-// Accept confirms the clock and responds with its new state.
-func (h Clock) Accept(x *exchange.Exchange) error {
-	if err := h.store.AcceptClock(x.Request.Context(), x.Actor()); err != nil {
+// AcceptClock confirms the clock and responds with its new state.
+func (h *Endpoints) AcceptClock(x *exchange.Exchange) error {
+	if err := h.Store.AcceptClock(x.Request.Context(), x.Actor()); err != nil {
 		return err
 	}
-	return h.Read(x)
-}
-
-// backupStore is the part of the store that the backup endpoint uses.
-type backupStore interface {
-	// CreateBackup copies the database into a file beside it. If name is empty, the name is a date, and older dated copies
-	// are removed until keep remain.
-	CreateBackup(ctx context.Context, actor access.Actor, name string, keep int) (backup.Report, error)
+	return h.ReadClock(x)
 }
 
 // backupLimit is how long a copy may take. A copy takes about a second per 50 MB.
@@ -159,11 +114,9 @@ const backupLimit = 30 * time.Minute
 // maxKeep is the largest number of copies to keep.
 const maxKeep = 10_000
 
-// Backups is the endpoint that copies the database. A caller chooses the name of the file, never its directory.
-type Backups struct{ store backupStore }
-
-type backupBody struct {
-	File            string        `json:"file"` // its name; the directory is not shown
+// BackupBody is the report of a backup.
+type BackupBody struct {
+	File            string        `json:"file"`
 	Bytes           int64         `json:"bytes"`
 	SHA256          string        `json:"sha256"`
 	DurationMS      int64         `json:"duration_ms"`
@@ -173,11 +126,20 @@ type backupBody struct {
 	Deliveries      int64         `json:"deliveries"`
 	Pending         int64         `json:"pending_deliveries"`
 	Removed         []string      `json:"removed"`
-	Warning         *string       `json:"warning"` // shows no path, like File
+	Warning         *string       `json:"warning"`
 }
 
-// Create copies the database and responds with a report.
-func (h Backups) Create(x *exchange.Exchange) error {
+// NewBackupBody shows the report of a backup, with the paths in it.
+func NewBackupBody(r backup.Report) BackupBody {
+	return BackupBody{
+		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
+		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
+		Removed: append([]string{}, r.Removed...), Warning: exchange.NullIfEmpty(r.Warning),
+	}
+}
+
+// CreateBackup copies the database and responds with a report.
+func (h *Endpoints) CreateBackup(x *exchange.Exchange) error {
 	f := x.OptionalForm()
 	name, keep := f.Text("file", form.MaxName), f.Integer("keep", 1, maxKeep)
 	if name != nil && !backup.ValidName(*name) {
@@ -191,17 +153,14 @@ func (h Backups) Create(x *exchange.Exchange) error {
 	}
 	ctx, cancel := x.LongContext(backupLimit)
 	defer cancel()
-	r, err := h.store.CreateBackup(ctx, x.Actor(), form.Or(name, ""), int(form.Or(keep, 0)))
+	r, err := h.Store.CreateBackup(ctx, x.Actor(), form.Or(name, ""), int(form.Or(keep, 0)))
 	if err != nil {
 		return err
 	}
-	var warning *string
-	if r.Warning != "" {
-		warning = new("The copy was made, but older copies could not be removed. See the server log for the cause.")
+	body := NewBackupBody(r)
+	body.File = filepath.Base(r.File) // no response shows a path
+	if body.Warning != nil {
+		body.Warning = new("The copy was made, but older copies could not be removed. See the server log for the cause.")
 	}
-	return x.Respond(http.StatusCreated, backupBody{
-		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: exchange.Time(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
-		Removed: append([]string{}, r.Removed...), Warning: warning,
-	})
+	return x.Respond(http.StatusCreated, body)
 }

@@ -2,31 +2,12 @@ package platform
 
 import (
 	"context"
+	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
-
-// userStore is the part of the store that the user endpoints use.
-type userStore interface {
-	// UserPage lists those that begin with a text, as OrganizationPage does.
-	UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.User, next int64, err error)
-	// Memberships lists the organizations of a user, newest first, with row ids below before; 0 starts at the newest.
-	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
-	User(ctx context.Context, id string) (access.User, error)
-	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
-	// PutUser creates or changes the user with an external id. A creation needs the name.
-	PutUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.Put[access.User], error)
-	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
-	DeleteUser(ctx context.Context, actor access.Actor, id string) error
-}
-
-// Users are the user endpoints.
-type Users struct {
-	resource[access.User, userBody]
-	store userStore
-}
 
 type userBody struct {
 	ID               string         `json:"id"`
@@ -51,8 +32,8 @@ func UserKind(isService bool) string {
 	return "person"
 }
 
-// Create creates a user. If the request has no name, the e-mail address is the name. So the audit log always has a name.
-func (h Users) Create(x *exchange.Exchange) error {
+// CreateUser creates a user. If the request has no name, the e-mail address is the name. So the audit log always has a name.
+func (h *Endpoints) CreateUser(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("email")
 	change := readUser(f, f.Email("email"))
@@ -63,11 +44,7 @@ func (h Users) Create(x *exchange.Exchange) error {
 		Email: *change.Email, Name: form.Or(change.Name, *change.Email), ExternalID: exchange.NullIfEmpty(form.Or(change.ExternalID, "")),
 		IsActive: form.Or(change.IsActive, true),
 	}
-	user, err := h.store.CreateUser(x.Request.Context(), x.Actor(), created)
-	if err != nil {
-		return suggestPut(err, usersPath)
-	}
-	return x.Created(usersPath+user.ID+"/", newUserBody(user))
+	return h.Users.created(x)(h.Users.suggestPut(h.Store.CreateUser(x.Request.Context(), x.Actor(), created)))
 }
 
 // readUser reads the fields of a user that a caller may set, after the e-mail address.
@@ -77,52 +54,52 @@ func readUser(f *form.Form, email *string) access.UserChange {
 	}
 }
 
-// List lists users, newest first.
-func (h Users) List(x *exchange.Exchange) error {
-	return listBeginning(x, h.store.UserPage, newUserBody, h.row)
+// ListUsers lists users, newest first.
+func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
+	return listBeginning(x, h.Store.UserPage, newUserBody, func(u access.User) int64 { return u.RowID })
 }
 
 type membershipBody struct {
-	Organization memberOfBody  `json:"organization"`
-	Role         string        `json:"role"`
-	CreatedAt    exchange.Time `json:"created_at"`
+	Organization OrganizationName `json:"organization"`
+	Role         string           `json:"role"`
+	CreatedAt    exchange.Time    `json:"created_at"`
 }
 
-// memberOfBody is the organization of a membership.
-type memberOfBody struct {
+// OrganizationName names an organization in a response about a user.
+type OrganizationName struct {
 	ID         string  `json:"id"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"external_id"`
 }
 
 func newMembershipBody(m access.Membership) membershipBody {
-	return membershipBody{memberOfBody{m.OrganizationID, m.Name, m.ExternalID}, m.Role, exchange.Time(m.CreatedAt)}
+	return membershipBody{OrganizationName{m.OrganizationID, m.Name, m.ExternalID}, m.Role, exchange.Time(m.CreatedAt)}
 }
 
-// Memberships lists the organizations of a user, newest first.
-func (h Users) Memberships(x *exchange.Exchange) error {
+// ListMemberships lists the organizations of a user, newest first.
+func (h *Endpoints) ListMemberships(x *exchange.Exchange) error {
 	user := x.Path.Value("id")
 	list := func(ctx context.Context, before int64, limit int) ([]access.Membership, error) {
-		return h.store.Memberships(ctx, user, before, limit)
+		return h.Store.Memberships(ctx, user, before, limit)
 	}
 	return exchange.ListRows(x, list, newMembershipBody, func(m access.Membership) int64 { return m.OrganizationRow })
 }
 
-// Update changes a user.
-func (h Users) Update(x *exchange.Exchange) error {
+// UpdateUser changes a user.
+func (h *Endpoints) UpdateUser(x *exchange.Exchange) error {
 	f := x.Form()
 	change := readUser(f, f.EmailOrNull("email"))
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return exchange.Reply(x, newUserBody)(h.store.UpdateUser(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
+	return exchange.Reply(x, newUserBody)(h.Store.UpdateUser(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
 }
 
-// Put creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
+// PutUser creates or changes the user with the external id in the path. A change by the id works too. A field that the body leaves out
 // stays as it is.
-func (h Users) Put(x *exchange.Exchange) error {
+func (h *Endpoints) PutUser(x *exchange.Exchange) error {
 	f := x.Form()
-	id, err := putReference(x, f, access.UserID, aUser)
+	id, err := h.Users.putReference(x, f, access.UserID)
 	if err != nil {
 		return err
 	}
@@ -130,9 +107,88 @@ func (h Users) Put(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.PutUser(x.Request.Context(), x.Actor(), id, change)
-	if err != nil {
-		return notCreated(err, aUser)
+	return h.Users.put(x)(h.Store.PutUser(x.Request.Context(), x.Actor(), id, change))
+}
+
+type tokenBody struct {
+	ID             string         `json:"id"`
+	Name           string         `json:"name"`
+	TokenPrefix    string         `json:"token_prefix"`
+	Status         string         `json:"status"`
+	UserID         string         `json:"user_id"`
+	OrganizationID string         `json:"organization_id"`
+	CreatedAt      exchange.Time  `json:"created_at"`
+	ExpiresAt      *exchange.Time `json:"expires_at"`
+	LastUsedAt     *exchange.Time `json:"last_used_at"`
+	RevokedAt      *exchange.Time `json:"revoked_at"`
+}
+
+// createdTokenBody is the only response that shows a token.
+type createdTokenBody struct {
+	tokenBody
+	Token string `json:"token"`
+}
+
+func newTokenBody(t access.AccessToken) tokenBody {
+	return tokenBody{
+		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: exchange.Time(t.CreatedAt),
+		ExpiresAt: (*exchange.Time)(t.ExpiresAt), LastUsedAt: (*exchange.Time)(t.LastUsedAt), RevokedAt: (*exchange.Time)(t.RevokedAt),
 	}
-	return x.Put(usersPath+user.Is.ID+"/", user.Created, newUserBody(user.Is))
+}
+
+// CreateToken creates an access token. No other response shows it.
+func (h *Endpoints) CreateToken(x *exchange.Exchange) error {
+	user := x.Path.Value("id")
+	f := x.Form()
+	f.Require("organization_id")
+	organization, name, expires := h.lookup.Organization(x.Request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	credential := access.Mint(access.TokenPrefix)
+	token, err := h.Store.CreateToken(x.Request.Context(), x.Actor(), user, *organization, credential, form.Or(name, ""), expires)
+	if err != nil {
+		return err
+	}
+	x.NoStore()
+	return x.Created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+}
+
+// ListTokens lists the access tokens of a user, newest first.
+func (h *Endpoints) ListTokens(x *exchange.Exchange) error {
+	user := x.Path.Value("id")
+	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
+		return h.Store.Tokens(ctx, user, before, limit)
+	}
+	return exchange.ListRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
+}
+
+// FindToken returns the access token in the path.
+func (h *Endpoints) FindToken(x *exchange.Exchange) (found access.AccessToken, err error) {
+	user, id, err := tokenIDs(x)
+	if err != nil {
+		return found, err
+	}
+	return h.Store.Token(x.Request.Context(), user, id)
+}
+
+// ReadToken responds with the access token in the path.
+func (h *Endpoints) ReadToken(x *exchange.Exchange) error {
+	return exchange.Reply(x, newTokenBody)(h.FindToken(x))
+}
+
+// RevokeToken revokes the access token in the path.
+func (h *Endpoints) RevokeToken(x *exchange.Exchange) error {
+	user, id, err := tokenIDs(x)
+	if err != nil {
+		return err
+	}
+	return x.Done(h.Store.RevokeToken(x.Request.Context(), x.Actor(), user, id))
+}
+
+// tokenIDs reads the user and the id of a token from the path.
+func tokenIDs(x *exchange.Exchange) (user, token string, err error) {
+	token, err = x.Path.ID("token_id", access.TokenID, "access token")
+	return x.Path.Value("id"), token, err
 }

@@ -62,16 +62,10 @@ func (f *Fixture) Attempted(t testing.TB, owner access.Principal, sub webhook.Su
 	for range n {
 		storagetest.Publish(t, f.Store, owner, "user.created")
 	}
-	jobs, err := f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 1000, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jobs := storagetest.Must[[]webhook.Job](t)(f.Store.Queue.PendingJobs(t.Context(), sub.RowID, 1000, nil))
 	jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
 	for i, job := range jobs[len(jobs)-n:] {
-		target, err := f.Store.Queue.Target(t.Context(), sub.RowID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := storagetest.Must[webhook.Target](t)(f.Store.Queue.Target(t.Context(), sub.RowID))
 		ids, err := f.Store.Queue.Begin(t.Context(), []webhook.Start{{
 			Delivery: job.Delivery, Subscription: sub.RowID, Epoch: target.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		}})
@@ -97,9 +91,5 @@ func (f *Fixture) Attempted(t testing.TB, owner access.Principal, sub webhook.Su
 // SystemID is the id of the built-in user.
 func (f *Fixture) SystemID(t testing.TB) string {
 	t.Helper()
-	system, err := f.Store.Directory.PrincipalOfSystem(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return system.User.ID
+	return storagetest.Must[access.Principal](t)(f.Store.Directory.PrincipalOfSystem(t.Context())).User.ID
 }

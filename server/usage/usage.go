@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -23,6 +22,7 @@ type Store interface {
 	KeyUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error)
 	OrganizationUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
+	// KeyID returns the id of the active key with an external id, or NotFound.
 	KeyID(ctx context.Context, organization int64, externalID string) (string, error)
 }
 
@@ -74,9 +74,7 @@ type organizationBody struct {
 // OfKeys lists the usage of API keys.
 func (h Endpoints) OfKeys(x *exchange.Exchange) error {
 	named := x.Query.Matching("key_id", "must be the id or the external id of an API key", access.KeyID.MayName)
-	if named != "" && x.ListsAll() {
-		x.Query.Refuse("key_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
-	}
+	x.RefuseForAll("key_id")
 	r, err := readRequest(x)
 	if err == nil && named != "" {
 		r.filter.Key, err = h.key(x, named)
@@ -118,7 +116,10 @@ type request struct {
 	asCSV        bool
 }
 
-const day = int64(24 * time.Hour / time.Millisecond)
+const (
+	day           = int64(24 * time.Hour / time.Millisecond)
+	defaultPeriod = 30 * 24 * time.Hour
+)
 
 // readRequest reads a request. The list has the whole days or months that cover the period.
 func readRequest(x *exchange.Exchange) (r request, err error) {
@@ -127,19 +128,9 @@ func readRequest(x *exchange.Exchange) (r request, err error) {
 	}
 	q, f := &x.Query, &r.filter
 	f.ByMonth = q.Choice("step", "day", "day", "month") == "month"
-	since, until := q.Period()
-	if until == 0 {
-		until = max(x.Began.UnixMilli(), since+1)
-	}
-	if since == 0 {
-		since = max(until-30*day, 0)
-	}
+	since, until := q.RecentPeriod(x.Began, defaultPeriod)
 	f.Since, f.Until = since/day, (until-1)/day+1
-	switch {
-	case !q.Valid():
-	case since >= until:
-		q.Refuse("until", "must be after since")
-	case f.Until-f.Since > access.KeepUsage+1: // the present day is not complete
+	if q.Valid() && f.Until-f.Since > access.KeepUsage+1 { // the present day is not complete
 		q.Refuse("since", "must be at most "+strconv.Itoa(access.KeepUsage)+" days before until, because usage is kept so long")
 	}
 	if f.ByMonth {

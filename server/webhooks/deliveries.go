@@ -13,18 +13,6 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// deliveryStore is the part of the store that the endpoints of delivery attempts use.
-type deliveryStore interface {
-	subscriptionNames
-	// AttemptPage lists attempts, newest first.
-	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
-	// SentAttempt returns one attempt with its request.
-	SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error)
-	scheduleStore
-	// Redeliver creates a new delivery of the event of an attempt.
-	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
-}
-
 // Tester sends a test event to a subscription now. It returns the record of the attempt, whether it failed or not.
 type Tester interface {
 	// The event is the example of eventType in the catalogue; if that is empty, it is a webhook_test.
@@ -33,14 +21,6 @@ type Tester interface {
 
 // testMargin is how much longer a test may take than its attempt, which waits for a free slot and a commit.
 const testMargin = 15 * time.Second
-
-// Deliveries are the endpoints of delivery attempts.
-type Deliveries struct {
-	store   deliveryStore
-	headers func(webhook.Attempt) http.Header
-	tester  Tester
-	limit   time.Duration // of one attempt
-}
 
 type attemptBody struct {
 	ID             string         `json:"id"`
@@ -73,43 +53,35 @@ func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 func hintOf(failure string) *string { return exchange.NullIfEmpty(string(explain.HintOf(failure))) }
 
 // Test sends a test event to a subscription, and responds with the attempt.
-func (h Deliveries) Test(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+func (h Endpoints) Test(x *exchange.Exchange, id string) error {
 	f := x.OptionalForm()
 	eventType := f.EventType("event_type")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.Request.Context(), h.limit+testMargin)
+	ctx, cancel := context.WithTimeout(x.Request.Context(), h.TestTimeout+testMargin)
 	defer cancel()
-	x.ExtendDeadlines(h.limit + 2*testMargin)
-	attempt, err := h.tester.Test(ctx, x.Organization(), id, form.Or(eventType, ""))
+	x.ExtendDeadlines(h.TestTimeout + 2*testMargin)
+	attempt, err := h.Tester.Test(ctx, x.Organization(), id, form.Or(eventType, ""))
 	if err != nil {
 		return err
 	}
 	return x.OK(testedAttemptBody{newAttemptBody(attempt, webhook.Schedule{}), headersOf(attempt)}) // a test is not repeated
 }
 
-// List lists the attempts of a subscription, newest first.
-func (h Deliveries) List(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+// ListAttempts lists the attempts of a subscription, newest first.
+func (h Endpoints) ListAttempts(x *exchange.Exchange, id string) error {
 	filter := readAttemptFilter(&x.Query)
 	p, err := x.Page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.store.AttemptPage(x.Request.Context(), x.Organization(), id, filter)
+	found, err := h.Store.AttemptPage(x.Request.Context(), x.Organization(), id, filter)
 	if err != nil {
 		return err
 	}
-	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), []string{id})
+	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), []string{id})
 	if err != nil {
 		return err
 	}
@@ -148,22 +120,22 @@ type requestBody struct {
 	Body    *string           `json:"body"`    // null without the permission to read the event
 }
 
-// Find returns the attempt in the path.
-func (h Deliveries) Find(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
-	id, attempt, err := pathAttempt(x, h.store)
+// FindAttempt returns the attempt in the path.
+func (h Endpoints) FindAttempt(x *exchange.Exchange) (found webhook.SentAttempt, err error) {
+	id, attempt, err := h.pathAttempt(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.SentAttempt(x.Request.Context(), x.Organization(), id, attempt)
+	return h.Store.SentAttempt(x.Request.Context(), x.Organization(), id, attempt)
 }
 
-// Read responds with the attempt in the path and its request.
-func (h Deliveries) Read(x *exchange.Exchange) error {
-	sent, err := h.Find(x)
+// ReadAttempt responds with the attempt in the path and its request.
+func (h Endpoints) ReadAttempt(x *exchange.Exchange) error {
+	sent, err := h.FindAttempt(x)
 	if err != nil {
 		return err
 	}
-	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), []string{sent.SubscriptionID})
+	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), []string{sent.SubscriptionID})
 	if err != nil {
 		return err
 	}
@@ -173,7 +145,7 @@ func (h Deliveries) Read(x *exchange.Exchange) error {
 			request.Headers[name] = webhook.Masked
 		}
 	}
-	for name, values := range h.headers(sent.Attempt) {
+	for name, values := range h.SentHeaders(sent.Attempt) {
 		request.Headers[name] = strings.Join(values, ", ")
 	}
 	if sent.URLAt <= sent.AttemptedAt && sent.URL != "" {
@@ -188,12 +160,8 @@ func (h Deliveries) Read(x *exchange.Exchange) error {
 
 // LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
-func (h Deliveries) LogExists(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
-	_, err = h.store.AttemptPage(x.Request.Context(), x.Organization(), id, webhook.AttemptFilter{Limit: 1})
+func (h Endpoints) LogExists(x *exchange.Exchange, id string) error {
+	_, err := h.Store.AttemptPage(x.Request.Context(), x.Organization(), id, webhook.AttemptFilter{Limit: 1})
 	return err
 }
 
@@ -215,12 +183,12 @@ type deliveriesBody struct {
 }
 
 // Redeliver sends the event of the attempt in the path again.
-func (h Deliveries) Redeliver(x *exchange.Exchange) error {
-	id, attempt, err := pathAttempt(x, h.store)
+func (h Endpoints) Redeliver(x *exchange.Exchange) error {
+	id, attempt, err := h.pathAttempt(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
+	if err := h.Store.Redeliver(x.Request.Context(), x.Actor(), x.Organization(), id, attempt); err != nil {
 		return err
 	}
 	return x.Respond(http.StatusAccepted, deliveriesBody{1})

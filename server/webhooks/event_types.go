@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/keyhook/keyhook/server/exchange"
@@ -9,19 +8,6 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// eventTypeStore is the part of the store that the endpoints of event types use.
-type eventTypeStore interface {
-	// EventTypes lists the types of the newest events of an organization, and the types of the catalogue; only this one if it is not
-	// empty.
-	EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error)
-	CataloguedType(ctx context.Context, eventType string) (webhook.EventType, error)
-	PutEventType(ctx context.Context, actor access.Actor, eventType string, c webhook.EventTypeChange) (access.Put[webhook.EventType], error)
-	DeleteEventType(ctx context.Context, actor access.Actor, eventType string) error
-}
-
-// EventTypes are the endpoints of event types: the catalogue of the instance, and what the organization of the caller has published.
-type EventTypes struct{ store eventTypeStore }
 
 type eventTypesBody struct {
 	Data []eventTypeBody `json:"data"`
@@ -40,13 +26,14 @@ func newEventTypeBody(t webhook.EventType) eventTypeBody {
 	return eventTypeBody{t.Type, exchange.NullIfEmpty(t.Description), exchange.NullIfEmpty(t.Group), t.Example, t.Schema, (*exchange.Time)(t.LastSeenAt)}
 }
 
-func (h EventTypes) list(x *exchange.Exchange, only string) ([]webhook.EventType, error) {
-	return h.store.EventTypes(x.Request.Context(), x.Organization(), only, !x.Principal.Can(access.AuditRead))
+func (h Endpoints) eventTypes(x *exchange.Exchange, only string) ([]webhook.EventType, error) {
+	return h.Store.EventTypes(x.Request.Context(), x.Organization(), only, !x.Principal.Can(access.AuditRead))
 }
 
-// List responds with all types, for somebody who chooses the types of a subscription.
-func (h EventTypes) List(x *exchange.Exchange) error {
-	found, err := h.list(x, "")
+// ListEventTypes responds with all types, for somebody who chooses the types of a subscription: the catalogue of the instance, and what
+// the organization of the caller has published.
+func (h Endpoints) ListEventTypes(x *exchange.Exchange) error {
+	found, err := h.eventTypes(x, "")
 	if err != nil {
 		return err
 	}
@@ -57,9 +44,9 @@ func (h EventTypes) List(x *exchange.Exchange) error {
 	return x.OK(body)
 }
 
-// Find returns the type in the path.
-func (h EventTypes) Find(x *exchange.Exchange) (webhook.EventType, error) {
-	found, err := h.list(x, x.Path.Value("type"))
+// FindEventType returns the type in the path.
+func (h Endpoints) FindEventType(x *exchange.Exchange) (webhook.EventType, error) {
+	found, err := h.eventTypes(x, x.Path.Value("type"))
 	if err == nil && len(found) == 0 {
 		return webhook.EventType{}, fault.Missing("event type")
 	}
@@ -69,14 +56,14 @@ func (h EventTypes) Find(x *exchange.Exchange) (webhook.EventType, error) {
 	return found[0], nil
 }
 
-// Read responds with the type in the path.
-func (h EventTypes) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newEventTypeBody)(h.Find(x))
+// ReadEventType responds with the type in the path.
+func (h Endpoints) ReadEventType(x *exchange.Exchange) error {
+	return exchange.Reply(x, newEventTypeBody)(h.FindEventType(x))
 }
 
-// Put changes what the catalogue says about the type in the path, and adds the type if the catalogue does not have it. A field that
+// PutEventType changes what the catalogue says about the type in the path, and adds the type if the catalogue does not have it. A field that
 // the body leaves out stays as it is.
-func (h EventTypes) Put(x *exchange.Exchange) error {
+func (h Endpoints) PutEventType(x *exchange.Exchange) error {
 	f := x.Form()
 	name := x.Path.Value("type")
 	f.RefuseEventType("type", name)
@@ -84,11 +71,11 @@ func (h EventTypes) Put(x *exchange.Exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	put, err := h.store.PutEventType(x.Request.Context(), x.Actor(), name, change)
+	put, err := h.Store.PutEventType(x.Request.Context(), x.Actor(), name, change)
 	if err != nil {
 		return err
 	}
-	found, err := h.Find(x)
+	found, err := h.FindEventType(x)
 	if err != nil {
 		return err
 	}
@@ -96,11 +83,11 @@ func (h EventTypes) Put(x *exchange.Exchange) error {
 }
 
 // FindCatalogued returns the type in the path, if it is in the catalogue.
-func (h EventTypes) FindCatalogued(x *exchange.Exchange) (webhook.EventType, error) {
-	return h.store.CataloguedType(x.Request.Context(), x.Path.Value("type"))
+func (h Endpoints) FindCatalogued(x *exchange.Exchange) (webhook.EventType, error) {
+	return h.Store.CataloguedType(x.Request.Context(), x.Path.Value("type"))
 }
 
-// Remove removes the type in the path from the catalogue.
-func (h EventTypes) Remove(x *exchange.Exchange) error {
-	return x.Done(h.store.DeleteEventType(x.Request.Context(), x.Actor(), x.Path.Value("type")))
+// RemoveEventType removes the type in the path from the catalogue.
+func (h Endpoints) RemoveEventType(x *exchange.Exchange) error {
+	return x.Done(h.Store.DeleteEventType(x.Request.Context(), x.Actor(), x.Path.Value("type")))
 }

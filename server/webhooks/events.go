@@ -7,48 +7,25 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// eventStore is the part of the store that the event endpoints use.
-type eventStore interface {
-	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
-	// ctx, it may still read the events, so callers must not reuse their bytes.
-	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
-	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
-	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
-	scheduleStore
-	subscriptionNames
-}
-
-// scheduleStore is the part of the store that knows when deliveries are sent.
-type scheduleStore interface {
-	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
-	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
-}
-
-// Events are the event endpoints. form.Event and form.Events read the bodies.
-type Events struct {
-	store eventStore
-}
-
 // replayed is the header that marks the response to a repeated request: it is the first response again.
 const replayed = "Idempotent-Replayed"
 
 // Publish stores one event and its deliveries.
-func (h Events) Publish(x *exchange.Exchange) error {
+func (h Endpoints) Publish(x *exchange.Exchange) error {
 	f := x.Form()
 	event, err := f.Event(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(x.Request.Context(), x.Organization(), []webhook.NewEvent{event})
+	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), []webhook.NewEvent{event})
 	if err != nil {
 		return err
 	}
@@ -60,13 +37,13 @@ func (h Events) Publish(x *exchange.Exchange) error {
 }
 
 // PublishBatch stores several events, all or nothing. It responds with one item per event, in the same order.
-func (h Events) PublishBatch(x *exchange.Exchange) error {
+func (h Endpoints) PublishBatch(x *exchange.Exchange) error {
 	f := x.Form()
 	batch, err := f.Events(x.Request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(x.Request.Context(), x.Organization(), batch)
+	published, err := h.Store.PublishEvents(x.Request.Context(), x.Organization(), batch)
 	if err != nil {
 		return inBatch(err, len(batch))
 	}
@@ -171,26 +148,23 @@ type deliveryBody struct {
 	NextAttemptAt  *exchange.Time `json:"next_attempt_at"` // null if it waits for anything but a time
 }
 
-// List lists events, newest first.
-func (h Events) List(x *exchange.Exchange) error {
+// ListEvents lists events, newest first.
+func (h Endpoints) ListEvents(x *exchange.Exchange) error {
 	filter := readEventFilter(&x.Query)
-	if filter.Subscription != "" && x.ListsAll() {
-		x.Query.Refuse("subscription_id",
-			"cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
-	}
+	x.RefuseForAll("subscription_id")
 	filter.WithoutAudit = filter.WithoutAudit || !x.Principal.Can(access.AuditRead)
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
 	if x.Query.Valid() {
-		if filter.Subscription, err = resolveSubscription(x, h.store, filter.Subscription); err != nil {
+		if filter.Subscription, err = h.resolveSubscription(x, filter.Subscription); err != nil {
 			return err
 		}
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, int64, error) {
 		filter.Before, filter.Limit = before, limit
-		page, err := h.store.EventPage(ctx, organization, filter)
+		page, err := h.Store.EventPage(ctx, organization, filter)
 		return page.Events, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
@@ -213,28 +187,28 @@ func mayRead(x *exchange.Exchange, eventType string) bool {
 	return !access.IsAuditType(eventType) || x.Principal.Can(access.AuditRead)
 }
 
-// Find returns the event in the path. For a caller without audit:read, audit events do not exist.
-func (h Events) Find(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
+// FindEvent returns the event in the path. For a caller without audit:read, audit events do not exist.
+func (h Endpoints) FindEvent(x *exchange.Exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
 	id, err := x.Path.ID("id", access.EventID, anEvent)
 	if err != nil {
 		return event, nil, err
 	}
-	event, sent, err = h.store.Event(x.Request.Context(), x.Organization(), id)
+	event, sent, err = h.Store.Event(x.Request.Context(), x.Organization(), id)
 	if err == nil && !mayRead(x, event.Type) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err
 }
 
-// Exists checks that the event in the path exists.
-func (h Events) Exists(x *exchange.Exchange) error {
-	_, _, err := h.Find(x)
+// EventExists checks that the event in the path exists.
+func (h Endpoints) EventExists(x *exchange.Exchange) error {
+	_, _, err := h.FindEvent(x)
 	return err
 }
 
-// Read responds with the event in the path, its data and its deliveries.
-func (h Events) Read(x *exchange.Exchange) error {
-	event, sent, err := h.Find(x)
+// ReadEvent responds with the event in the path, its data and its deliveries.
+func (h Endpoints) ReadEvent(x *exchange.Exchange) error {
+	event, sent, err := h.FindEvent(x)
 	if err != nil {
 		return err
 	}
@@ -248,7 +222,7 @@ func (h Events) Read(x *exchange.Exchange) error {
 			waiting = append(waiting, d.SubscriptionID)
 		}
 	}
-	schedules, err := h.store.Schedules(x.Request.Context(), x.Organization(), waiting)
+	schedules, err := h.Store.Schedules(x.Request.Context(), x.Organization(), waiting)
 	if err != nil {
 		return err
 	}
@@ -266,4 +240,76 @@ func (h Events) Read(x *exchange.Exchange) error {
 		body.Deliveries = append(body.Deliveries, item)
 	}
 	return x.OK(body)
+}
+
+type explainedDeliveryBody struct {
+	SubscriptionID string         `json:"subscription_id"`
+	URLHost        string         `json:"url_host"`
+	Verdict        string         `json:"verdict"`
+	Detail         string         `json:"detail"`
+	LastError      *string        `json:"last_error"`
+	Hint           *string        `json:"hint"`
+	Action         *string        `json:"action"`
+	Advice         *string        `json:"advice"`
+	NextAttemptAt  *exchange.Time `json:"next_attempt_at"`
+	Attempts       int            `json:"attempts"`
+}
+
+// explanationBody says what happened to an event.
+type explanationBody struct {
+	exchange.List[explainedDeliveryBody]
+	Notice *webhook.Notice `json:"notice"` // null unless the organization has no subscription
+}
+
+// ExplainEvent explains, for each subscription, whether an event arrived, and why not: newest subscription first. It changes nothing.
+func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
+	id, err := x.Path.ID("id", access.EventID, anEvent)
+	if err != nil {
+		return err
+	}
+	named := readSubscription(&x.Query)
+	p, err := x.Page()
+	if err != nil {
+		return err
+	}
+	subscription, err := h.resolveSubscription(x, named)
+	if err != nil {
+		return err
+	}
+	ctx := x.Request.Context()
+	event, err := h.Store.EventFacts(ctx, x.Organization(), id)
+	if err != nil {
+		return err
+	}
+	if !mayRead(x, event.Type) {
+		return fault.Missing(anEvent)
+	}
+	page, err := h.Store.ReceiverPage(ctx, x.Organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: page.Next}
+	now, actFor := time.Now().UnixMilli(), ""
+	if x.Principal.Organization.ID != x.Principal.Home.ID {
+		actFor = x.Principal.Organization.ID
+	}
+	body := func(f webhook.ReceiverFacts) explainedDeliveryBody {
+		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
+	}
+	var notice *webhook.Notice
+	if p.After == (form.Position{}) && subscription == "" && len(page.Receivers) == 0 && page.Next == 0 {
+		notice = new(webhook.NoSubscription)
+	}
+	list := exchange.NewList(p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+	return x.OK(explanationBody{list, notice})
+}
+
+func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
+	d := r.Explain()
+	return explainedDeliveryBody{
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail,
+		LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
+		Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
+		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,
+	}
 }

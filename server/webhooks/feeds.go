@@ -14,27 +14,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// feedStore is the part of the store that the feed uses.
-type feedStore interface {
-	subscriptionNames
-	// Feed returns the next events of a subscription, oldest first.
-	Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (webhook.FeedPage, error)
-	// AwaitEvents returns a channel that gets a token after an event of the organization was published, and is closed if the wait must end.
-	AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error)
-}
-
 const (
 	maxFeedPage = 100
 	maxFeedWait = 30               // seconds
 	feedMargin  = 15 * time.Second // how much longer than its wait a request may take
 )
-
-// Feeds is the endpoint from which a program reads the events of a subscription, instead of receiving them.
-type Feeds struct {
-	store    feedStore
-	sender   *sender.Sender  // signs
-	stopping <-chan struct{} // closed when the server stops
-}
 
 type feedBody struct {
 	Data       []feedItemBody `json:"data"`
@@ -51,12 +35,9 @@ type feedItemBody struct {
 	Body      string            `json:"body"` // the exact bytes that are signed
 }
 
-// Read responds with the next events. It waits for the first one if the request says so.
-func (h Feeds) Read(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+// ReadFeed responds with the next events of a subscription, for a program that reads them instead of receiving them. It waits for the
+// first one if the request says so.
+func (h Endpoints) ReadFeed(x *exchange.Exchange, id string) error {
 	q := &x.Query
 	r := webhook.FeedRequest{Limit: q.Integer("limit", maxFeedPage, 1, maxFeedPage)}
 	wait := time.Duration(q.Integer("wait", 0, 0, maxFeedWait)) * time.Second
@@ -71,25 +52,25 @@ func (h Feeds) Read(x *exchange.Exchange) error {
 	}
 	ctx, cancel := x.LongContext(wait + feedMargin)
 	defer cancel()
-	page, err := h.read(ctx, x, id, r)
+	page, err := h.feedPage(ctx, x, id, r)
 	if err == nil && wait > 0 && len(page.Events) == 0 && !page.More {
-		page, err = h.await(ctx, x, id, r, wait)
+		page, err = h.awaitFeed(ctx, x, id, r, wait)
 	}
 	if err != nil {
 		return err
 	}
-	return h.respond(x, id, page)
+	return h.signFeed(x, id, page)
 }
 
-func (h Feeds) read(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest) (webhook.FeedPage, error) {
+func (h Endpoints) feedPage(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest) (webhook.FeedPage, error) {
 	r.WithoutAudit = !x.Principal.Can(access.AuditRead)
-	return h.store.Feed(ctx, x.Organization(), id, r)
+	return h.Store.Feed(ctx, x.Organization(), id, r)
 }
 
-// await reads again after each event of the organization, until it finds one for this reader. It returns an empty page at the end of
+// awaitFeed reads again after each event of the organization, until it finds one for this reader. It returns an empty page at the end of
 // the wait, at a stop of the server, and if another reader takes the place.
-func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest, wait time.Duration) (webhook.FeedPage, error) {
-	published, leave, err := h.store.AwaitEvents(x.Organization())
+func (h Endpoints) awaitFeed(ctx context.Context, x *exchange.Exchange, id string, r webhook.FeedRequest, wait time.Duration) (webhook.FeedPage, error) {
+	published, leave, err := h.Store.AwaitEvents(x.Organization())
 	if err != nil {
 		x.SetHeader("Retry-After", strconv.Itoa(maxFeedWait))
 		return webhook.FeedPage{}, err
@@ -98,7 +79,7 @@ func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r web
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	for goesOn := true; ; {
-		page, err := h.read(ctx, x, id, r)
+		page, err := h.feedPage(ctx, x, id, r)
 		if err != nil || len(page.Events) > 0 || page.More || !goesOn {
 			return page, err
 		}
@@ -107,7 +88,7 @@ func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r web
 		case _, goesOn = <-published:
 		case <-end.C:
 			goesOn = false
-		case <-h.stopping:
+		case <-h.Stopping:
 			return page, nil
 		case <-ctx.Done():
 			return page, context.Cause(ctx)
@@ -118,8 +99,8 @@ func (h Feeds) await(ctx context.Context, x *exchange.Exchange, id string, r web
 	}
 }
 
-// respond signs the events and sends them.
-func (h Feeds) respond(x *exchange.Exchange, id string, page webhook.FeedPage) error {
+// signFeed signs the events and sends them.
+func (h Endpoints) signFeed(x *exchange.Exchange, id string, page webhook.FeedPage) error {
 	cursor := func(p webhook.FeedPosition) string {
 		position := form.Position{Row: p.Row, At: p.At}
 		if p.Expired > p.Row {
@@ -127,7 +108,7 @@ func (h Feeds) respond(x *exchange.Exchange, id string, page webhook.FeedPage) e
 		}
 		return form.Cursor(feedName(id), position)
 	}
-	signed, err := h.sender.Headers(page.Target, page.Events)
+	signed, err := sender.New(sender.Options{HeaderPrefix: h.HeaderPrefix}).Headers(page.Target, page.Events)
 	if err != nil {
 		return fault.New(fault.Conflict, "secret_unusable", "The signing secret cannot be used. Rotate it.").Because(err)
 	}

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,33 +13,15 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// replayStore is the part of the store that the replay endpoint uses.
-type replayStore interface {
-	subscriptionNames
-	// EventRetention is how long events are kept; 0 means for ever.
-	EventRetention() time.Duration
-	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
-	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
-	// CountReplay counts the deliveries that Replay would create.
-	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
-}
-
 // replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
 // stay, and the same request continues from there.
 const replayLimit = 5 * time.Minute
 
-// Replays is the endpoint that sends events again that a subscription did not receive.
-type Replays struct{ store replayStore }
-
-// Create sends these events again. A dry run counts only.
-func (h Replays) Create(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+// Replay sends events again that a subscription did not receive. A dry run counts only.
+func (h Endpoints) Replay(x *exchange.Exchange, id string) (err error) {
 	f := x.Form()
 	f.Require("since")
-	r := readReplay(f, h.store.EventRetention())
+	r := readReplay(f, h.Store.EventRetention())
 	dry := f.Bool("dry_run")
 	if err := f.Err(); err != nil {
 		return err
@@ -49,9 +30,9 @@ func (h Replays) Create(x *exchange.Exchange) error {
 	defer cancel()
 	var found webhook.Replayed
 	if form.Or(dry, false) {
-		found, err = h.store.CountReplay(ctx, x.Organization(), id, r)
+		found, err = h.Store.CountReplay(ctx, x.Organization(), id, r)
 	} else {
-		found, err = h.store.Replay(ctx, x.Actor(), x.Organization(), id, r)
+		found, err = h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
 	}
 	if err != nil {
 		return err
@@ -121,22 +102,6 @@ func earliestRetained(now time.Time, kept time.Duration) time.Time {
 	return edge
 }
 
-// recoveryStore is the part of the store that the endpoints after an outage use.
-type recoveryStore interface {
-	subscriptionNames
-	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time.
-	Recover(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
-	// CountRecovery says what Recover would send.
-	CountRecovery(ctx context.Context, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
-	// Discard drops pending deliveries of events from before a time; 0 drops all.
-	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
-	// SendListed sends again what a list of events shows, or only counts it.
-	SendListed(ctx context.Context, actor access.Actor, organization int64, r webhook.BulkRequest) (webhook.BulkResult, error)
-}
-
-// Recoveries are the endpoints after an outage of a receiver.
-type Recoveries struct{ store recoveryStore }
-
 type recoveryBody struct {
 	Deliveries int64         `json:"deliveries"`
 	Pending    int64         `json:"pending"`
@@ -145,11 +110,7 @@ type recoveryBody struct {
 }
 
 // Recover makes a subscription active, and sends again what its receiver missed. A dry run counts only.
-func (h Recoveries) Recover(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+func (h Endpoints) Recover(x *exchange.Exchange, id string) (err error) {
 	f := x.OptionalForm()
 	since := f.Time("since")
 	if since != nil && since.After(time.Now()) {
@@ -164,9 +125,9 @@ func (h Recoveries) Recover(x *exchange.Exchange) error {
 	defer cancel()
 	var r webhook.Recovery
 	if form.Or(dry, false) {
-		r, err = h.store.CountRecovery(ctx, x.Organization(), id, request)
+		r, err = h.Store.CountRecovery(ctx, x.Organization(), id, request)
 	} else {
-		r, err = h.store.Recover(ctx, x.Actor(), x.Organization(), id, request)
+		r, err = h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
 	}
 	if err != nil {
 		return err
@@ -175,11 +136,7 @@ func (h Recoveries) Recover(x *exchange.Exchange) error {
 }
 
 // Discard drops pending deliveries of a subscription.
-func (h Recoveries) Discard(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+func (h Endpoints) Discard(x *exchange.Exchange, id string) error {
 	f := x.OptionalForm()
 	before := f.Time("before")
 	if err := f.Err(); err != nil {
@@ -187,7 +144,7 @@ func (h Recoveries) Discard(x *exchange.Exchange) error {
 	}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	n, err := h.store.Discard(ctx, x.Actor(), x.Organization(), id, milliseconds(before))
+	n, err := h.Store.Discard(ctx, x.Actor(), x.Organization(), id, milliseconds(before))
 	if err != nil {
 		return err
 	}
@@ -203,16 +160,16 @@ type bulkBody struct {
 }
 
 // Recover sends again what has not arrived, and activates the subscriptions that failures have disabled.
-func (h Recoveries) RecoverListed(x *exchange.Exchange) error {
+func (h Endpoints) RecoverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, true, "exhausted", "dropped", "expired")
 }
 
 // Redeliver sends again what the list shows, whether it has arrived since or not.
-func (h Recoveries) RedeliverListed(x *exchange.Exchange) error {
+func (h Endpoints) RedeliverListed(x *exchange.Exchange) error {
 	return h.sendListed(x, false, "delivered", "exhausted", "dropped")
 }
 
-func (h Recoveries) sendListed(x *exchange.Exchange, recovers bool, states ...string) error {
+func (h Endpoints) sendListed(x *exchange.Exchange, recovers bool, states ...string) error {
 	f := x.Form()
 	r := webhook.BulkRequest{Events: readListed(f, states), Recover: recovers, DryRun: form.Or(f.Bool("dry_run"), false)}
 	r.Events.WithoutAudit = r.Events.WithoutAudit || !x.Principal.Can(access.AuditRead)
@@ -220,12 +177,12 @@ func (h Recoveries) sendListed(x *exchange.Exchange, recovers bool, states ...st
 	if err != nil {
 		return err
 	}
-	if r.Events.Subscription, err = resolveSubscription(x, h.store, r.Events.Subscription); err != nil {
+	if r.Events.Subscription, err = h.resolveSubscription(x, r.Events.Subscription); err != nil {
 		return err
 	}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	sent, err := h.store.SendListed(ctx, x.Actor(), x.Organization(), r)
+	sent, err := h.Store.SendListed(ctx, x.Actor(), x.Organization(), r)
 	if err != nil {
 		return err
 	}

@@ -1,32 +1,18 @@
 package webhooks
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// statsStore is the part of the store that the statistics endpoint uses.
-type statsStore interface {
-	subscriptionNames
-	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
-	// access.AllOrganizations counts those of all organizations.
-	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
-	// SubscriptionSeries returns the counts of several subscriptions, in the order of ids and without those that do not exist.
-	// Until must be a whole number of steps after since.
-	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
-}
-
-// Stats is the endpoint for the counts of attempts, which are stored per minute.
-type Stats struct {
-	store statsStore
-}
 
 const defaultPeriod = time.Hour
 
@@ -59,16 +45,7 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 // it chooses one that keeps the limit.
 func readPeriod(x *exchange.Exchange, limits pointLimits) (period, error) {
 	q := &x.Query
-	since, until := q.Period()
-	if until == 0 {
-		until = max(x.Began.UnixMilli(), since+1)
-	}
-	if since == 0 {
-		since = max(until-defaultPeriod.Milliseconds(), 0)
-	}
-	if since >= until && q.Valid() {
-		q.Refuse("until", "must be after since")
-	}
+	since, until := q.RecentPeriod(x.Began, defaultPeriod)
 	if _, present := q.Value("step"); present {
 		step := readMinutes(q, "step", 24*time.Hour)
 		if err := q.Err(); err != nil {
@@ -147,25 +124,23 @@ func newCountsBody(t webhook.AttemptCounts) countsBody {
 	return body
 }
 
-// Read responds with a series without gaps: a step without attempts is zero.
-func (h Stats) Read(x *exchange.Exchange) error {
+// ReadStats responds with the counts of attempts, which are stored per minute, as a series without gaps: a step without attempts is zero.
+func (h Endpoints) ReadStats(x *exchange.Exchange) error {
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
 	named := readSubscription(&x.Query)
-	if named != "" && x.ListsAll() {
-		x.Query.Refuse("subscription_id", "cannot be combined with organization=all; name its organization in the header "+credential.OrganizationHeader)
-	}
+	x.RefuseForAll("subscription_id")
 	p, err := readPeriod(x, seriesLimits)
 	if err != nil {
 		return err
 	}
-	subscription, err := resolveSubscription(x, h.store, named)
+	subscription, err := h.resolveSubscription(x, named)
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(x.Request.Context(), organization, subscription, p.since, p.until, p.step)
+	found, err := h.Store.Series(x.Request.Context(), organization, subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
@@ -184,4 +159,128 @@ func (h Stats) Read(x *exchange.Exchange) error {
 	}
 	body.Totals = newCountsBody(totals)
 	return x.OK(body)
+}
+
+const (
+	maxSeries = 200 // subscriptions
+	// maxSeriesMinutes is the most minutes of all series together: 200 subscriptions for 2 days, or 50 for 8. If each minute has
+	// attempts, the read takes half a second.
+	maxSeriesMinutes = maxSeries * 2 * 24 * 60
+)
+
+// sparklineLimits allow few points for each subscription, because many subscriptions share a response.
+var sparklineLimits = pointLimits{100, 100}
+
+type subscriptionStatsBody struct {
+	Since exchange.Time            `json:"since"`
+	Until exchange.Time            `json:"until"`
+	Step  int64                    `json:"step"` // seconds
+	Data  []subscriptionSeriesBody `json:"data"`
+}
+
+// subscriptionSeriesBody has one number for each step, oldest first.
+type subscriptionSeriesBody struct {
+	SubscriptionID string  `json:"subscription_id"`
+	Succeeded      []int64 `json:"succeeded"`
+	Failed         []int64 `json:"failed"`
+}
+
+// ReadSubscriptionStats responds with the series of several subscriptions, so that a list can show a chart in each row.
+func (h Endpoints) ReadSubscriptionStats(x *exchange.Exchange) error {
+	names := subscriptionNamesIn(&x.Query)
+	p, err := readPeriod(x, sparklineLimits)
+	if err != nil {
+		return err
+	}
+	ids, err := h.resolveSubscriptions(x, names)
+	if err != nil {
+		return err
+	}
+	if minutes := int64(len(ids)) * (p.until - p.since); minutes > maxSeriesMinutes {
+		x.Query.Refuse("since", fmt.Sprintf(
+			"and until are too far apart for %d subscriptions: at most %d days are allowed", len(ids), maxSeriesMinutes/int64(len(ids))/(24*60)))
+		return x.Query.Err()
+	}
+	found, err := h.Store.SubscriptionSeries(x.Request.Context(), x.Organization(), ids, p.since, p.until, p.step)
+	if err != nil {
+		return err
+	}
+	body := subscriptionStatsBody{minuteAt(p.since), minuteAt(p.until), 60 * p.step, []subscriptionSeriesBody{}}
+	for _, s := range found {
+		body.Data = append(body.Data, subscriptionSeriesBody(s))
+	}
+	return x.OK(body)
+}
+
+// subscriptionNamesIn reads the ids and external ids of subscriptions.
+func subscriptionNamesIn(q *form.Query) []string {
+	text, _ := q.Value("subscription_id")
+	names := strings.Split(text, ",")
+	isWrong := func(name string) bool { return !access.SubscriptionID.MayName(name) }
+	if len(names) > maxSeries || slices.ContainsFunc(names, isWrong) {
+		q.Refuse("subscription_id", fmt.Sprintf("must be 1 to %d ids or external ids of subscriptions, separated by commas", maxSeries))
+	}
+	return names
+}
+
+// resolveSubscriptions returns the ids of subscriptions, without repetitions and without subscriptions that do not exist.
+func (h Endpoints) resolveSubscriptions(x *exchange.Exchange, names []string) (ids []string, err error) {
+	for _, name := range names {
+		id, err := h.resolveSubscription(x, name)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, err
+		}
+		if err == nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+type backlogBody struct {
+	Pending     int64          `json:"pending"`
+	OldestDueAt *exchange.Time `json:"oldest_due_at"` // null if nothing is pending
+	Statuses    statusesBody   `json:"statuses"`
+	Blocked     []blockedBody  `json:"blocked"`
+}
+
+// statusesBody counts subscriptions.
+type statusesBody struct {
+	Healthy  int64 `json:"healthy"`
+	Failing  int64 `json:"failing"`
+	Disabled int64 `json:"disabled"`
+	Paused   int64 `json:"paused"` // of the disabled ones: a person stopped them
+}
+
+type blockedBody struct {
+	BlockedBy     *string        `json:"blocked_by"` // null: they are sent when they are due
+	Subscriptions int64          `json:"subscriptions"`
+	Pending       int64          `json:"pending"`
+	OldestDueAt   *exchange.Time `json:"oldest_due_at"`
+}
+
+func newBacklogBody(sum webhook.PendingSummary) backlogBody {
+	body := backlogBody{Blocked: []blockedBody{}, Statuses: statusesBody(sum.Statuses)}
+	var oldest int64
+	for _, b := range sum.Blocked {
+		body.Pending += b.Deliveries
+		if b.OldestDue != 0 && (oldest == 0 || b.OldestDue < oldest) {
+			oldest = b.OldestDue
+		}
+		body.Blocked = append(body.Blocked, blockedBody{exchange.NullIfEmpty(string(b.By)), b.Subscriptions, b.Deliveries, timeOrNull(b.OldestDue)})
+	}
+	body.OldestDueAt = timeOrNull(oldest)
+	return body
+}
+
+// ReadBacklog says how many deliveries wait, and why.
+func (h Endpoints) ReadBacklog(x *exchange.Exchange) error {
+	organization, err := x.ListOrganization()
+	if err != nil {
+		return err
+	}
+	if err := x.Query.Err(); err != nil {
+		return err
+	}
+	return exchange.Reply(x, newBacklogBody)(h.Store.PendingSummary(x.Request.Context(), organization))
 }

@@ -12,32 +12,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// subscriptionStore is the part of the store that the subscription endpoints use.
-type subscriptionStore interface {
-	subscriptionNames
-	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
-	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
-	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
-	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
-	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateSecret returns the new secret. The old one signs too during the overlap. Conflict during the overlap of an earlier
-	// rotation, unless forced.
-	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
-}
-
 // How long the old secret also signs after a rotation, in seconds.
 const (
 	defaultOverlap = 86_400
 	longestOverlap = 604_800
 )
-
-// Subscriptions are the subscription endpoints.
-type Subscriptions struct {
-	store    subscriptionStore
-	checkURL func(string) (string, error)
-	prefix   string // of Keyhook's headers
-}
 
 type subscriptionBody struct {
 	ID                     string             `json:"id"`
@@ -104,17 +83,17 @@ func timeOrNull(at int64) *exchange.Time {
 	return new(exchange.Time(at))
 }
 
-// Create creates a subscription. The response shows its secret.
-func (h Subscriptions) Create(x *exchange.Exchange) error {
+// CreateSubscription creates a subscription. The response shows its secret.
+func (h Endpoints) CreateSubscription(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("url")
 	secret := f.Secret("secret")
-	change, err := h.change(f)
+	change, err := h.readChange(f)
 	if err != nil {
 		return err
 	}
 	change.Secret = secret
-	sub, created, err := h.store.CreateSubscription(x.Request.Context(), x.Actor(), x.Organization(), change)
+	sub, created, err := h.Store.CreateSubscription(x.Request.Context(), x.Actor(), x.Organization(), change)
 	if err != nil {
 		return err
 	}
@@ -122,15 +101,15 @@ func (h Subscriptions) Create(x *exchange.Exchange) error {
 	return x.Created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
 }
 
-// change reads the fields of a subscription that a caller may set.
-func (h Subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
-	change := f.Subscription(h.checkURL, h.prefix)
+// readChange reads the fields of a subscription that a caller may set.
+func (h Endpoints) readChange(f *form.Form) (webhook.SubscriptionChange, error) {
+	change := f.Subscription(h.CheckURL, h.HeaderPrefix)
 	change.IsActive = f.Bool("is_active")
 	return change, f.Err()
 }
 
-// List lists subscriptions, newest first.
-func (h Subscriptions) List(x *exchange.Exchange) error {
+// ListSubscriptions lists subscriptions, newest first.
+func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 	var statuses []webhook.Status
 	for _, s := range x.Query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
 		statuses = append(statuses, webhook.Status(s))
@@ -145,55 +124,43 @@ func (h Subscriptions) List(x *exchange.Exchange) error {
 		return err
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Text: text, Before: before, Limit: limit})
+		page, err := h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Text: text, Before: before, Limit: limit})
 		return page.Subscriptions, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }
 
-// Find returns the subscription in the path.
-func (h Subscriptions) Find(x *exchange.Exchange) (found webhook.Subscription, err error) {
-	id, err := pathSubscription(x, h.store)
+// FindSubscription returns the subscription in the path.
+func (h Endpoints) FindSubscription(x *exchange.Exchange) (found webhook.Subscription, err error) {
+	id, err := h.pathSubscription(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Subscription(x.Request.Context(), x.Organization(), id)
+	return h.Store.Subscription(x.Request.Context(), x.Organization(), id)
 }
 
-// Read responds with the subscription in the path.
-func (h Subscriptions) Read(x *exchange.Exchange) error {
-	return exchange.Reply(x, newSubscriptionBody)(h.Find(x))
+// ReadSubscription responds with the subscription in the path.
+func (h Endpoints) ReadSubscription(x *exchange.Exchange) error {
+	return exchange.Reply(x, newSubscriptionBody)(h.FindSubscription(x))
 }
 
-// Update changes a subscription.
-func (h Subscriptions) Update(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+// UpdateSubscription changes a subscription.
+func (h Endpoints) UpdateSubscription(x *exchange.Exchange, id string) error {
 	f := x.Form()
-	change, err := h.change(f)
+	change, err := h.readChange(f)
 	if err != nil {
 		return err
 	}
-	return exchange.Reply(x, newSubscriptionBody)(h.store.UpdateSubscription(x.Request.Context(), x.Actor(), x.Organization(), id, change))
+	return exchange.Reply(x, newSubscriptionBody)(h.Store.UpdateSubscription(x.Request.Context(), x.Actor(), x.Organization(), id, change))
 }
 
-// Remove deletes a subscription.
-func (h Subscriptions) Remove(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
-	return x.Done(h.store.DeleteSubscription(x.Request.Context(), x.Actor(), x.Organization(), id))
+// RemoveSubscription deletes a subscription.
+func (h Endpoints) RemoveSubscription(x *exchange.Exchange, id string) error {
+	return x.Done(h.Store.DeleteSubscription(x.Request.Context(), x.Actor(), x.Organization(), id))
 }
 
 // RotateSecret gives a subscription a new secret, which the response shows. The old secret also signs during the overlap.
-func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
-	id, err := pathSubscription(x, h.store)
-	if err != nil {
-		return err
-	}
+func (h Endpoints) RotateSecret(x *exchange.Exchange, id string) error {
 	f := x.OptionalForm()
 	overlap, force, imported := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force"), f.Secret("secret")
 	if err := f.Err(); err != nil {
@@ -202,7 +169,7 @@ func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	rotation := webhook.Rotation{
 		Overlap: time.Duration(form.Or(overlap, defaultOverlap)) * time.Second, Force: form.Or(force, false), Secret: imported,
 	}
-	sub, secret, err := h.store.RotateSecret(x.Request.Context(), x.Actor(), x.Organization(), id, rotation)
+	sub, secret, err := h.Store.RotateSecret(x.Request.Context(), x.Actor(), x.Organization(), id, rotation)
 	if err != nil {
 		return err
 	}
@@ -210,23 +177,14 @@ func (h Subscriptions) RotateSecret(x *exchange.Exchange) error {
 	return x.OK(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// previewStore is the part of the store that the preview of filters uses.
-type previewStore interface {
-	// PreviewFilter says which of the newest events a subscription with these types and this filter would get.
-	PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (webhook.Preview, error)
-}
-
-// Previews is the endpoint that tries a filter on recent events. It changes nothing.
-type Previews struct{ store previewStore }
-
 type previewBody struct {
 	Examined int      `json:"examined"` // recent events of a wanted type
 	Matched  int      `json:"matched"`
 	Sample   []string `json:"sample"`
 }
 
-// Create tries a filter.
-func (h Previews) Create(x *exchange.Exchange) error {
+// PreviewFilter tries a filter on recent events. It changes nothing.
+func (h Endpoints) PreviewFilter(x *exchange.Exchange) error {
 	f := x.Form()
 	f.Require("filter")
 	types, conditions := form.Or(f.EventTypes("event_types"), webhook.Types{}), form.Or(f.Filter("filter"), nil)
@@ -234,7 +192,7 @@ func (h Previews) Create(x *exchange.Exchange) error {
 		return err
 	}
 	withoutAudit := len(types) == 0 || !x.Principal.Can(access.AuditRead)
-	p, err := h.store.PreviewFilter(x.Request.Context(), x.Organization(), types, conditions, withoutAudit)
+	p, err := h.Store.PreviewFilter(x.Request.Context(), x.Organization(), types, conditions, withoutAudit)
 	if err != nil {
 		return err
 	}

@@ -3,34 +3,17 @@
 package webhooks
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/keyhook/keyhook/dispatch/sender"
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Store is everything that the endpoints ask of the store. Each file declares its own part.
-type Store interface {
-	subscriptionStore
-	deliveryStore
-	replayStore
-	previewStore
-	feedStore
-	recoveryStore
-	eventStore
-	eventTypeStore
-	explanationStore
-	statsStore
-	backlogStore
-}
-
-// Options configure the endpoints. All are required.
-type Options struct {
+// Endpoints are the endpoints. All fields are required.
+type Endpoints struct {
 	Store  Store
 	Tester Tester
 	// TestTimeout is how long the attempt of a test may take.
@@ -44,38 +27,6 @@ type Options struct {
 	Stopping <-chan struct{}
 }
 
-// Handlers has the handlers of every resource. Each one has only what it needs.
-type Handlers struct {
-	Subscriptions Subscriptions
-	Deliveries    Deliveries
-	Replays       Replays
-	Previews      Previews
-	Feeds         Feeds
-	Recoveries    Recoveries
-	Stats         Stats
-	Backlog       Backlog
-	Events        Events
-	EventTypes    EventTypes
-	Explanations  Explanations
-}
-
-// New returns the handlers.
-func New(o Options) Handlers {
-	return Handlers{
-		Subscriptions: Subscriptions{o.Store, o.CheckURL, o.HeaderPrefix},
-		Deliveries:    Deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout},
-		Replays:       Replays{o.Store},
-		Previews:      Previews{o.Store},
-		Feeds:         Feeds{o.Store, sender.New(sender.Options{HeaderPrefix: o.HeaderPrefix}), o.Stopping},
-		Recoveries:    Recoveries{o.Store},
-		Stats:         Stats{o.Store},
-		Backlog:       Backlog{o.Store},
-		Events:        Events{o.Store},
-		EventTypes:    EventTypes{o.Store},
-		Explanations:  Explanations{o.Store},
-	}
-}
-
 // The nouns in the text of a 404, as in the store.
 const (
 	aSubscription = "subscription"
@@ -83,14 +34,20 @@ const (
 	anAttempt     = "attempt"
 )
 
-// subscriptionNames is the part of the store that finds a subscription by its external id.
-type subscriptionNames interface {
-	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+// OfSubscription returns the handler of a path with a subscription, which may have the external id instead of the id. do gets the id.
+func (h Endpoints) OfSubscription(do func(x *exchange.Exchange, id string) error) func(*exchange.Exchange) error {
+	return func(x *exchange.Exchange) error {
+		id, err := h.pathSubscription(x)
+		if err != nil {
+			return err
+		}
+		return do(x, id)
+	}
 }
 
-// pathSubscription returns the id of the subscription in the path, which may have the external id instead.
-func pathSubscription(x *exchange.Exchange, store subscriptionNames) (string, error) {
-	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, store.SubscriptionID)
+// pathSubscription returns the id of the subscription in the path.
+func (h Endpoints) pathSubscription(x *exchange.Exchange) (string, error) {
+	return x.ResolveID(x.Path.Value("id"), access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
 }
 
 // readSubscription reads the id or the external id of the subscription that the query names; empty if it names none.
@@ -99,16 +56,16 @@ func readSubscription(q *form.Query) string {
 }
 
 // resolveSubscription returns the id of what readSubscription has read.
-func resolveSubscription(x *exchange.Exchange, store subscriptionNames, text string) (string, error) {
+func (h Endpoints) resolveSubscription(x *exchange.Exchange, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	return x.ResolveID(text, access.SubscriptionID, aSubscription, store.SubscriptionID)
+	return x.ResolveID(text, access.SubscriptionID, aSubscription, h.Store.SubscriptionID)
 }
 
 // pathAttempt returns the ids of the subscription and of the attempt in the path.
-func pathAttempt(x *exchange.Exchange, store subscriptionNames) (subscription, attempt string, err error) {
-	if subscription, err = pathSubscription(x, store); err != nil {
+func (h Endpoints) pathAttempt(x *exchange.Exchange) (subscription, attempt string, err error) {
+	if subscription, err = h.pathSubscription(x); err != nil {
 		return "", "", err
 	}
 	attempt, err = x.Path.ID("attempt_id", access.AttemptID, anAttempt)

@@ -102,10 +102,7 @@ func Beside(path string) []string {
 // Advise turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
 // that gives access. The result is ErrAccess and also wraps err.
 func Advise(name string, err error) error {
-	if pathed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathed.Err // the sentence names the path
-	}
-	switch {
+	switch err = fault.WithoutPath(err); {
 	case errors.Is(err, syscall.EROFS):
 		return refuse(err, name+" is on a read-only file system", "mount the file system writable, or use a directory on another one")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -45,4 +46,13 @@ func Split(err error) (what, mend string) {
 		return strings.TrimSuffix(what, a.end()), a.Mend
 	}
 	return what, ""
+}
+
+// WithoutPath returns the error of the system in a *fs.PathError, for a sentence that names the path, or must not show it. Any other error
+// stays as it is.
+func WithoutPath(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Err
+	}
+	return err
 }

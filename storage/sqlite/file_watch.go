@@ -2,13 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const (
@@ -41,10 +40,7 @@ func (f *File) checkNames() error {
 	for _, known := range f.names {
 		info, err := os.Stat(known.name)
 		if err != nil {
-			if at, ok := errors.AsType[*fs.PathError](err); ok {
-				err = at.Err
-			}
-			return fmt.Errorf("%s was removed beneath the running process: %w", known.name, err)
+			return fmt.Errorf("%s was removed beneath the running process: %w", known.name, fault.WithoutPath(err))
 		}
 		if !os.SameFile(info, known.info) {
 			return fmt.Errorf("%s was replaced beneath the running process", known.name)

@@ -107,11 +107,7 @@ func OpenWith(tb testing.TB, o storage.Options) (store *storage.Store, stop func
 func Operator(tb testing.TB, store *storage.Store) access.Principal {
 	tb.Helper()
 	token, _ := access.Opaque(OperatorToken)
-	p, err := store.Directory.PrincipalByToken(tb.Context(), token.Digest())
-	if err != nil {
-		tb.Fatalf("operator: %v", err)
-	}
-	return p
+	return Must[access.Principal](tb)(store.Directory.PrincipalByToken(tb.Context(), token.Digest()))
 }
 
 // Organization makes an organization on the given plan with one member of the given role. It returns that member with an
@@ -119,10 +115,7 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 func Organization(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
-	org, err := store.Directory.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan})
-	if err != nil {
-		tb.Fatalf("create organization: %v", err)
-	}
+	org := Must[access.Organization](tb)(store.Directory.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan}))
 	return Member(tb, store, org, name+"-"+role, role)
 }
 
@@ -130,35 +123,20 @@ func Organization(tb testing.TB, store *storage.Store, name, plan, role string) 
 func Member(tb testing.TB, store *storage.Store, org access.Organization, name, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
-	user, err := store.Directory.CreateUser(tb.Context(), by, access.User{Email: name + "@example.com", Name: name, IsActive: true})
-	if err != nil {
-		tb.Fatalf("create user: %v", err)
-	}
-	if _, err := store.Directory.SetMember(tb.Context(), by, org.ID, user.ID, role); err != nil {
-		tb.Fatalf("set member: %v", err)
-	}
+	added := access.User{Email: name + "@example.com", Name: name, IsActive: true}
+	user := Must[access.User](tb)(store.Directory.CreateUser(tb.Context(), by, added))
+	Must[access.Member](tb)(store.Directory.SetMember(tb.Context(), by, org.ID, user.ID, role))
 	token := access.Mint(access.TokenPrefix)
-	if _, err := store.Directory.CreateToken(tb.Context(), by, user.ID, org.ID, token, "test", nil); err != nil {
-		tb.Fatalf("create token: %v", err)
-	}
-	p, err := store.Directory.PrincipalByToken(tb.Context(), token.Digest())
-	if err != nil {
-		tb.Fatalf("member: %v", err)
-	}
-	return p, token
+	Must[access.AccessToken](tb)(store.Directory.CreateToken(tb.Context(), by, user.ID, org.ID, token, "test", nil))
+	return Must[access.Principal](tb)(store.Directory.PrincipalByToken(tb.Context(), token.Digest())), token
 }
 
 // Key makes an API key of the principal with the given scope.
 func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ...string) (access.Key, access.Credential) {
 	tb.Helper()
 	credential := access.Mint("svc")
-	key, err := store.Directory.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), access.NewKey{
-		Credential: credential, Name: "test", Scope: access.NewScope(permissions...),
-	})
-	if err != nil {
-		tb.Fatalf("create key: %v", err)
-	}
-	return key, credential
+	wanted := access.NewKey{Credential: credential, Name: "test", Scope: access.NewScope(permissions...)}
+	return Must[access.Key](tb)(store.Directory.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), wanted)), credential
 }
 
 // Subscription makes a subscription of the principal's organization to the given types. Without types it gets every
@@ -177,11 +155,8 @@ func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url s
 // Publish publishes an event of the principal's organization.
 func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType string) webhook.Published {
 	tb.Helper()
-	published, err := store.Queue.PublishEvents(tb.Context(), p.Organization.RowID, []webhook.NewEvent{{Type: eventType, Data: []byte(`{"n":1}`)}})
-	if err != nil {
-		tb.Fatalf("publish: %v", err)
-	}
-	return published[0]
+	event := webhook.NewEvent{Type: eventType, Data: []byte(`{"n":1}`)}
+	return Must[[]webhook.Published](tb)(store.Queue.PublishEvents(tb.Context(), p.Organization.RowID, []webhook.NewEvent{event}))[0]
 }
 
 // Exec changes the file of an open store behind its back, in another connection: to make writes fail, or to change times.

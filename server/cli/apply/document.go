@@ -1,11 +1,10 @@
 package apply
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,25 +70,17 @@ func (e *entry) lineOf(field string) int {
 // parse reads the YAML of a file. A mistake of YAML itself is an error. All others are problems of the document.
 func parse(name string, text []byte) (*document, error) {
 	doc := &document{sections: map[string]int{}, text: text}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var root, second yaml.Node
-	err := decoder.Decode(&root)
-	if errors.Is(err, io.EOF) {
-		return nil, Problems{name, []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
+	top, second, err := config.ParseYAML(text)
+	if second != nil {
+		doc.wrong(second.Line, "a second document begins here; write everything in one document")
 	}
-	if err == nil {
-		if err = decoder.Decode(&second); err == nil {
-			doc.wrong(second.Line, "a second document begins here; write everything in one document")
-		} else if errors.Is(err, io.EOF) {
-			err = nil
-		}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		line, what, mend := config.YAMLProblem(text, err)
 		return nil, Problems{name, []problem{{line, "this is not valid YAML: " + what + "; " + mend}}}
-	}
-	top := root.Content[0]
-	if top.Kind != yaml.MappingNode {
+	case top == nil:
+		return nil, Problems{name, []problem{{0, "the file is empty; write at least one section, such as plans:"}}}
+	case top.Kind != yaml.MappingNode:
 		return nil, Problems{name, []problem{{top.Line, "the file must begin with a section, such as plans:"}}}
 	}
 	doc.readSections(top)
@@ -111,7 +102,7 @@ func (d *document) readSections(top *yaml.Node) {
 			for _, item := range value.Content {
 				d.readEntry(section, item.Line, resolved(item))
 			}
-		case !isBlank(value):
+		case !config.IsBlank(value):
 			d.wrong(value.Line, "%s must be a list; begin each element with -", section)
 		}
 	}
@@ -137,7 +128,7 @@ func (d *document) readEntry(section string, line int, node *yaml.Node) {
 		switch {
 		case section == "subscriptions" && (name == "headers" || name == "secret"):
 			d.wrong(key.Line, "%s: no secret stands in this file; write it to another file, and name that one with %s_file", name, name)
-		case isBlank(value) && config.HasComment(d.text, value.Line):
+		case config.IsBlank(value) && config.HasComment(d.text, value.Line):
 			d.wrong(value.Line, "%s: there is no value, because # begins a comment; write the value in quotes", name)
 		case err != nil:
 			d.wrong(value.Line, "%s: %v", output.Escape(name), err)
@@ -186,9 +177,6 @@ func resolved(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// isBlank reports whether a field has nothing after its colon.
-func isBlank(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
-
 // value returns the value of a field. An alias inside itself is refused, because it has no end.
 func (d *document) value(node *yaml.Node) (any, error) {
 	var whole any
@@ -206,7 +194,7 @@ var octal = regexp.MustCompile("^[-+]?0[0-9_]")
 // which values a field takes.
 func toJSON(node *yaml.Node) (any, error) {
 	switch {
-	case isBlank(node):
+	case config.IsBlank(node):
 		return nil, errors.New("there is no value; write one, or remove the line")
 	case node.Kind == yaml.MappingNode:
 		members := map[string]any{}
@@ -240,4 +228,44 @@ func toJSON(node *yaml.Node) (any, error) {
 		}
 	}
 	return node.Value, nil
+}
+
+// problem is one mistake in the file.
+type problem struct {
+	line int    // 0 for the file as a whole
+	what string // what is wrong, and what to write instead
+}
+
+// Problems are all mistakes in a file. Find it with errors.As.
+type Problems struct {
+	file     string
+	problems []problem
+}
+
+// maxShown is how many mistakes are printed.
+const maxShown = 50
+
+// Error returns one line for each mistake, in the order of the file.
+func (p Problems) Error() string {
+	list := slices.SortedStableFunc(slices.Values(p.problems), func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	var b strings.Builder
+	if len(list) == 1 {
+		return "nothing was changed; " + p.text(list[0])
+	}
+	fmt.Fprintf(&b, "nothing was changed; %d problems:", len(list))
+	for i, one := range list {
+		if i == maxShown {
+			fmt.Fprintf(&b, "\n  … and %d more", len(list)-i)
+			break
+		}
+		b.WriteString("\n  " + p.text(one))
+	}
+	return b.String()
+}
+
+func (p Problems) text(one problem) string {
+	if one.line == 0 {
+		return p.file + ": " + one.what
+	}
+	return fmt.Sprintf("%s:%d: %s", p.file, one.line, one.what)
 }

@@ -4,7 +4,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +20,6 @@ import (
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/share"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // options are the flags of the command.
@@ -85,8 +83,8 @@ type bench struct {
 func (o options) run(ctx context.Context, progress io.Writer) (b *bench, err error) {
 	ctx, _ = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	b = &bench{options: o, receiver: &receiver{latencies: map[string][]time.Duration{}}}
-	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
-		return nil, fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
+	if b.dir, err = child.Directory("keyhook-bench-"); err != nil {
+		return nil, err
 	}
 	defer os.RemoveAll(b.dir)
 	hook := httptest.NewServer(b.receiver)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Server is a running server. Its log goes to a file, so that nobody has to read a pipe.
@@ -27,6 +29,15 @@ type Server struct {
 	process *exec.Cmd
 	log     string
 	ended   chan error // gets one value
+}
+
+// Directory makes a temporary directory for a server. Its name begins with a prefix.
+func Directory(prefix string) (string, error) {
+	dir, err := os.MkdirTemp("", prefix)
+	if err != nil {
+		return "", fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
+	}
+	return dir, nil
 }
 
 // readyTimeout bounds a start.

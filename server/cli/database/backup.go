@@ -11,10 +11,10 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/platform"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // NewBackup makes the command backup.
@@ -61,36 +61,9 @@ func (o Options) runBackup(cmd *cobra.Command, options storage.BackupOptions, as
 		return err
 	}
 	if asJSON {
-		return output.WriteJSON(cmd.OutOrStdout(), newBackupReport(report))
+		return output.WriteJSON(cmd.OutOrStdout(), platform.NewBackupBody(report))
 	}
 	return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
-}
-
-// backupReport is the report as JSON.
-type backupReport struct {
-	File            string   `json:"file"`
-	Bytes           int64    `json:"bytes"`
-	SHA256          string   `json:"sha256"`
-	DurationMS      int64    `json:"duration_ms"`
-	EncryptionKeyID string   `json:"encryption_key_id"`
-	CreatedAt       string   `json:"created_at"`
-	Events          int64    `json:"events"`
-	Deliveries      int64    `json:"deliveries"`
-	Pending         int64    `json:"pending_deliveries"`
-	Removed         []string `json:"removed"`
-	Warning         *string  `json:"warning"`
-}
-
-func newBackupReport(r backup.Report) backupReport {
-	report := backupReport{
-		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format(webhook.TimeFormat),
-		Events:    r.Events, Deliveries: r.Deliveries, Pending: r.Pending, Removed: append([]string{}, r.Removed...),
-	}
-	if r.Warning != "" {
-		report.Warning = &r.Warning
-	}
-	return report
 }
 
 // printBackup prints the report for people. key says where the encryption key is.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Options are what the commands need of the program.
@@ -58,19 +57,10 @@ const (
 	wait  = 15 * time.Second
 )
 
-// temporary makes a directory for the files of a demo.
-func temporary() (string, error) {
-	dir, err := os.MkdirTemp("", "keyhook-demo-")
-	if err != nil {
-		return "", fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
-	}
-	return dir, nil
-}
-
 // run runs the steps until one fails.
 func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
-	dir, err := temporary()
+	dir, err := child.Directory("keyhook-demo-")
 	if err != nil {
 		return err
 	}

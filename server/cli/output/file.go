@@ -1,10 +1,8 @@
 package output
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -21,7 +19,7 @@ func ReadFile(in io.Reader, path string, most int64) (string, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", fault.Advise(fmt.Errorf("cannot read the file: %w", withoutPath(err)), "check the path and its permissions")
+			return "", fault.Advise(fmt.Errorf("cannot read the file: %w", fault.WithoutPath(err)), "check the path and its permissions")
 		}
 		defer file.Close()
 		in = file
@@ -29,18 +27,11 @@ func ReadFile(in io.Reader, path string, most int64) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("cannot read the file: %w", withoutPath(err))
+		return "", fmt.Errorf("cannot read the file: %w", fault.WithoutPath(err))
 	case int64(len(text)) > most:
 		return "", fmt.Errorf("the file must not be larger than %d KiB", most>>10)
 	}
 	return string(text), nil
-}
-
-func withoutPath(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
 }
 
 // ParseSecret returns the signing secret in the text of a file.

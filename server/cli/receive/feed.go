@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -167,7 +168,7 @@ func (l *listener) readPage(ctx context.Context, query url.Values) (cursor strin
 }
 
 // pass handles an event as a delivery that came, and reports whether it was accepted.
-func (l *listener) pass(ctx context.Context, headers map[string]string, body string) bool {
+func (l *listener) pass(ctx context.Context, headers map[string]string, body string) (isAccepted bool) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/feed", strings.NewReader(body))
 	if err != nil {
 		return false
@@ -175,23 +176,15 @@ func (l *listener) pass(ctx context.Context, headers map[string]string, body str
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
-	a := &answer{header: http.Header{}}
-	func() {
-		defer func() { _ = recover() }() // without a response, ServeHTTP aborts the connection; here, there is none
-		l.ServeHTTP(a, r)
+	answer := httptest.NewRecorder()
+	defer func() { // without a response, ServeHTTP aborts the connection; here, there is none
+		if recover() != nil {
+			isAccepted = false
+		}
 	}()
-	return a.status >= 200 && a.status <= 299
+	l.ServeHTTP(answer, r)
+	return answer.Code >= 200 && answer.Code <= 299
 }
-
-// answer takes the response of ServeHTTP.
-type answer struct {
-	header http.Header
-	status int
-}
-
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
 
 // pause waits before the next try.
 func pause(ctx context.Context) error {

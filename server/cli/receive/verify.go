@@ -5,15 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // verifyOptions are the flags of verify, and the delivery that they name.
@@ -127,4 +133,131 @@ func (o *verifyOptions) verify(out io.Writer) error {
 		return errors.New("the delivery is right, but the computed signature is wrong")
 	}
 	return nil
+}
+
+// report is what verify prints.
+type report struct {
+	Valid     bool               `json:"valid"`
+	At        time.Time          `json:"at"` // the receiver's clock
+	BodyBytes int                `json:"body_bytes"`
+	Schemes   []diagnosis.Result `json:"schemes"`
+	Computed  *computed          `json:"computed,omitempty"`
+}
+
+// computed is the result for a signature that a program computed.
+type computed struct {
+	Explained bool                `json:"explained"`
+	Scheme    diagnosis.Scheme    `json:"scheme,omitempty"`
+	Mistakes  []diagnosis.Mistake `json:"mistakes"`
+}
+
+func (c *computed) right() bool { return c.Explained && len(c.Mistakes) == 0 }
+
+// write prints the report in sentences.
+func (r report) write(w io.Writer) {
+	for i, v := range r.Schemes {
+		switch {
+		case v.Verdict == diagnosis.Right && v.Previous:
+			fmt.Fprintf(w, "%s is right, but only with the previous secret.\n", v.Header)
+			fmt.Fprint(w, "    This receiver has the old secret.\n    → Change to the new secret before the overlap ends.\n")
+		case v.Verdict == diagnosis.Right:
+			fmt.Fprintf(w, "%s is right.\n", v.Header)
+		case v.Verdict == absent:
+			fmt.Fprintf(w, "%s is not present.\n", v.Header)
+		case i > 0 && sameMistakes(r.Schemes[i-1], v):
+			fmt.Fprintf(w, "%s: the same mistake.\n", v.Header)
+		case strings.HasPrefix(v.Mistakes[0].Name, "clock_"):
+			fmt.Fprintf(w, "%s is NOT ACCEPTED because of its timestamp.\n", v.Header)
+			writeMistakes(w, v.Mistakes)
+		default:
+			fmt.Fprintf(w, "%s is WRONG: %s.\n", v.Header, strings.TrimSuffix(output.Escape(v.Text), "."))
+			writeMistakes(w, v.Mistakes)
+		}
+	}
+	if r.Computed != nil {
+		r.Computed.write(w)
+	}
+}
+
+func (c *computed) write(w io.Writer) {
+	switch {
+	case !c.Explained:
+		fmt.Fprint(w, `No known mistake explains the computed signature. Compare the secret, the raw bytes of the body and the signed message:
+  X-Service-Signature is the hex HMAC-SHA256 over "<X-Service-Timestamp>.<body>"; the key is the whole secret.
+  webhook-signature is "v1," and the base64 HMAC-SHA256 over "<webhook-id>.<webhook-timestamp>.<body>"; the key is decoded.
+`)
+	case len(c.Mistakes) == 0:
+		fmt.Fprintf(w, "The computed signature is right, in the scheme %s.\n", c.Scheme)
+	default:
+		fmt.Fprintf(w, "The computed signature is WRONG, in the scheme %s.\n", c.Scheme)
+		writeMistakes(w, c.Mistakes)
+	}
+}
+
+// writeMistakes prints what to fix.
+func writeMistakes(w io.Writer, all []diagnosis.Mistake) {
+	for _, m := range all {
+		mark := "probably"
+		if m.Proved {
+			mark = "proved"
+		}
+		if strings.HasPrefix(m.Name, "clock_") {
+			m.Advice += " Here, --at sent uses the delivery's own time."
+		}
+		fmt.Fprintf(w, "  %s (%s)\n    %s\n    → %s\n", m.Name, mark, m.What, m.Advice)
+	}
+}
+
+// secretFlags are the flags for the signing secret of a subscription.
+type secretFlags struct{ text, file string }
+
+func (s *secretFlags) define(flags *pflag.FlagSet) {
+	flags.StringVar(&s.text, "secret", "", "signing `secret`, whsec_… (or "+config.EnvWebhookSecret+", which is safer: ps shows flags)")
+	flags.StringVar(&s.file, "secret-file", "", "`file` with the signing secret")
+}
+
+// read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.
+func (s *secretFlags) read(in io.Reader) (redact.Text, error) {
+	switch {
+	case s.text != "" && s.file != "":
+		return redact.Text{}, errors.New("--secret and --secret-file exclude each other; give only one of them")
+	case s.text != "":
+		return redact.New(s.text), nil
+	case s.file == "":
+		return redact.New(os.Getenv(config.EnvWebhookSecret)), nil
+	}
+	text, err := output.ReadFile(in, s.file, output.MaxFlagFile)
+	if err != nil {
+		return redact.Text{}, fmt.Errorf("--secret-file: %w", err)
+	}
+	if text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"); text == "" {
+		return redact.Text{}, fault.Advise(errors.New("--secret-file: the file is empty"), "write the signing secret into it")
+	}
+	return redact.New(text), nil
+}
+
+// absent is the verdict on a scheme without a signature in a delivery that is signed in the other scheme.
+const absent = "absent"
+
+// checkSignatures checks a delivery in both schemes.
+func checkSignatures(d diagnosis.Delivery) []diagnosis.Result {
+	results := diagnosis.Check(d)
+	hasNone := func(v diagnosis.Result) bool { return d.Header.Get(v.Header) == "" }
+	for i, v := range results {
+		if errors.Is(v.Err, signature.ErrMissing) && hasNone(v) && !hasNone(results[1-i]) {
+			results[i] = diagnosis.Result{Scheme: v.Scheme, Header: v.Header, Verdict: absent}
+		}
+	}
+	return results
+}
+
+// isRight reports whether no signature is wrong. At least one is right then.
+func isRight(results []diagnosis.Result) bool {
+	return !slices.ContainsFunc(results, func(v diagnosis.Result) bool { return v.Verdict == diagnosis.Wrong })
+}
+
+// sameMistakes reports whether two signatures are wrong for the same reason.
+func sameMistakes(a, b diagnosis.Result) bool {
+	sameName := func(a, b diagnosis.Mistake) bool { return a.Name == b.Name }
+	return len(a.Mistakes) > 0 && slices.EqualFunc(a.Mistakes, b.Mistakes, sameName)
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	build, _ := debug.ReadBuildInfo()
 	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		fmt.Println("no browser under the race detector; see doc.go")
+		fmt.Println("no browser under the race detector; see doc_test.go")
 		return 0
 	}
 	dir, err := os.MkdirTemp("", "keyhook-browser-")

@@ -3,7 +3,7 @@
 //
 // It knows the mistakes that people make: the receiver does not use the raw body, has another secret, or lacks a header. It undoes one
 // of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match
-// (undo.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
+// (undo.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
 package diagnosis
 
 import (

@@ -1,0 +1,89 @@
+package webhooks
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/filter"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Store is everything that the endpoints ask of the store, by resource.
+type Store interface {
+	// SubscriptionID finds a subscription by its external id.
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+
+	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
+	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
+	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
+	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
+	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
+	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
+	// RotateSecret returns the new secret. The old one signs too during the overlap. Conflict during the overlap of an earlier
+	// rotation, unless forced.
+	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
+
+	// AttemptPage lists attempts, newest first.
+	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
+	// SentAttempt returns one attempt with its request.
+	SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error)
+	// Redeliver creates a new delivery of the event of an attempt.
+	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
+
+	// EventRetention is how long events are kept; 0 means for ever.
+	EventRetention() time.Duration
+	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
+	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
+	// CountReplay counts the deliveries that Replay would create.
+	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
+
+	// PreviewFilter says which of the newest events a subscription with these types and this filter would get.
+	PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (webhook.Preview, error)
+
+	// Feed returns the next events of a subscription, oldest first.
+	Feed(ctx context.Context, organization int64, id string, r webhook.FeedRequest) (webhook.FeedPage, error)
+	// AwaitEvents returns a channel that gets a token after an event of the organization was published, and is closed if the wait must end.
+	AwaitEvents(organization int64) (published <-chan struct{}, leave func(), err error)
+
+	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time.
+	Recover(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
+	// CountRecovery says what Recover would send.
+	CountRecovery(ctx context.Context, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
+	// Discard drops pending deliveries of events from before a time; 0 drops all.
+	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
+	// SendListed sends again what a list of events shows, or only counts it.
+	SendListed(ctx context.Context, actor access.Actor, organization int64, r webhook.BulkRequest) (webhook.BulkResult, error)
+
+	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
+	// ctx, it may still read the events, so callers must not reuse their bytes.
+	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
+	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
+	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
+	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
+	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
+
+	// EventTypes lists the types of the newest events of an organization, and the types of the catalogue; only this one if it is not
+	// empty.
+	EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error)
+	CataloguedType(ctx context.Context, eventType string) (webhook.EventType, error)
+	PutEventType(ctx context.Context, actor access.Actor, eventType string, c webhook.EventTypeChange) (access.Put[webhook.EventType], error)
+	DeleteEventType(ctx context.Context, actor access.Actor, eventType string) error
+
+	// EventFacts returns what is stored about an event.
+	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
+	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
+	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
+
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes. Organization
+	// access.AllOrganizations counts those of all organizations.
+	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
+	// SubscriptionSeries returns the counts of several subscriptions, in the order of ids and without those that do not exist.
+	// Until must be a whole number of steps after since.
+	SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error)
+
+	// PendingSummary counts subscriptions and pending deliveries; organization access.AllOrganizations counts those of all
+	// organizations.
+	PendingSummary(ctx context.Context, organization int64) (webhook.PendingSummary, error)
+}
