@@ -124,16 +124,10 @@ func isBase62(s string) bool {
 	return true
 }
 
-// Opaque wraps a token of any form, such as bootstrap.token. ok is false unless it is 20
-// to 200 visible ASCII characters.
+// Opaque wraps a token of any form, such as bootstrap.token. ok is false unless it is 20 to 200 visible ASCII characters.
 func Opaque(raw string) (c Credential, ok bool) {
-	if len(raw) < 20 || len(raw) > 200 {
+	if len(raw) < 20 || len(raw) > 200 || !IsVisible(raw) {
 		return Credential{}, false
-	}
-	for i := range len(raw) {
-		if raw[i] <= ' ' || raw[i] > '~' {
-			return Credential{}, false
-		}
 	}
 	return credential(raw), true
 }

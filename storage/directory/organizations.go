@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at, o.created_at, o.updated_at"
+	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at"
 	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
 )
 
@@ -183,22 +183,17 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id string) (access.Organizat
 	return found, refuseOwn(by, found)
 }
 
-// RemoveOrganization deletes an organization with its service account.
+// RemoveOrganization deletes an organization with its service account, which has no keys.
 func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
-	if err := deleteService(t, row); err != nil {
-		return err
+	for _, ofService := range []string{
+		"DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", "DELETE FROM users WHERE service_of = ?",
+	} {
+		if _, err := t.Exec(ofService, row); err != nil {
+			return err
+		}
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
 	return remove(t, errInUse("organization", "something still depends on it"), "DELETE FROM organizations WHERE id = ?", row)
-}
-
-// deleteService deletes the service account of an organization that has no keys.
-func deleteService(t *sqlite.Tx, organization int64) error {
-	if _, err := t.Exec("DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", organization); err != nil {
-		return err
-	}
-	_, err := t.Exec("DELETE FROM users WHERE service_of = ?", organization)
-	return err
 }
 
 // RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in

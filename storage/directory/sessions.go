@@ -118,13 +118,12 @@ func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 		now); err != nil || !ended {
 		return err
 	}
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return dropEndedSessions(t, now) })
-}
-
-func dropEndedSessions(t *sqlite.Tx, now int64) error {
-	if _, err := t.Exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
-		return err
-	}
-	_, err := t.Exec("DELETE FROM sign_in_links WHERE id IN (SELECT id FROM sign_in_links WHERE expires_at <= ? LIMIT ?)", now, sessionBatch)
-	return err
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		for _, table := range []string{"sessions", "sign_in_links"} {
+			if _, err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

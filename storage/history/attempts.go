@@ -67,7 +67,7 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	}
 	var next scan.Position
 	if q.filtered {
-		next, err = h.logs.Walk(ctx, high, q)
+		next, err = h.logs.Walk(ctx, high, q, 0)
 	} else {
 		err = h.logs.ReadAll(ctx, high, q)
 	}

@@ -104,11 +104,7 @@ type numberedID struct {
 func (h *History) fillSeries(ctx context.Context, series *webhook.SubscriptionSeries, organization, subscription int64, since, until, step int64) error {
 	atOnce := max(minutesPerRead/step, 1) * step
 	for from := since; from < until; from += atOnce {
-		var points []struct {
-			Minute    int64 `db:"minute"`
-			Succeeded int64 `db:"succeeded"`
-			Failed    int64 `db:"failed"`
-		}
+		var points []webhook.MinuteCounts
 		if err := h.logs.List(ctx, &points, `
 			SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed FROM attempt_minutes
 			WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5 GROUP BY 1`,

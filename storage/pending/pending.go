@@ -43,13 +43,7 @@ func New(o Options) *Survey {
 // Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
 // the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
 func (s *Survey) Lanes(ctx context.Context) ([]webhook.Lane, error) {
-	counts := s.o.Count.All()
-	lanes := []webhook.Lane{}
-	err := s.o.All.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
-	for i := range lanes {
-		lanes[i].Pending = counts[lanes[i].Subscription]
-	}
-	return lanes, err
+	return sqlite.All[webhook.Lane](s.o.All.In(ctx), selectLanes, sqlite.RowList(maps.Keys(s.o.Count.All())))
 }
 
 var selectLanes = `

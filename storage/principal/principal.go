@@ -82,9 +82,7 @@ func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error
 		WHERE u.built_in = 1`); err != nil {
 		return access.Principal{}, err
 	}
-	return access.Principal{
-		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan, Permissions: Effective(row.Role),
-	}, nil
+	return row.state().Principal, nil
 }
 
 // known returns the principal of a digest from its cache, or reads it and keeps it there.

@@ -3,6 +3,7 @@
 package scan
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -97,13 +98,6 @@ type search struct {
 	took time.Duration // so far, without waiting
 }
 
-// note counts a slice that was read.
-func (s *search) note(took time.Duration) {
-	s.left -= s.rows
-	s.took += took
-	s.rows = max(nextSlice(s.rows, took, largestSlice), min(s.rows, smallestSlice))
-}
-
 // nextSlice returns the rows of the slice after one of that many rows: as many as sliceTime allows, at least one.
 func nextSlice(rows int, took time.Duration, most int) int {
 	switch {
@@ -146,8 +140,6 @@ func (r *Reader) Begin(ctx context.Context, organization int64) (end func(), err
 	return func() { free(); endTurn() }, nil
 }
 
-func (s *search) over() bool { return s.left <= 0 || s.took >= searchTime }
-
 // Position is a place in a log, which is ordered by time and row id, or by row id alone: At is 0 then.
 type Position struct {
 	At  int64 `db:"attempted_at"`
@@ -163,21 +155,16 @@ type Search interface {
 }
 
 // Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
-// limits first, it returns how far it came.
-func (r *Reader) Walk(ctx context.Context, high Position, s Search) (Position, error) {
-	return r.walk(ctx, high, s, r.Limits.Slice)
-}
-
-// walk is Walk with the rows of the first slice.
-func (r *Reader) walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
-	bounds := search{rows: first, left: r.Limits.Rows}
+// limits first, it returns how far it came. first is the most rows of the first slice; 0 is no other limit than that of the reader.
+func (r *Reader) Walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
+	bounds := search{rows: cmp.Or(min(first, r.Limits.Slice), r.Limits.Slice), left: r.Limits.Rows}
 	for {
 		before := bounds.took
 		low, more, err := r.slice(ctx, high, s, &bounds)
 		switch {
 		case err != nil || !more:
 			return Position{}, err
-		case bounds.over():
+		case bounds.left <= 0 || bounds.took >= searchTime:
 			return low, nil
 		}
 		if err := Pause(ctx, bounds.took-before); err != nil {
@@ -216,7 +203,10 @@ func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *sea
 		return low, false, err
 	}
 	full, err := s.Read(ctx, low, high)
-	bounds.note(time.Since(began))
+	took := time.Since(began)
+	bounds.left -= bounds.rows
+	bounds.took += took
+	bounds.rows = max(nextSlice(bounds.rows, took, largestSlice), min(bounds.rows, smallestSlice))
 	return low, !last && !full, err
 }
 

@@ -13,7 +13,6 @@ import (
 
 // Limits of a subscription's fields.
 const (
-	MaxURL        = 2048 // characters
 	MaxEventTypes = 100
 	MaxEventType  = 128    // characters
 	MaxRateLimit  = 10_000 // attempts a second
