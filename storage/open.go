@@ -79,8 +79,11 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	e := o.engine()
 	e.Logger = o.Logger
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		o.Path = path
-		keys, err = o.keys(ctx, start)
+		if o.Path = path; o.findKeys != nil {
+			keys, err = o.findKeys(ctx, path)
+		} else {
+			keys, err = o.source().FindOrCreate(ctx, start)
+		}
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) (err error) {
@@ -99,14 +102,6 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	e.Committed, e.Probe = o.Observer.Committed, writeProbe
 	file, err := sqlite.Open(ctx, e)
 	return file, key, err
-}
-
-// keys finds the keys that may fit the database, or creates the key of a new one.
-func (o Options) keys(ctx context.Context, start sqlite.Start) (encryption.Keys, error) {
-	if o.findKeys != nil {
-		return o.findKeys(ctx, o.Path)
-	}
-	return o.source().FindOrCreate(ctx, start)
 }
 
 // source says where the encryption key is.

@@ -85,24 +85,16 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(listing(kind))))
 	}
 	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
-	subjects := []subject{}
+	subjects := []map[string]any{}
 	for _, s := range named {
-		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
-			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
+		subjects = append(subjects, map[string]any{
+			"subscription_id": s.ID, "organization_id": s.OrganizationID, "organization_external_id": s.OrganizationExternalID,
+			"url_host": webhook.URLHost(s.URL), "disabled_at": timeOrNull(s.DisabledAt), "failing_since": timeOrNull(&s.FailingSince),
+			"pending_deliveries": s.PendingDeliveries,
+		})
 	}
 	m.facts = map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
 	return m
-}
-
-// subject is a subscription in a message for programs.
-type subject struct {
-	Subscription   string  `json:"subscription_id"`
-	Organization   string  `json:"organization_id"`
-	ExternalID     *string `json:"organization_external_id"`
-	Host           string  `json:"url_host"`
-	DisabledAt     *string `json:"disabled_at"`
-	FailingSince   *string `json:"failing_since"`
-	WaitDeliveries int64   `json:"pending_deliveries"`
 }
 
 // timeOrNull returns a time in milliseconds for programs; null for no time and for 0.

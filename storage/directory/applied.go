@@ -14,18 +14,18 @@ import (
 
 // Applied lists the objects that `keyhook apply` has created and nobody has deleted since, the newest first.
 func (d *Directory) Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error) {
-	return sqlite.All[access.Applied](d.in(ctx),
+	return sqlite.All[access.Applied](d.reads.In(ctx),
 		"SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // AppliedObject returns one of the objects. Faults: NotFound.
 func (d *Directory) AppliedObject(ctx context.Context, kind, key string) (access.Applied, error) {
-	return sqlite.One[access.Applied](d.in(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
+	return sqlite.One[access.Applied](d.reads.In(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
 }
 
 // ForgetApplied removes an object from the list. The object stays. Faults: NotFound.
 func (d *Directory) ForgetApplied(ctx context.Context, by access.Actor, kind, key string) error {
-	return d.change(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
 		n, err := t.Affected("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key)
 		switch {
 		case err != nil:

@@ -49,7 +49,7 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 	if d.firstRequest.kept || !d.firstRequest.made.Load() {
 		return nil
 	}
-	err := d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+	err := d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 		return err
 	})

@@ -63,7 +63,7 @@ func (d *Directory) keysByPrefix(ctx context.Context, organization int64, f acce
 
 // Key returns an API key of an organization in any status. Faults: NotFound.
 func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
-	return keyNamed(d.in(ctx), organization, id)
+	return keyNamed(d.reads.In(ctx), organization, id)
 }
 
 func keyNamed(from sqlite.Reader, organization int64, id string) (access.Key, error) {
@@ -72,7 +72,7 @@ func keyNamed(from sqlite.Reader, organization int64, id string) (access.Key, er
 
 // KeyID returns the id of the active API key with an external id. Faults: NotFound.
 func (d *Directory) KeyID(ctx context.Context, organization int64, externalID string) (string, error) {
-	return sqlite.One[string](d.in(ctx), "API key", activeKeyNamed, organization, externalID, time.Now().UnixMilli())
+	return sqlite.One[string](d.reads.In(ctx), "API key", activeKeyNamed, organization, externalID, time.Now().UnixMilli())
 }
 
 // activeKeyNamed selects the active API key of an organization with an external id.
@@ -204,7 +204,7 @@ func (d *Directory) addKey(
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return d.change(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
 		return d.revokeKey(t, by, organization, id, map[string]any{})
 	})
 }

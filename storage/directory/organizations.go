@@ -20,7 +20,7 @@ const (
 
 // Organizations lists the organizations, newest first.
 func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.in(ctx),
+	return sqlite.All[access.Organization](d.reads.In(ctx),
 		selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
@@ -49,7 +49,7 @@ func startingWith(text string) string {
 
 // OrganizationsInOrder lists the first of some organizations, by row id and in their order, whose name or external id begins with a text.
 func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, beginning string, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.in(ctx), `
+	return sqlite.All[access.Organization](d.reads.In(ctx), `
 		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations o ON o.id = j.value CROSS JOIN plans p ON p.id = o.plan_id
 		WHERE `+beginningIs+` ORDER BY j.key LIMIT ?4`, sqlite.RowList(slices.Values(rows)), nil, nil, limit, startingWith(beginning))
 }
@@ -63,7 +63,7 @@ func beginningWith[T any](ctx context.Context, list scan.List[T], text string, b
 
 // Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
-	return organizationNamed(d.in(ctx), id)
+	return organizationNamed(d.reads.In(ctx), id)
 }
 
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if

@@ -19,12 +19,12 @@ const selectPermissions = `
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
-	return listPermissions(d.in(ctx), " WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return listPermissions(d.reads.In(ctx), " WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Permission returns the permission of that key. Faults: NotFound.
 func (d *Directory) Permission(ctx context.Context, key string) (access.Permission, error) {
-	return permissionNamed(d.in(ctx), key)
+	return permissionNamed(d.reads.In(ctx), key)
 }
 
 func permissionNamed(from sqlite.Reader, key string) (p access.Permission, err error) {
@@ -66,7 +66,7 @@ func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
 
 // UnknownPermissions returns the part of a scope for which there is no permission.
 func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error) {
-	return unknownPermissions(d.in(ctx), named)
+	return unknownPermissions(d.reads.In(ctx), named)
 }
 
 func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, error) {
@@ -115,7 +115,7 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 // key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would have it. Forbidden if it
 // is internal and by lacks it, because by could create it again as one that customers have.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permissionNamed(t, key)
 		if err != nil {
 			return err

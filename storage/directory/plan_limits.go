@@ -42,7 +42,7 @@ func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 
 // LiveKeys counts the API keys of an organization that count against its plan at the time now.
 func (d *Directory) LiveKeys(ctx context.Context, organization, now int64) (n int64, err error) {
-	err = d.in(ctx).Get(&n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
+	err = d.reads.In(ctx).Get(&n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
 	return n, err
 }
 

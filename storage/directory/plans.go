@@ -12,13 +12,13 @@ const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, ma
 
 // Plans lists the plans, newest first.
 func (d *Directory) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
-	return sqlite.All[access.Plan](d.in(ctx),
+	return sqlite.All[access.Plan](d.reads.In(ctx),
 		"SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Plan returns the plan of that name. Faults: NotFound.
 func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) {
-	return planNamed(d.in(ctx), name)
+	return planNamed(d.reads.In(ctx), name)
 }
 
 func planNamed(from sqlite.Reader, name string) (access.Plan, error) {
@@ -89,7 +89,7 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 
 // DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization that is not closed has it.
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		plan, err := planNamed(t, name)
 		if err != nil {
 			return err

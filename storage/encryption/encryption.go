@@ -68,7 +68,8 @@ func (s Source) Find(ctx context.Context, start sqlite.Start) (Keys, error) {
 func (s Source) FindOrCreate(ctx context.Context, start sqlite.Start) (Keys, error) {
 	k, err := s.Find(ctx, start)
 	if err == nil && len(k.keys) == 0 {
-		err = k.create()
+		k.keys = []seal.Key{seal.NewKey()}
+		err = k.file.write(k.keys...)
 	}
 	return k, err
 }
@@ -152,13 +153,6 @@ func parseKey(text, name string, isInUse bool) (key seal.Key, err error) {
 		err = fmt.Errorf("%w: %s: %w", ErrKey, name, err)
 	}
 	return key, err
-}
-
-// create creates the key of a new database.
-func (k *Keys) create() error {
-	key := seal.NewKey()
-	k.keys = []seal.Key{key}
-	return k.file.write(key)
 }
 
 // First returns the key of a new database.

@@ -31,8 +31,9 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		if err != nil {
 			return sub, err
 		}
-		if until > 0 && !r.Force {
-			return sub, overlapInProgress(until)
+		if until > 0 && !r.Force { // receivers may still rely on the previous secret
+			return sub, fault.New(fault.Conflict, "overlap_in_progress",
+				"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 		}
 		if err := s.memory.Quotas.Require(t, organization, quota.PerChange); err != nil {
 			return sub, err
@@ -67,10 +68,4 @@ func overlapUntil(t *sqlite.Tx, subscription int64) (until int64, err error) {
 		return 0, fmt.Errorf("read overlap: %w", err)
 	}
 	return until, nil
-}
-
-// overlapInProgress says that receivers may still rely on the previous secret.
-func overlapInProgress(until int64) error {
-	return fault.New(fault.Conflict, "overlap_in_progress",
-		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 }
