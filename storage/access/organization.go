@@ -13,6 +13,8 @@ type Organization struct {
 	ClosedAt    *int64  `db:"closed_at"`     // nil unless the organization is closed
 	LastEventAt *int64  `db:"last_event_at"` // when it last published, to the second; nil: never
 	CleanedAt   *int64  `db:"cleaned_at"`    // nil unless the closure is complete
+	CreatedAt   int64   `db:"created_at"`
+	UpdatedAt   int64   `db:"updated_at"`
 }
 
 // OrganizationFigures tell how an organization is doing. They may be some seconds old.
@@ -87,6 +89,8 @@ type User struct {
 	BuiltIn       bool    `db:"built_in"`        // the user of the local socket: operator of every organization, never changed
 	ErasedAt      *int64  `db:"erased_at"`       // nil unless the user is erased
 	CleanedAt     *int64  `db:"cleaned_at"`      // nil unless the erasure is complete
+	CreatedAt     int64   `db:"created_at"`
+	UpdatedAt     int64   `db:"updated_at"`
 }
 
 // IsService reports whether the user is the service account of an organization. Nobody signs in as a service account.

@@ -32,7 +32,8 @@ type Permission struct {
 	Description string    `db:"description"`
 	BuiltIn     bool      `db:"built_in"` // cannot be deleted
 	Internal    bool      `db:"internal"` // no built-in role grants it, except operator
-	Roles       RoleNames `db:"roles"`    // the roles that grant it now: the built-in ones, then the others by name
+	CreatedAt   int64     `db:"created_at"`
+	Roles       RoleNames `db:"roles"` // the roles that grant it now: the built-in ones, then the others by name
 }
 
 // BuiltInPermissions lists the permissions that every instance has, in the order in which they are seeded.

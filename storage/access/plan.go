@@ -13,6 +13,7 @@ type Plan struct {
 	MaxAPIKeys         *int64 `db:"max_api_keys"`              // live ones of an organization; nil is MostAPIKeys
 	MaxStoredBytes     *int64 `db:"max_stored_bytes_per_day"`  // that an organization adds in a UTC day; nil is no limit
 	CreatedAt          int64  `db:"created_at"`
+	UpdatedAt          int64  `db:"updated_at"`
 }
 
 // OrganizationRate returns how many requests per minute all API keys of an organization may make together: the limit of one

@@ -20,6 +20,7 @@ type Role struct {
 	Name        string `db:"name"`
 	Permissions Scope  `db:"permissions"` // what it grants now
 	BuiltIn     bool   `db:"built_in"`
+	CreatedAt   int64  `db:"created_at"`
 }
 
 // RoleNames are names of roles. In the database they are a text with spaces between the names.

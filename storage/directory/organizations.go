@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at"
+	organizationColumns = "o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.closed_at, o.last_event_at, o.cleaned_at, o.created_at, o.updated_at"
 	selectOrganizations = "SELECT " + organizationColumns + " FROM organizations o JOIN plans p ON p.id = o.plan_id"
 )
 

@@ -13,7 +13,7 @@ import (
 
 // selectPermissions reads permissions with the roles that an operator made; addBuiltInRoles adds the others.
 const selectPermissions = `
-	SELECT v.id, v.key, v.description, v.built_in, v.internal,
+	SELECT v.id, v.key, v.description, v.built_in, v.internal, v.created_at,
 	       coalesce((SELECT group_concat(r.name, ' ') FROM role_permissions g JOIN roles r ON r.id = g.role_id WHERE g.permission_id = v.id), '') AS roles
 	FROM permissions v`
 

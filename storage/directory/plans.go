@@ -8,7 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at"
+const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
 
 // Plans lists the plans, newest first.
 func (d *Directory) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {

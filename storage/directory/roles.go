@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const roleColumns = "r.id, r.name, r.built_in, " + principal.ListedPermissions + " AS permissions"
+const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + principal.ListedPermissions + " AS permissions"
 
 // Roles lists the roles with the permissions that they grant at present, newest first.
 func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {

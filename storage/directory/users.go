@@ -12,7 +12,7 @@ import (
 )
 
 const userColumns = `id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, erased_at, cleaned_at,
-	coalesce((SELECT o.name FROM organizations o WHERE o.id = service_of), '') AS service_of_name`
+	created_at, updated_at, coalesce((SELECT o.name FROM organizations o WHERE o.id = service_of), '') AS service_of_name`
 
 // Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {

@@ -68,7 +68,7 @@ func (r *Reader) SessionOrganizations(ctx context.Context, p access.Principal) (
 		return nil, nil
 	}
 	return sqlite.All[access.Organization](r.reads.In(ctx), `
-		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan
+		SELECT o.id, o.public_id, o.external_id, o.name, p.name AS plan, o.created_at, o.updated_at
 		FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE m.user_id = ? AND o.closed_at IS NULL
 		ORDER BY m.organization_id LIMIT ?`, p.User.RowID, maxSwitches)

@@ -7,13 +7,13 @@ import "github.com/keyhook/keyhook/storage/access"
 const (
 	principalColumns = `
 	u.id AS "user.id", u.public_id AS "user.public_id", coalesce(u.email, '') AS "user.email", u.name AS "user.name",
-	u.external_id AS "user.external_id", u.service_of AS "user.service_of", u.is_active AS "user.is_active", u.built_in AS "user.built_in",
+	u.external_id AS "user.external_id", u.service_of AS "user.service_of", u.is_active AS "user.is_active", u.built_in AS "user.built_in", u.created_at AS "user.created_at", u.updated_at AS "user.updated_at",
 	o.id AS "home.id", o.public_id AS "home.public_id", o.name AS "home.name", p.name AS "home.plan",
-	o.external_id AS "home.external_id",
+	o.external_id AS "home.external_id", o.created_at AS "home.created_at", o.updated_at AS "home.updated_at",
 	p.id AS "plan.id", p.name AS "plan.name", p.api_keys AS "plan.api_keys", p.webhooks AS "plan.webhooks",
 	p.api_rate_limit_per_minute AS "plan.api_rate_limit_per_minute",
 	p.max_subscriptions AS "plan.max_subscriptions", p.max_api_keys AS "plan.max_api_keys",
-	p.max_stored_bytes_per_day AS "plan.max_stored_bytes_per_day", p.created_at AS "plan.created_at",
+	p.max_stored_bytes_per_day AS "plan.max_stored_bytes_per_day", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
 	r.id IS NOT NULL AS member,` + ActingRoleColumns
 
 	principalJoins = `
