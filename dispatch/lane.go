@@ -192,11 +192,3 @@ func (t *laneTable) noteDue(at int64) {
 		t.nextDue = at
 	}
 }
-
-// noteSettled notes that a delivery was settled during the read.
-func (t *laneTable) noteSettled(delivery int64) {
-	if t.settledDuringRead == nil {
-		t.settledDuringRead = map[int64]struct{}{}
-	}
-	t.settledDuringRead[delivery] = struct{}{}
-}

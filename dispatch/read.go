@@ -268,16 +268,6 @@ func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	}
 }
 
-// markSpilled notes that a subscription has new deliveries in the table only.
-func (s *scheduler) markSpilled(subscription, organization int64) {
-	if _, parked := s.parked[subscription]; parked {
-		return
-	}
-	l := s.lanes.laneOf(subscription, organization)
-	l.table.hasMore = true
-	s.update(l)
-}
-
 // noteChanges makes the lanes of the subscriptions read them again before they send anything more. No subscription means
 // all.
 func (s *scheduler) noteChanges(subscriptions []int64) {

@@ -136,8 +136,12 @@ func (s *scheduler) handleAll(buffer []message) []message {
 	for _, m := range messages {
 		s.handle(m)
 	}
-	for subscription, organization := range spilled {
-		s.markSpilled(subscription, organization)
+	for subscription, organization := range spilled { // its new deliveries are in the table only
+		if _, parked := s.parked[subscription]; !parked {
+			l := s.lanes.laneOf(subscription, organization)
+			l.table.hasMore = true
+			s.update(l)
+		}
 	}
 	clear(messages)
 	if cap(messages) > 4096 {

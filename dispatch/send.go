@@ -104,7 +104,10 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	s.saved++
 	s.storeWorks(stepRecord)
 	if l.table.reading {
-		l.table.noteSettled(a.Delivery)
+		if l.table.settledDuringRead == nil {
+			l.table.settledDuringRead = map[int64]struct{}{}
+		}
+		l.table.settledDuringRead[a.Delivery] = struct{}{}
 	}
 	if now.State == webhook.Pending && !l.parked {
 		l.table.noteDue(now.DueAt)

@@ -357,7 +357,9 @@ func (a *Alerter) tell(m message, f *flight) {
 	f.waiting = len(a.workers)
 	m.flight = f
 	for _, worker := range a.workers {
-		if !worker.enqueue(m) {
+		select {
+		case worker.queue <- m:
+		default: // the channel is dead, and too many messages wait for it
 			a.finish(outcome{m.kind, f, false})
 		}
 	}

@@ -61,11 +61,13 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
 func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.AlertSubject) message {
-	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
+	title, lead, list := "disabled", "Keyhook sends nothing to a disabled subscription.", webhook.ActionListDisabled
 	switch kind {
 	case SubscriptionFailing:
+		list = webhook.ActionListFailing
 		title, lead = "failing", "Keyhook still tries, less often. If the failures go on, it disables the subscription."
 	case SubscriptionRecovered:
+		list = webhook.ActionListSubscriptions
 		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
 		if all.subscriptions > 1 {
 			lead = "Keyhook sends deliveries to them again, after they were disabled."
@@ -82,19 +84,27 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		entries = append(entries, entry)
 	}
 	if more := all.subscriptions - len(entries); more > 0 {
-		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(listing(kind))))
+		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
 	}
 	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
-	subjects := []map[string]any{}
+	subjects := []subject{}
 	for _, s := range named {
-		subjects = append(subjects, map[string]any{
-			"subscription_id": s.ID, "organization_id": s.OrganizationID, "organization_external_id": s.OrganizationExternalID,
-			"url_host": webhook.URLHost(s.URL), "disabled_at": timeOrNull(s.DisabledAt), "failing_since": timeOrNull(&s.FailingSince),
-			"pending_deliveries": s.PendingDeliveries,
-		})
+		subjects = append(subjects, subject{s.ID, s.OrganizationID, s.OrganizationExternalID, webhook.URLHost(s.URL),
+			timeOrNull(s.DisabledAt), timeOrNull(&s.FailingSince), s.PendingDeliveries})
 	}
 	m.facts = map[string]any{"subscriptions": subjects, "more_subscriptions": all.subscriptions - len(subjects)}
 	return m
+}
+
+// subject is a subscription in a message for programs.
+type subject struct {
+	Subscription   string  `json:"subscription_id"`
+	Organization   string  `json:"organization_id"`
+	ExternalID     *string `json:"organization_external_id"`
+	Host           string  `json:"url_host"`
+	DisabledAt     *string `json:"disabled_at"`
+	FailingSince   *string `json:"failing_since"`
+	WaitDeliveries int64   `json:"pending_deliveries"`
 }
 
 // timeOrNull returns a time in milliseconds for programs; null for no time and for 0.

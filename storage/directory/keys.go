@@ -80,17 +80,6 @@ const activeKeyNamed = `
 	SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id
 	WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)`
 
-// freeExternalID takes an external id from the API key that has it: one that has expired, or that a rotation ends.
-func freeExternalID(t *sqlite.Tx, organization int64, externalID *string) error {
-	if externalID == nil {
-		return nil
-	}
-	_, err := t.Exec(`
-		UPDATE api_keys SET external_id = NULL
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, externalID)
-	return err
-}
-
 // CreateKey creates an API key in the organization in which by acts. It belongs to by's user, to the service account or to the user
 // that k names; see ownerOf. Its scope is the requested scope, narrowed to the permissions of the owner's role there and of by's
 // credential. Faults: Forbidden if the plan lacks API keys, or if by may not name another user; Conflict if the owner is not a member
@@ -184,8 +173,12 @@ func (d *Directory) addKey(
 	if err != nil {
 		return made, err
 	}
-	if err := freeExternalID(t, organization, k.ExternalID); err != nil {
-		return made, err
+	if k.ExternalID != nil { // a key that has expired, or that a rotation ends, may have it
+		if _, err := t.Exec(`
+			UPDATE api_keys SET external_id = NULL
+			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, k.ExternalID); err != nil {
+			return made, err
+		}
 	}
 	digest := k.Credential.Digest()
 	row, err := t.Insert(`

@@ -157,17 +157,13 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if changed, err = organization(t, row); err != nil {
 		return changed, err
 	}
-	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(before, c))
-}
-
-func changesOfOrganization(before access.Organization, c access.OrganizationChange) map[string]any {
 	details := map[string]any{}
 	note(details, "name", c.Name)
 	note(details, "external_id", c.ExternalID)
 	if c.Plan != nil {
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}
-	return details
+	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
 }
 
 // PrepareDeletion finds an organization that is to be deleted. Faults: NotFound; Conflict until its closure is complete, and for the

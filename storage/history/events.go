@@ -25,17 +25,6 @@ const (
 // publishedDeliveries counts the deliveries that an event had when it was published.
 const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + delivery.CauseEvent
 
-// completeEvents sets the public ids and the numbers of deliveries of the events of a page. Events of many subscriptions have many
-// deliveries. So the page ends after the event at which the counts have read as many rows as a search may read.
-func (h *History) completeEvents(ctx context.Context, organization int64, page *webhook.EventPage) error {
-	counted, err := h.countAll(ctx, organization, page.Events, h.logs.Limits.Rows)
-	if err == nil && counted < len(page.Events) {
-		page.Events = page.Events[:counted]
-		page.Next = page.Events[counted-1].RowID
-	}
-	return err
-}
-
 // CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
 // many reads of the organization's logs are running.
 func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
@@ -45,7 +34,7 @@ func (h *History) CountDeliveries(ctx context.Context, organization int64, event
 	return nil
 }
 
-// countAll counts the deliveries of events until it has read that many. It returns how many events it has counted, at least one if
+// countAll sets the public ids and the numbers of deliveries of events until it has read that many. It returns how many events it has counted, at least one if
 // there are any. After many deliveries it pauses, so that others have their turn.
 func (h *History) countAll(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
 	end, err := h.logs.Take(ctx, organization)

@@ -119,9 +119,5 @@ func (h *History) Schedules(ctx context.Context, organization int64, ids []strin
 }
 
 // firstDueColumn is Schedule.FirstDue of a subscription s.
-var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = " + firstSent("s.ordered", "s.id") + ") AS first_due"
-
-// firstSent returns an SQL expression of the pending delivery that is sent first. ordered and subscription are SQL expressions.
-func firstSent(ordered, subscription string) string {
-	return `iif(` + ordered + `, coalesce((` + delivery.FirstInOrder(subscription) + `), (` + delivery.FirstPending(subscription) + `)), (` + delivery.FirstPending(subscription) + `))`
-}
+var firstDueColumn = `(SELECT first.due_at FROM deliveries first WHERE first.id = iif(s.ordered,
+	coalesce((` + delivery.FirstInOrder("s.id") + `), (` + delivery.FirstPending("s.id") + `)), (` + delivery.FirstPending("s.id") + `))) AS first_due`

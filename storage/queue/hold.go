@@ -167,7 +167,12 @@ func (q *Queue) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 	for _, subscription := range slices.Sorted(maps.Keys(q.pending.All())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
-			if n, err = q.discardBatch(ctx, subscription, *expected); err != nil {
+			if n, err = returning(ctx, q, sqlite.Work{Cost: dropBatch}, func(t *tx) (int64, error) {
+				if err := requireHold(t, *expected); err != nil {
+					return 0, err
+				}
+				return t.dropPending(subscription, expected.Last)
+			}); err != nil {
 				return dropped, err
 			}
 		}
@@ -190,14 +195,4 @@ func requireHold(t *tx, expected webhook.Hold) error {
 		return errNotHeld
 	}
 	return err
-}
-
-// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
-func (q *Queue) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
-	return returning(ctx, q, sqlite.Work{Cost: dropBatch}, func(t *tx) (int64, error) {
-		if err := requireHold(t, expected); err != nil {
-			return 0, err
-		}
-		return t.dropPending(subscription, expected.Last)
-	})
 }
