@@ -199,22 +199,16 @@ type pools struct {
 }
 
 func openPools(ctx context.Context, file *sqlite.File) (p pools, err error) {
-	var logs, replays, feeds *sqlite.Pool
-	for _, of := range []struct {
-		pool        **sqlite.Pool
-		connections int
-		limit       time.Duration
-	}{
-		{&p.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&feeds, feedReaders, logLimit},
-		{&p.surveys, surveyReaders, surveyLimit},
-	} {
-		if *of.pool, err = file.Pool(ctx, of.connections, of.limit); err != nil {
-			return p, err
-		}
+	open := func(connections int, limit time.Duration) *sqlite.Pool {
+		pool, failed := file.Pool(ctx, connections, limit)
+		err = errors.Join(err, failed)
+		return pool
 	}
-	p.logs, p.replays = scan.NewReader(logs, logReaders, logWait), scan.NewReader(replays, replayReaders, 0)
-	p.feeds = scan.NewReader(feeds, feedReaders, logWait)
-	return p, nil
+	p.reads, p.surveys = open(readers, readLimit), open(surveyReaders, surveyLimit)
+	p.logs = scan.NewReader(open(logReaders, logLimit), logReaders, logWait)
+	p.replays = scan.NewReader(open(replayReaders, logLimit), replayReaders, 0)
+	p.feeds = scan.NewReader(open(feedReaders, logLimit), feedReaders, logWait)
+	return p, err
 }
 
 // drain waits for the end of all log reads. New ones wait until resume is called.

@@ -67,7 +67,11 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err := directory.RefuseDependents(t, o.RowID, others); err != nil {
 			return err
 		}
-		if err := moveHistory(t, o.RowID, by.LogOrganization()); err != nil {
+		// Nobody has received its published audit events.
+		if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, o.RowID); err != nil {
+			return err
+		}
+		if _, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", by.LogOrganization(), o.RowID); err != nil {
 			return err
 		}
 		if err := s.Directory.RemoveOrganization(t, o.RowID); err != nil {
@@ -105,13 +109,3 @@ func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (acce
 // the creation of the organization published one.
 const anAuditEvent = `
 	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
-
-// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
-// received.
-func moveHistory(t *sqlite.Tx, organization, to int64) error {
-	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
-		return err
-	}
-	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
-	return err
-}

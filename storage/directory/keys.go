@@ -92,7 +92,14 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return made, err
 		}
-		granted, err := grantable(t, by, owner, k.Scope)
+		own, err := grantableBy(t, by, owner)
+		if err != nil {
+			return made, err
+		}
+		if err := knownPermissions(t, "scope", k.Scope); err != nil {
+			return made, err
+		}
+		granted, err := intersect(k.Scope, own)
 		if err != nil {
 			return made, err
 		}
@@ -109,25 +116,13 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
 		}
-		note(details, "external_id", made.ExternalID)
+		webhook.AddDetail(details, "external_id", made.ExternalID)
 		if len(made.AllowedNetworks) > 0 {
 			details["allowed_networks"] = made.AllowedNetworks.Texts()
 		}
 		nameOwner(details, by, made)
 		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, details)
 	})
-}
-
-// grantable returns the part of the requested scope that by may grant to a new key. It is not empty.
-func grantable(t *sqlite.Tx, by access.Principal, owner keyOwner, requested access.Scope) (access.Scope, error) {
-	own, err := grantableBy(t, by, owner)
-	if err != nil {
-		return access.Scope{}, err
-	}
-	if err := knownPermissions(t, "scope", requested); err != nil {
-		return access.Scope{}, err
-	}
-	return intersect(requested, own)
 }
 
 // grantableBy returns the most that by may grant to a new key: the permissions of the owner's role in the organization acted in

@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const (
@@ -158,8 +159,8 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 		return changed, err
 	}
 	details := map[string]any{}
-	note(details, "name", c.Name)
-	note(details, "external_id", c.ExternalID)
+	webhook.AddDetail(details, "name", c.Name)
+	webhook.AddDetail(details, "external_id", c.ExternalID)
 	if c.Plan != nil {
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
@@ -64,27 +65,23 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 		if c.Webhooks != nil {
 			d.hooks.WebhooksChanged(t)
 		}
-		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, changesOfPlan(c))
+		details := map[string]any{}
+		webhook.AddDetail(details, "api_keys", c.APIKeys)
+		webhook.AddDetail(details, "webhooks", c.Webhooks)
+		if c.SetRateLimit {
+			details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
+		}
+		if c.SetMaxSubscriptions {
+			details["max_subscriptions"] = c.MaxSubscriptions
+		}
+		if c.SetMaxAPIKeys {
+			details["max_api_keys"] = c.MaxAPIKeys
+		}
+		if c.SetMaxStoredBytes {
+			details["max_stored_bytes_per_day"] = c.MaxStoredBytes
+		}
+		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, details)
 	})
-}
-
-func changesOfPlan(c access.PlanChange) map[string]any {
-	details := map[string]any{}
-	note(details, "api_keys", c.APIKeys)
-	note(details, "webhooks", c.Webhooks)
-	if c.SetRateLimit {
-		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
-	}
-	if c.SetMaxSubscriptions {
-		details["max_subscriptions"] = c.MaxSubscriptions
-	}
-	if c.SetMaxAPIKeys {
-		details["max_api_keys"] = c.MaxAPIKeys
-	}
-	if c.SetMaxStoredBytes {
-		details["max_stored_bytes_per_day"] = c.MaxStoredBytes
-	}
-	return details
 }
 
 // DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization that is not closed has it.

@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const userColumns = `id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, erased_at, cleaned_at,
@@ -136,7 +137,14 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
-	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
+	details := map[string]any{}
+	if c.Email != nil {
+		details["email"] = nullIfEmpty(*c.Email)
+	}
+	webhook.AddDetail(details, "name", c.Name)
+	webhook.AddDetail(details, "external_id", c.ExternalID)
+	webhook.AddDetail(details, "is_active", c.IsActive)
+	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, details)
 }
 
 // bindSubject is the principal.Bind of the directory.
@@ -153,17 +161,6 @@ func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i acces
 		return d.hooks.Audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, Target{Type: "user", ID: p.User.ID},
 			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
 	})
-}
-
-func changesOfUser(c access.UserChange) map[string]any {
-	details := map[string]any{}
-	if c.Email != nil {
-		details["email"] = nullIfEmpty(*c.Email)
-	}
-	note(details, "name", c.Name)
-	note(details, "external_id", c.ExternalID)
-	note(details, "is_active", c.IsActive)
-	return details
 }
 
 // DeleteUser deletes a user. Faults: NotFound; Conflict while the user has a membership or a credential, even a revoked one.

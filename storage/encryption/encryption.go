@@ -161,8 +161,12 @@ func (k Keys) First() seal.Key { return k.keys[0] }
 // Keep gives a new key file its final name, after the database exists.
 func (k Keys) Keep() error { return k.file.finalize() }
 
-// keyFor returns the key that fits sealed, the canary of the database at path.
-func (k Keys) keyFor(path string, sealed []byte) (seal.Key, error) {
+// Recognize returns the key that fits the database at path: it opens the canary. It returns ErrKey if none does.
+func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
+	sealed, err := readCanary(ctx, db)
+	if err != nil {
+		return seal.Key{}, err
+	}
 	id, err := seal.KeyID(sealed)
 	if err != nil {
 		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it needs (%w)", ErrKey, err), "restore a backup")
@@ -175,15 +179,6 @@ func (k Keys) keyFor(path string, sealed []byte) (seal.Key, error) {
 	}
 	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
 		"%s", mendKey(path, id, k.file.name == ""))
-}
-
-// Recognize returns the key that fits the database at path. It returns ErrKey if none does.
-func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
-	sealed, err := readCanary(ctx, db)
-	if err != nil {
-		return seal.Key{}, err
-	}
-	return k.keyFor(path, sealed)
 }
 
 // readCanary reads the sealed canary of a database.
