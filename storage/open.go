@@ -21,6 +21,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/feed"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/retention"
@@ -169,7 +170,7 @@ func seedInstance(t *sqlite.Tx, key seal.Key) error {
 		salt, encryption.Canary(seal.NewRing(key))); err != nil {
 		return err
 	}
-	return writeClock(t, clock.State{Seen: time.Now().UnixMilli()})
+	return instance.Save(t, clockName, clock.State{Seen: time.Now().UnixMilli()})
 }
 
 // The pools of readers. Reads of logs have connections of their own, so authentication and delivery never wait for them. A

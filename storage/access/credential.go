@@ -116,12 +116,7 @@ func lowerWord(s string) bool {
 }
 
 func isBase62(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
 }
 
 // Opaque wraps a token of any form, such as bootstrap.token. ok is false unless it is 20 to 200 visible ASCII characters.

@@ -1,6 +1,9 @@
 package access
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
 // since the epoch, UTC, in this whole package.
@@ -184,11 +187,7 @@ const (
 
 // IsAppliedKind reports whether `keyhook apply` creates objects of a kind.
 func IsAppliedKind(kind string) bool {
-	switch kind {
-	case KindPlan, KindPermission, KindRole, KindEventType, KindOrganization, KindUser, KindMember, KindSubscription:
-		return true
-	}
-	return false
+	return slices.Contains([]string{KindPlan, KindPermission, KindRole, KindEventType, KindOrganization, KindUser, KindMember, KindSubscription}, kind)
 }
 
 // Applied is an object that `keyhook apply` has created, and that nobody has deleted since.

@@ -14,13 +14,13 @@ import (
 // read in its organization, or in all of them with platform:read. Deleted and revoked things are found too. Faults: Unavailable if
 // too many reads of the organization's logs are running.
 func (h *History) Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error) {
-	end, err := h.logs.Take(ctx, by.Organization.RowID)
+	end, err := h.o.Logs.Take(ctx, by.Organization.RowID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return search.Run(ctx, h.logs, searchLookups, search.Query{
-		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: HiddenTypes(!by.Can(access.AuditRead)), IDs: h.ids,
+	return search.Run(ctx, h.o.Logs, searchLookups, search.Query{
+		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: HiddenTypes(!by.Can(access.AuditRead)), IDs: h.o.IDs,
 	})
 }
 

@@ -335,7 +335,8 @@ func (f *File) do(w *queuedWrite) error {
 		t.committed = t.committed[:mark]
 	}
 	if changed && t.onReserve {
-		f.reserve.count(w.Payer)
+		f.reserve.writes[w.Payer]++
+		f.reserve.total++
 	}
 	switch {
 	case w.err == nil || !changed:

@@ -147,15 +147,8 @@ const (
 
 // String returns the state's public name.
 func (s DeliveryState) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Delivered:
-		return "delivered"
-	case Exhausted:
-		return "exhausted"
-	case Dropped:
-		return "dropped"
+	if names := [...]string{"pending", "delivered", "exhausted", "dropped"}; int(s) < len(names) {
+		return names[s]
 	}
 	return "state " + strconv.Itoa(int(s))
 }
