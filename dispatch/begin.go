@@ -122,21 +122,15 @@ func (s *scheduler) finishBegin(m beginReturned) {
 	for i, start := range m.starts {
 		a := s.lanes.find(attemptKey{start.Subscription, start.Delivery})
 		if a.row = m.rows[i]; a.row == 0 {
-			s.dropRefused(a)
+			// The subscription has changed, or the delivery has ended. Both are read again.
+			s.lanes.move(a, gone)
+			a.lane.wantVersion++
+			a.lane.table.hasMore, a.lane.refusedEpoch = true, a.epoch
 		} else {
 			s.queueOrRelease(a)
 		}
 		s.update(a.lane)
 	}
-}
-
-// dropRefused drops an attempt that the store refused to begin. Either the subscription has changed or the delivery has
-// ended. Both are read again.
-func (s *scheduler) dropRefused(a *attempt) {
-	l := a.lane
-	s.lanes.move(a, gone)
-	l.wantVersion++
-	l.table.hasMore, l.refusedEpoch = true, a.epoch
 }
 
 // queueOrRelease queues an attempt with a record for sending, or releases it if it must not be sent any more.
@@ -154,15 +148,7 @@ func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
 }
 
-// addBegun adds a job whose first attempt has begun in the transaction that created it.
-func (s *scheduler) addBegun(j webhook.Job) {
-	s.openings.giveBack(j.Organization, j.Subscription)
-	l := s.lanes.laneOf(j.Subscription, j.Organization)
-	s.enterBegun(l, j)
-	s.update(l)
-}
-
-// enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
+// enterBegun adds a job whose first attempt has begun in the transaction that created it. If there is no room for it, it is released.
 func (s *scheduler) enterBegun(l *lane, j webhook.Job) {
 	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: webhook.AttemptRow(j.Delivery, 1)}
 	l.attempts[j.Delivery] = a

@@ -71,15 +71,8 @@ type checks struct {
 	onRound func(s *scheduler)
 }
 
-// store is what a Dispatcher needs from package storage.
+// store is what a Dispatcher needs from package storage: it reads pending deliveries, records attempts, and makes test events.
 type store interface {
-	pendingStore
-	attemptStore
-	testStore
-}
-
-// pendingStore reads pending deliveries.
-type pendingStore interface {
 	// Lanes lists all subscriptions with pending deliveries.
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
 	// Target returns the current address, secrets and health of a subscription.
@@ -90,10 +83,7 @@ type pendingStore interface {
 	// OrderedJobs lists the pending deliveries of an ordered subscription: up to limit redeliveries, and then up to limit of the
 	// others, in their order.
 	OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)
-}
 
-// attemptStore records attempts.
-type attemptStore interface {
 	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt
 	// must not be sent.
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
@@ -102,10 +92,7 @@ type attemptStore interface {
 	// Record saves the results of attempts, all or none, with their effects on the deliveries and on the health of the
 	// subscriptions.
 	Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error)
-}
 
-// testStore makes test events.
-type testStore interface {
 	// SubscriptionRow returns the row of a subscription.
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
 	// BeginTest makes a test event and begins its only attempt. The event is the example of eventType; see queue.Queue.BeginTest.

@@ -164,11 +164,6 @@ func newLane(subscription int64) *lane {
 // requests returns how many requests are in progress, including tests.
 func (l *lane) requests() int { return l.stages[sending] + len(l.tests.running) }
 
-// isIdle reports whether the lane has no work and waits for nothing.
-func (l *lane) isIdle() bool {
-	return len(l.attempts) == 0 && !l.tests.any() && !l.table.reading && !l.table.hasMore && l.table.nextDue == 0
-}
-
 func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
 
 // isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe
@@ -191,23 +186,9 @@ func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 // probeIsDue reports whether the time of the next probe has come.
 func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled() || s.isDue(l.gate.ProbeAt) }
 
-// willFail reports whether the lane will be failing once its last failures are settled. A request sent before that
-// would be wasted.
-func (l *lane) willFail(failingAfter int) bool {
-	return l.recent.unsettledFailures > 0 && l.recent.failureStreak >= failingAfter
-}
-
 // noteDue records the due time of a delivery in the table.
 func (t *laneTable) noteDue(at int64) {
 	if t.nextDue == 0 || at < t.nextDue {
 		t.nextDue = at
 	}
-}
-
-// noteSettled notes that a delivery was settled during the read.
-func (t *laneTable) noteSettled(delivery int64) {
-	if t.settledDuringRead == nil {
-		t.settledDuringRead = map[int64]struct{}{}
-	}
-	t.settledDuringRead[delivery] = struct{}{}
 }

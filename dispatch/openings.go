@@ -116,7 +116,10 @@ func (s *scheduler) openLane(l *lane) {
 		begun := l.stages[beginning] + l.stages[begun]
 		limit := s.beginLimit(l) - begun
 		if l.isOrdered() {
-			limit = l.limitInOrder()
+			limit = 0
+			if len(l.attempts) == 0 && l.requests() == 0 && !l.table.reading && l.table.blocked == 0 { // nothing is before it
+				limit = 1
+			}
 		}
 		if limit > 0 {
 			r = room{limit, begun}

@@ -17,15 +17,6 @@ func (l *lane) isOrdered() bool { return l.target != nil && l.target.Ordered }
 // isQuiet reports whether the lane has no attempt or test in progress.
 func (l *lane) isQuiet() bool { return l.stages.unsettled() == 0 && l.requests() == 0 }
 
-// limitInOrder is how many attempts of an ordered lane may begin in the transactions that create their deliveries: one, if
-// nothing is before it.
-func (l *lane) limitInOrder() int {
-	if len(l.attempts) > 0 || l.requests() > 0 || l.table.reading || l.table.blocked != 0 {
-		return 0
-	}
-	return 1
-}
-
 // leaveInTable reports whether a new job of an ordered lane stays in the table for now, because it would make a gap in the head.
 func (l *lane) leaveInTable(j webhook.Job) bool {
 	switch {

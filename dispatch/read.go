@@ -253,29 +253,19 @@ func (s *scheduler) startRead(l *lane) {
 // from the table later.
 func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	for _, j := range jobs {
-		if j.Begun {
-			s.addBegun(j)
-			continue
-		}
-		if _, parked := s.parked[j.Subscription]; parked {
+		if _, parked := s.parked[j.Subscription]; parked && !j.Begun {
 			continue
 		}
 		l := s.lanes.laneOf(j.Subscription, j.Organization)
-		if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
+		if j.Begun {
+			s.openings.giveBack(j.Organization, j.Subscription)
+			s.enterBegun(l, j)
+			s.update(l)
+		} else if l.attempts[j.Delivery] == nil && !l.leaveInTable(j) {
 			l.table.hasMore = l.table.hasMore || !s.admit(l, j, maxNewJobs)
 			s.update(l)
 		}
 	}
-}
-
-// markSpilled notes that a subscription has new deliveries in the table only.
-func (s *scheduler) markSpilled(subscription, organization int64) {
-	if _, parked := s.parked[subscription]; parked {
-		return
-	}
-	l := s.lanes.laneOf(subscription, organization)
-	l.table.hasMore = true
-	s.update(l)
 }
 
 // noteChanges makes the lanes of the subscriptions read them again before they send anything more. No subscription means

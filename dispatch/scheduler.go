@@ -136,8 +136,12 @@ func (s *scheduler) handleAll(buffer []message) []message {
 	for _, m := range messages {
 		s.handle(m)
 	}
-	for subscription, organization := range spilled {
-		s.markSpilled(subscription, organization)
+	for subscription, organization := range spilled { // its new deliveries are in the table only
+		if _, parked := s.parked[subscription]; !parked {
+			l := s.lanes.laneOf(subscription, organization)
+			l.table.hasMore = true
+			s.update(l)
+		}
 	}
 	clear(messages)
 	if cap(messages) > 4096 {
@@ -251,7 +255,9 @@ func (s *scheduler) update(l *lane) {
 			l.parked, l.table.hasMore = false, true
 		}
 	case l.isClosed():
-		s.park(l)
+		// The lane costs nothing until its subscription changes.
+		l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
+		s.lanes.trimHead(l, 0)
 	case l.isFailing():
 		s.lanes.trimHead(l, 1)
 	}
@@ -275,8 +281,8 @@ func (s *scheduler) update(l *lane) {
 // with many lanes go first.
 func (s *scheduler) isDroppable(l *lane) bool {
 	switch {
-	case !l.isIdle():
-		return false
+	case len(l.attempts) > 0 || l.tests.any() || l.table.reading || l.table.hasMore || l.table.nextDue != 0:
+		return false // it has work, or waits for something
 	case l.parked:
 		return true
 	case l.org.lanes > minLanesPerOrg:
@@ -297,12 +303,6 @@ func (s *scheduler) dropLane(l *lane) {
 	s.openings.forget(l.subscription)
 	delete(s.lanes.of, l.subscription)
 	s.lanes.leaveOrg(l)
-}
-
-// park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
-func (s *scheduler) park(l *lane) {
-	l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
-	s.lanes.trimHead(l, 0)
 }
 
 // stop ends the beginning of attempts and releases those that were not sent.

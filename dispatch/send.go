@@ -10,7 +10,9 @@ import "github.com/keyhook/keyhook/storage/webhook"
 // soon fill maxUnsaved, and no other lane could send.
 func (s *scheduler) maySend(l *lane) bool {
 	known := s.isCurrent(l)
-	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.TimeUntil(1, s.clock) > 0) {
+	// The lane will be failing once its last failures are settled. A request sent before that would be wasted.
+	willFail := l.recent.unsettledFailures > 0 && l.recent.failureStreak >= s.options.Policy.FailingAfter
+	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || willFail || l.bucket.TimeUntil(1, s.clock) > 0) {
 		return false
 	}
 	if l.recent.setAside >= s.options.PerSubscription {
@@ -48,18 +50,14 @@ func (s *scheduler) sendNext() {
 			if len(l.tests.waiting) > 0 {
 				s.lanes.startTest(l)
 			} else {
-				s.send(s.lanes.takeBegun(l))
+				a := s.lanes.takeBegun(l)
+				s.worker.send(&sendOrder{
+					Job: a.Job, row: a.row, epoch: a.epoch, target: l.target, failures: l.gate.ConsecutiveFailures, changesRead: s.changes.read,
+				})
 			}
 		}
 		s.update(l)
 	}
-}
-
-func (s *scheduler) send(a *attempt) {
-	s.worker.send(&sendOrder{
-		Job: a.Job, row: a.row, epoch: a.epoch,
-		target: a.lane.target, failures: a.lane.gate.ConsecutiveFailures, changesRead: s.changes.read,
-	})
 }
 
 // takeBack makes an attempt wait again that was not sent, because something had changed since the decision.
@@ -106,7 +104,10 @@ func (s *scheduler) settle(a *attempt, now webhook.Settled) {
 	s.saved++
 	s.storeWorks(stepRecord)
 	if l.table.reading {
-		l.table.noteSettled(a.Delivery)
+		if l.table.settledDuringRead == nil {
+			l.table.settledDuringRead = map[int64]struct{}{}
+		}
+		l.table.settledDuringRead[a.Delivery] = struct{}{}
 	}
 	if now.State == webhook.Pending && !l.parked {
 		l.table.noteDue(now.DueAt)

@@ -83,18 +83,6 @@ func (l *Limiter) Peek(key, limit int64) Result {
 	return w.result(w.used < limit, limit, now)
 }
 
-// Len returns the number of windows in memory, including ended ones. It is for metrics.
-func (l *Limiter) Len() int {
-	n := 0
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		n += len(s.young.windows) + len(s.old.windows)
-		s.mu.Unlock()
-	}
-	return n
-}
-
 // shard returns the shard of key. Keys are row ids, so they are close together and may share a factor. Fibonacci
 // hashing spreads them (Knuth, The Art of Computer Programming 3, 6.4), and the upper bits select the shard.
 func (l *Limiter) shard(key int64) *shard {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -124,21 +123,11 @@ func markTold(t *sqlite.Tx, of webhook.Untold) error {
 
 // AlertState reads what SaveAlertState saved into state, a pointer. It leaves state as it is if nothing was saved.
 func (s *Store) AlertState(ctx context.Context, state any) error {
-	text, err := instance.Value(s.pools.reads.In(ctx), alertsName)
-	if err != nil || text == nil {
-		return err
-	}
-	if err := json.Unmarshal(text, state); err != nil {
-		return fmt.Errorf("read state of alerts: %w", err)
-	}
-	return nil
+	_, err := instance.Load(s.pools.reads.In(ctx), alertsName, state)
+	return err
 }
 
 // SaveAlertState saves the state of the alerts as JSON.
 func (s *Store) SaveAlertState(ctx context.Context, state any) error {
-	text, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("encode state of alerts: %w", err)
-	}
-	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Set(t, alertsName, text) })
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Save(t, alertsName, state) })
 }

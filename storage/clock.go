@@ -2,8 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -22,15 +20,9 @@ const clockName = "clock"
 
 // loadClock reads the saved state and compares it with the clock now.
 func loadClock(t *sqlite.Tx, observed *clock.Watch) error {
-	text, err := instance.Value(t, clockName)
-	if err != nil {
-		return err
-	}
 	var saved clock.State
-	if text != nil {
-		if err := json.Unmarshal(text, &saved); err != nil {
-			return fmt.Errorf("read clock: %w", err)
-		}
+	if _, err := instance.Load(t, clockName, &saved); err != nil {
+		return err
 	}
 	observed.Start(saved)
 	return nil
@@ -51,15 +43,7 @@ func (s *Store) updateClock(ctx context.Context) error {
 // saveClock saves the state of the clock.
 func (s *Store) saveClock(ctx context.Context) error {
 	state := s.clock.StateToSave()
-	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return writeClock(t, state) })
-}
-
-func writeClock(t *sqlite.Tx, state clock.State) error {
-	text, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("encode clock: %w", err)
-	}
-	return instance.Set(t, clockName, text)
+	return s.File.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return instance.Save(t, clockName, state) })
 }
 
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
@@ -70,7 +54,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 		if state.Trusted() {
 			return nil
 		}
-		if err := writeClock(t, clock.State{Seen: state.Seen}); err != nil {
+		if err := instance.Save(t, clockName, clock.State{Seen: state.Seen}); err != nil {
 			return err
 		}
 		t.OnCommit(s.clock.Accept)

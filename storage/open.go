@@ -21,6 +21,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/feed"
 	"github.com/keyhook/keyhook/storage/history"
+	"github.com/keyhook/keyhook/storage/instance"
 	"github.com/keyhook/keyhook/storage/pending"
 	"github.com/keyhook/keyhook/storage/queue"
 	"github.com/keyhook/keyhook/storage/retention"
@@ -79,8 +80,11 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	e := o.engine()
 	e.Logger = o.Logger
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
-		o.Path = path
-		keys, err = o.keys(ctx, start)
+		if o.Path = path; o.findKeys != nil {
+			keys, err = o.findKeys(ctx, path)
+		} else {
+			keys, err = o.source().FindOrCreate(ctx, start)
+		}
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) (err error) {
@@ -99,14 +103,6 @@ func (o Options) openFile(ctx context.Context, memory *queue.Memory) (_ *sqlite.
 	e.Committed, e.Probe = o.Observer.Committed, writeProbe
 	file, err := sqlite.Open(ctx, e)
 	return file, key, err
-}
-
-// keys finds the keys that may fit the database, or creates the key of a new one.
-func (o Options) keys(ctx context.Context, start sqlite.Start) (encryption.Keys, error) {
-	if o.findKeys != nil {
-		return o.findKeys(ctx, o.Path)
-	}
-	return o.source().FindOrCreate(ctx, start)
 }
 
 // source says where the encryption key is.
@@ -174,7 +170,7 @@ func seedInstance(t *sqlite.Tx, key seal.Key) error {
 		salt, encryption.Canary(seal.NewRing(key))); err != nil {
 		return err
 	}
-	return writeClock(t, clock.State{Seen: time.Now().UnixMilli()})
+	return instance.Save(t, clockName, clock.State{Seen: time.Now().UnixMilli()})
 }
 
 // The pools of readers. Reads of logs have connections of their own, so authentication and delivery never wait for them. A
@@ -204,22 +200,16 @@ type pools struct {
 }
 
 func openPools(ctx context.Context, file *sqlite.File) (p pools, err error) {
-	var logs, replays, feeds *sqlite.Pool
-	for _, of := range []struct {
-		pool        **sqlite.Pool
-		connections int
-		limit       time.Duration
-	}{
-		{&p.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&feeds, feedReaders, logLimit},
-		{&p.surveys, surveyReaders, surveyLimit},
-	} {
-		if *of.pool, err = file.Pool(ctx, of.connections, of.limit); err != nil {
-			return p, err
-		}
+	open := func(connections int, limit time.Duration) *sqlite.Pool {
+		pool, failed := file.Pool(ctx, connections, limit)
+		err = errors.Join(err, failed)
+		return pool
 	}
-	p.logs, p.replays = scan.NewReader(logs, logReaders, logWait), scan.NewReader(replays, replayReaders, 0)
-	p.feeds = scan.NewReader(feeds, feedReaders, logWait)
-	return p, nil
+	p.reads, p.surveys = open(readers, readLimit), open(surveyReaders, surveyLimit)
+	p.logs = scan.NewReader(open(logReaders, logLimit), logReaders, logWait)
+	p.replays = scan.NewReader(open(replayReaders, logLimit), replayReaders, 0)
+	p.feeds = scan.NewReader(open(feedReaders, logLimit), feedReaders, logWait)
+	return p, err
 }
 
 // drain waits for the end of all log reads. New ones wait until resume is called.

@@ -58,14 +58,20 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err != nil {
 			return err
 		}
-		others, err := dependents(t, o.RowID)
+		others, err := sqlite.All[string](t, `
+			SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
+			UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`, o.RowID)
 		if err != nil {
 			return err
 		}
 		if err := directory.RefuseDependents(t, o.RowID, others); err != nil {
 			return err
 		}
-		if err := moveHistory(t, o.RowID, by.LogOrganization()); err != nil {
+		// Nobody has received its published audit events.
+		if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, o.RowID); err != nil {
+			return err
+		}
+		if _, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", by.LogOrganization(), o.RowID); err != nil {
 			return err
 		}
 		if err := s.Directory.RemoveOrganization(t, o.RowID); err != nil {
@@ -99,26 +105,7 @@ func (s *Store) EraseUser(ctx context.Context, by access.Actor, id string) (acce
 	})
 }
 
-// anAuditEvent is true for an event e that publishes an audit event.
+// anAuditEvent is true for an event e that publishes an audit event. It does not count as something that an organization has, because
+// the creation of the organization published one.
 const anAuditEvent = `
 	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
-
-// dependents names what an organization has besides rows of the directory. Published audit events do not count: the creation of
-// the organization published one.
-func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
-	err = t.List(&found, `
-		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
-		UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`,
-		organization)
-	return found, err
-}
-
-// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
-// received.
-func moveHistory(t *sqlite.Tx, organization, to int64) error {
-	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
-		return err
-	}
-	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
-	return err
-}

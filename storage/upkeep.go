@@ -34,7 +34,9 @@ func (s *Store) upkeep(ctx context.Context) {
 	})
 	loops.Go(func() {
 		announce := func() {
-			s.try(ctx, s.announceExpiry, "cannot announce the end of API keys and access tokens")
+			s.try(ctx, func(ctx context.Context) error { // by the clock that ends them
+				return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
+			}, "cannot announce the end of API keys and access tokens")
 		}
 		announce() // a process that is often restarted tells too
 		every(ctx, noticeInterval, announce)
@@ -72,7 +74,9 @@ func (s *Store) keepTime(ctx context.Context) {
 			return
 		}
 		cleanedAt = time.Now()
-		s.try(ctx, s.dropSessions, "cannot delete expired sessions")
+		if now, trusted := s.clock.TrustedTime(); trusted {
+			s.try(ctx, func(ctx context.Context) error { return s.Directory.DropSessions(ctx, now) }, "cannot delete expired sessions")
+		}
 		s.try(ctx, s.cleaner.DeleteShortLived, "cannot delete data with a short life")
 	})
 }
@@ -94,20 +98,6 @@ func (s *Store) keepUses(ctx context.Context) {
 			s.try(ctx, func(ctx context.Context) error { return s.Directory.KeepUses(ctx, false) }, "cannot store how credentials were used")
 		}
 	}
-}
-
-// dropSessions deletes expired sessions, unless the clock is not trusted.
-func (s *Store) dropSessions(ctx context.Context) error {
-	now, trusted := s.clock.TrustedTime()
-	if !trusted {
-		return nil
-	}
-	return s.Directory.DropSessions(ctx, now)
-}
-
-// announceExpiry announces the end of credentials, by the clock that ends them.
-func (s *Store) announceExpiry(ctx context.Context) error {
-	return s.Directory.AnnounceExpiry(ctx, time.Now().UnixMilli(), s.notices)
 }
 
 // try runs do and logs its error, unless ctx has ended.

@@ -55,11 +55,7 @@ type store interface {
 	Free() (bytes uint64, ok bool)
 	// Pending returns the number of all pending deliveries.
 	Pending() int64
-	alertStore
-}
 
-// alertStore knows of what the operator was told.
-type alertStore interface {
 	// Untold lists subscriptions that the operator must still hear about. Those that only fail do so since failingBefore.
 	Untold(ctx context.Context, failingBefore int64, limit int) ([]webhook.Untold, error)
 	// Expiring lists organizations with credentials that end soon. No alert has told of them yet.
@@ -222,8 +218,12 @@ func (a *Alerter) look(ctx context.Context) {
 		c.observe(ctx, now, min(settleTime, a.options.Interval))
 		refused = refused || c.kind == WritesRefused && c.begins()
 		_, told := a.state.Told[c.kind]
-		if a.mayTell(c.kind, !told && c.begins() || told && c.ends(), now) {
-			a.tellCondition(c, now)
+		if a.mayTell(c.kind, !told && c.begins() || told && !c.active, now) {
+			f := &flight{at: now}
+			if c.begins() {
+				f.since = c.since
+			}
+			a.tell(a.options.conditionMessage(c.kind, c.begins(), c.since, c.detail), f)
 		}
 	}
 	a.tellSubscriptions(ctx, now)
@@ -242,14 +242,6 @@ func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
 		w.dueSince = now
 	}
 	return w.flight == nil && !now.Before(w.opensAt) && now.Sub(w.dueSince) >= min(collectTime, a.options.Interval/4)
-}
-
-func (a *Alerter) tellCondition(c *condition, now time.Time) {
-	f := &flight{at: now}
-	if c.begins() {
-		f.since = c.since
-	}
-	a.tell(a.options.conditionMessage(c.kind, c.begins(), c.since, c.detail), f)
 }
 
 // isOpen reports whether a message of one of the kinds may be sent.
@@ -312,7 +304,11 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 	}
 	for _, kind := range kinds {
 		if a.mayTell(kind, len(due[kind]) > 0, now) {
-			all := count{len(due[kind]), countOrganizations(due[kind]), len(untold) > maxUntold}
+			organizations := map[int64]bool{}
+			for _, sub := range due[kind] {
+				organizations[sub.Organization] = true
+			}
+			all := count{len(due[kind]), len(organizations), len(untold) > maxUntold}
 			a.tell(a.options.subscriptionMessage(kind, all, a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
@@ -354,14 +350,6 @@ func choose(due []webhook.Untold, most int) (chosen []webhook.Untold) {
 	return chosen
 }
 
-func countOrganizations(due []webhook.Untold) int {
-	organizations := map[int64]bool{}
-	for _, sub := range due {
-		organizations[sub.Organization] = true
-	}
-	return len(organizations)
-}
-
 // tell gives a message to all channels.
 func (a *Alerter) tell(m message, f *flight) {
 	w := a.windows[m.kind]
@@ -369,7 +357,9 @@ func (a *Alerter) tell(m message, f *flight) {
 	f.waiting = len(a.workers)
 	m.flight = f
 	for _, worker := range a.workers {
-		if !worker.enqueue(m) {
+		select {
+		case worker.queue <- m:
+		default: // the channel is dead, and too many messages wait for it
 			a.finish(outcome{m.kind, f, false})
 		}
 	}

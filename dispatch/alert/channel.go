@@ -1,7 +1,6 @@
 package alert
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +17,7 @@ type Channel struct {
 	number  int // place in the list, from 1
 	service string
 	url     redact.Text
-	send    func(ctx context.Context, m message) error // nil if the URL is wrong
+	send    sender // nil if the URL is wrong
 }
 
 // String names the channel without its URL, such as "ntfy 2".
@@ -60,7 +59,7 @@ func (c *Channel) parse() error {
 	}
 	service, inner, custom := strings.Cut(u.Scheme, "+")
 	c.service = service
-	form, known := services[service]
+	parse, known := services[service]
 	switch {
 	case !known:
 		return advise("the service is unknown", "begin the URL with one of: https://, "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
@@ -68,14 +67,14 @@ func (c *Channel) parse() error {
 		return advise("the URL of "+service+" has no host after ://", formsMend)
 	case service == "generic" && ownForms[u.Hostname()] != "":
 		return advise("this service takes messages in its own form only", "write "+ownForms[u.Hostname()])
-	case custom && !form.custom:
+	case custom && service != "generic" && service != "teams": // only their URLs may be the service's own, such as teams+https://…
 		return advise("the URL of "+service+" is wrong: the service takes no + after its name", formsMend)
 	case custom:
 		u.Scheme = inner
 	}
 	o := options{values: u.Query()}
-	if c.send, err = form.parse(u, &o); err == nil {
-		err = o.unknown()
+	if c.send, err = parse(u, &o); err == nil && len(o.values) > 0 {
+		err = errors.New("an option after ? is unknown") // the text does not repeat it, because it may be a part of a secret
 	}
 	if err != nil {
 		c.send = nil
@@ -94,12 +93,4 @@ func (o *options) take(name, otherwise string) string {
 		return otherwise
 	}
 	return o.values.Get(name)
-}
-
-// unknown refuses the options that nothing has taken. It does not repeat them, because they may be parts of a secret.
-func (o *options) unknown() error {
-	if len(o.values) == 0 {
-		return nil
-	}
-	return errors.New("an option after ? is unknown")
 }

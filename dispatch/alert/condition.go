@@ -47,9 +47,8 @@ func (c *condition) observe(ctx context.Context, now time.Time, settle time.Dura
 	}
 }
 
-// begins reports whether the condition is present. ends reports whether it is over.
+// begins reports whether the condition is present. Until it is over, it may be active and absent.
 func (c *condition) begins() bool { return c.active && c.absentSince.IsZero() }
-func (c *condition) ends() bool   { return !c.active }
 
 // conditions returns the conditions, the causes before their consequences.
 func (o *Options) conditions() []*condition {

@@ -1,7 +1,5 @@
 package alert
 
-import "github.com/keyhook/keyhook/storage/webhook"
-
 // Kind is what an alert is about. Each kind has its own message and its own interval.
 type Kind string
 
@@ -25,17 +23,6 @@ const (
 func Kinds() []Kind {
 	return []Kind{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, CredentialsExpire, CredentialsLeaked, DeliveriesLate, DiskLow,
 		WritesRefused, ResultsUnsaved, CertificateExpires}
-}
-
-// listing is the action that lists the subscriptions of a kind.
-func listing(kind Kind) webhook.Mend {
-	switch kind {
-	case SubscriptionFailing:
-		return webhook.Mend{Action: webhook.ActionListFailing}
-	case SubscriptionDisabled:
-		return webhook.Mend{Action: webhook.ActionListDisabled}
-	}
-	return webhook.Mend{Action: webhook.ActionListSubscriptions}
 }
 
 // conditionText is what a message says about a condition.

@@ -34,7 +34,7 @@ const (
 )
 
 // mail is the form smtp://USER:PASSWORD@HOST:587/?from=FROM&to=TO,TO.
-func mail(u *url.URL, o *options) (func(context.Context, message) error, error) {
+func mail(u *url.URL, o *options) (sender, error) {
 	m := mailer{host: u.Hostname(), port: u.Port(), tls: o.take("encryption", encryptAuto)}
 	m.user = u.User.Username()
 	m.password, _ = u.User.Password()

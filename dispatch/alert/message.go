@@ -61,11 +61,13 @@ func (o *Options) conditionMessage(kind Kind, begins bool, since time.Time, deta
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
 func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.AlertSubject) message {
-	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
+	title, lead, list := "disabled", "Keyhook sends nothing to a disabled subscription.", webhook.ActionListDisabled
 	switch kind {
 	case SubscriptionFailing:
+		list = webhook.ActionListFailing
 		title, lead = "failing", "Keyhook still tries, less often. If the failures go on, it disables the subscription."
 	case SubscriptionRecovered:
+		list = webhook.ActionListSubscriptions
 		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
 		if all.subscriptions > 1 {
 			lead = "Keyhook sends deliveries to them again, after they were disabled."
@@ -82,7 +84,7 @@ func (o *Options) subscriptionMessage(kind Kind, all count, named []webhook.Aler
 		entries = append(entries, entry)
 	}
 	if more := all.subscriptions - len(entries); more > 0 {
-		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(listing(kind))))
+		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, o.Command(webhook.Mend{Action: list})))
 	}
 	m := newMessage(kind, title, o.From, append([]string{lead}, entries...)...)
 	subjects := []subject{}

@@ -18,24 +18,14 @@ import (
 	"time"
 )
 
-// service is a kind of channel.
-type service struct {
-	// parse returns how the channel of a URL sends a message. It takes the options that it knows.
-	parse func(u *url.URL, o *options) (func(context.Context, message) error, error)
-	// custom means that the URL may be the service's own, such as teams+https://….
-	custom bool
-}
+// sender sends a message through a channel.
+type sender func(context.Context, message) error
 
-// services are the kinds of channels, by the scheme of their URLs.
-var services = map[string]service{
-	"discord":  {parse: byHTTP(discord)},
-	"generic":  {parse: byHTTP(generic), custom: true},
-	"gotify":   {parse: byHTTP(gotify)},
-	"ntfy":     {parse: byHTTP(ntfy)},
-	"slack":    {parse: byHTTP(slack)},
-	"smtp":     {parse: mail},
-	"teams":    {parse: byHTTP(teams), custom: true},
-	"telegram": {parse: byHTTP(telegram)},
+// services are the kinds of channels, by the scheme of their URLs. Each returns how the channel of a URL sends a message. It takes the
+// options that it knows.
+var services = map[string]func(u *url.URL, o *options) (sender, error){
+	"discord": byHTTP(discord), "generic": byHTTP(generic), "gotify": byHTTP(gotify), "ntfy": byHTTP(ntfy), "slack": byHTTP(slack),
+	"smtp": mail, "teams": byHTTP(teams), "telegram": byHTTP(telegram),
 }
 
 // post is how a message becomes a POST request.
@@ -48,8 +38,8 @@ type post struct {
 }
 
 // byHTTP makes a service of a function that reads its URL.
-func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (func(context.Context, message) error, error) {
-	return func(u *url.URL, o *options) (func(context.Context, message) error, error) {
+func byHTTP(read func(u *url.URL, o *options) (post, error)) func(*url.URL, *options) (sender, error) {
+	return func(u *url.URL, o *options) (sender, error) {
 		p, err := read(u, o)
 		return p.send, err
 	}

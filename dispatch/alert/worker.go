@@ -40,16 +40,6 @@ type outcome struct {
 	sent   bool
 }
 
-// enqueue gives a message to the worker. It reports false if the channel is dead and too many messages wait for it.
-func (w *worker) enqueue(m message) bool {
-	select {
-	case w.queue <- m:
-		return true
-	default:
-		return false
-	}
-}
-
 // run sends messages until ctx ends. outcomes has room for all of them.
 func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
 	for ctx.Err() == nil { // a stop must not begin another message

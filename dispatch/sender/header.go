@@ -33,7 +33,7 @@ var (
 func (s *Sender) header(t *Target, j *webhook.Job, now time.Time) http.Header {
 	var scratch [256]byte // enough for all signatures in an overlap of two secrets, and two numbers
 	var ends [5]int
-	timestamp, overlap := now.Unix(), t.overlaps(now)
+	timestamp, overlap := now.Unix(), t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
 
 	text := t.current.hex.AppendHex(scratch[:0], timestamp, j.Body)
 	ends[0] = len(text)

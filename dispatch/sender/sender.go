@@ -5,6 +5,7 @@ package sender
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -141,3 +143,22 @@ func (s *Sender) failOnPanic(ctx context.Context, t *Target, result *Result) {
 }
 
 func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }
+
+// progress notes how far a request has come.
+type progress struct {
+	httptrace.ClientTrace
+	connected bool // the request has a connection
+	reused    bool // the connection has carried another request before
+
+	// Other goroutines write these, possibly after the request has ended.
+	handshakeFailed atomic.Bool
+	responded       atomic.Bool // the first byte of a response has come
+}
+
+func newProgress() *progress {
+	p := new(progress)
+	p.GotConn = func(c httptrace.GotConnInfo) { p.connected, p.reused = true, c.Reused }
+	p.GotFirstResponseByte = func() { p.responded.Store(true) }
+	p.TLSHandshakeDone = func(_ tls.ConnectionState, err error) { p.handshakeFailed.Store(err != nil) }
+	return p
+}

@@ -85,8 +85,3 @@ func (s *Sender) Headers(to webhook.Target, jobs []webhook.Job) ([]http.Header, 
 	}
 	return signed, nil
 }
-
-// overlaps reports whether the previous secret signs too.
-func (t *Target) overlaps(now time.Time) bool {
-	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
-}

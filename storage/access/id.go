@@ -45,12 +45,7 @@ func ValidExternalID(s string) bool {
 
 // IsVisible reports whether all characters of s are visible ASCII characters. A space is not visible.
 func IsVisible(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // Valid reports whether s has the form of a public id of this type.

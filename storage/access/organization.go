@@ -1,6 +1,9 @@
 package access
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
 // since the epoch, UTC, in this whole package.
@@ -141,3 +144,58 @@ type Put[T any] struct {
 
 // AllOrganizations stands for the row id of an organization, where a list can have the rows of all of them.
 const AllOrganizations = 0
+
+// The names that replace the names of users and organizations that have left.
+const (
+	ErasedUserName         = "erased user"
+	ClosedOrganizationName = "closed organization"
+)
+
+// Erasure is the erasure of a user, and what it ends.
+type Erasure struct {
+	ID           string // of the user
+	ErasedAt     *int64 // nil if this is a preview
+	Complete     bool   // the last copy of the personal data is removed
+	APIKeys      int64  `db:"api_keys"` // active keys of the user, in all organizations
+	AccessTokens int64  `db:"access_tokens"`
+	Memberships  int64  `db:"memberships"`
+}
+
+// Closure is the closure of an organization, and what it ends.
+type Closure struct {
+	ID                string // of the organization
+	ClosedAt          *int64 // nil if this is a preview
+	Complete          bool   // the last data of the organization is removed
+	APIKeys           int64  `db:"api_keys"` // active ones
+	AccessTokens      int64  `db:"access_tokens"`
+	Members           int64  `db:"members"`
+	Subscriptions     int64
+	PendingDeliveries int64
+}
+
+// The kinds of objects that `keyhook apply` creates. They are also the types of the targets of audit events, but for members.
+const (
+	KindPlan         = "plan"
+	KindPermission   = "permission"
+	KindRole         = "role"
+	KindEventType    = "event_type"
+	KindOrganization = "organization"
+	KindUser         = "user"
+	KindMember       = "member"
+	KindSubscription = "subscription"
+)
+
+// IsAppliedKind reports whether `keyhook apply` creates objects of a kind.
+func IsAppliedKind(kind string) bool {
+	return slices.Contains([]string{KindPlan, KindPermission, KindRole, KindEventType, KindOrganization, KindUser, KindMember, KindSubscription}, kind)
+}
+
+// Applied is an object that `keyhook apply` has created, and that nobody has deleted since.
+type Applied struct {
+	RowID int64  `db:"id"`
+	Kind  string `db:"kind"`
+	Key   string `db:"key"` // name, key, type or public id; see MemberKey
+}
+
+// MemberKey returns the key of a member, from the ids of organization and user.
+func MemberKey(organization, user string) string { return organization + "/" + user }

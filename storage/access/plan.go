@@ -1,10 +1,6 @@
 package access
 
-import (
-	"fmt"
-
-	"github.com/keyhook/keyhook/storage/fault"
-)
+import "github.com/keyhook/keyhook/storage/fault"
 
 // Plan says what an organization may use. A change takes effect on the next request and the next attempt.
 type Plan struct {
@@ -39,42 +35,33 @@ const (
 
 // CheckSubscriptions refuses one more subscription if the organization already has as many as the plan allows. Faults: Conflict.
 func (p Plan) CheckSubscriptions(have int64) error {
-	return planBound{p.Name, "max_subscriptions", "subscriptions", "Delete", p.MaxSubscriptions, MostSubscriptions}.check(have)
+	return p.check(have, p.MaxSubscriptions, MostSubscriptions, "max_subscriptions", "subscriptions", "Delete")
 }
 
 // CheckKeys refuses one more API key if the organization already has as many live keys as the plan allows. Faults: Conflict.
 func (p Plan) CheckKeys(have int64) error {
-	return planBound{p.Name, "max_api_keys", "live API keys", "Revoke", p.MaxAPIKeys, MostAPIKeys}.check(have)
+	return p.check(have, p.MaxAPIKeys, MostAPIKeys, "max_api_keys", "live API keys", "Revoke")
 }
 
-// planBound is how many resources of one type a plan allows.
-type planBound struct {
-	plan, field, sort, remove string
-	limit                     *int64 // nil is most
-	most                      int64
-}
-
-// check refuses one more resource if have reaches the limit.
-func (b planBound) check(have int64) error {
+// check refuses one more resource of a sort if have reaches the limit in a field of the plan, where nil is most.
+func (p Plan) check(have int64, limit *int64, most int64, field, sort, remove string) error {
+	remove += " some that are no longer used."
 	switch {
-	case b.limit != nil && have >= *b.limit:
+	case limit != nil && have >= *limit:
+		if have == 0 {
+			remove = "" // it makes no room
+		} else {
+			remove += " "
+		}
 		return fault.New(fault.Conflict, "limit_reached",
 			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
-			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
-	case have >= b.most:
+			p.Name, *limit, sort, field, have, remove, field, most)
+	case have >= most:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s some that are no longer used.",
-			b.plan, b.field, b.most, b.sort, have, b.remove)
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s",
+			p.Name, field, most, sort, have, remove)
 	}
 	return nil
-}
-
-// less says how to make room, if that is possible.
-func (b planBound) less(have int64) string {
-	if have == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s some that are no longer used. ", b.remove)
 }
 
 // PlanChange is a partial update of a plan; nil leaves a field as it is. Fields for which nil is a value have a field Set…

@@ -55,9 +55,6 @@ func (s Scope) HasAll(o Scope) bool {
 // Empty reports whether the set grants nothing.
 func (s Scope) Empty() bool { return len(s.keys) == 0 }
 
-// Len returns the number of keys.
-func (s Scope) Len() int { return len(s.keys) }
-
 // Keys returns the keys in order, as a copy. It is never nil.
 func (s Scope) Keys() []string { return append([]string{}, s.keys...) }
 

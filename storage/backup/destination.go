@@ -139,9 +139,11 @@ func (d Destination) publish(r *Report, fill func(name string) error) error {
 	if err := fill(temp.Name()); err != nil {
 		return err
 	}
-	if r.SHA256, r.Bytes, err = digest(temp); err != nil {
+	sum := sha256.New()
+	if r.Bytes, err = io.Copy(sum, io.NewSectionReader(temp, 0, math.MaxInt64)); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
+	r.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	if err := d.checkName(); err != nil { // the file may exist by now
 		return err
 	}
@@ -165,11 +167,4 @@ func (d Destination) checkName() error {
 	default:
 		return disk.Advise(d.File, err)
 	}
-}
-
-// digest returns the SHA-256 and the size of a file.
-func digest(f *os.File) (sum string, size int64, err error) {
-	h := sha256.New()
-	size, err = io.Copy(h, io.NewSectionReader(f, 0, math.MaxInt64))
-	return hex.EncodeToString(h.Sum(nil)), size, err
 }

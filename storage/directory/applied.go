@@ -14,18 +14,18 @@ import (
 
 // Applied lists the objects that `keyhook apply` has created and nobody has deleted since, the newest first.
 func (d *Directory) Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error) {
-	return sqlite.All[access.Applied](d.in(ctx),
+	return sqlite.All[access.Applied](d.reads.In(ctx),
 		"SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // AppliedObject returns one of the objects. Faults: NotFound.
 func (d *Directory) AppliedObject(ctx context.Context, kind, key string) (access.Applied, error) {
-	return sqlite.One[access.Applied](d.in(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
+	return sqlite.One[access.Applied](d.reads.In(ctx), "applied object", "SELECT id, kind, key FROM applied WHERE kind = ? AND key = ?", kind, key)
 }
 
 // ForgetApplied removes an object from the list. The object stays. Faults: NotFound.
 func (d *Directory) ForgetApplied(ctx context.Context, by access.Actor, kind, key string) error {
-	return d.change(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, sqlite.Work{Payer: by.Organization}, func(t *sqlite.Tx) error {
 		n, err := t.Affected("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key)
 		switch {
 		case err != nil:
@@ -49,9 +49,15 @@ func TrackApplied(t *sqlite.Tx, by access.Actor, organization, eventType string,
 		access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
 		return forgetApplied(t, about.Type, about.ID)
 	case access.OrganizationClosed:
-		return forgetAppliedIn(t, about.ID)
-	case access.UserErased:
-		return forgetAppliedUser(t, about.ID)
+		return forgetAll(t, about,
+			"DELETE FROM applied WHERE kind = '"+access.KindOrganization+"' AND key = ?",
+			"DELETE FROM applied WHERE kind = '"+access.KindMember+"' AND key > ?1 || '/' AND key < ?1 || '0'", // 0 comes after the slash
+			"DELETE FROM applied WHERE kind = '"+access.KindSubscription+`' AND key IN (
+				SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?)`)
+	case access.UserErased: // this reads all members that apply created
+		return forgetAll(t, about,
+			"DELETE FROM applied WHERE kind = '"+access.KindUser+"' AND key = ?",
+			"DELETE FROM applied WHERE kind = '"+access.KindMember+"' AND substr(key, instr(key, '/') + 1) = ?")
 	case access.MemberSet, access.MemberRemoved:
 		member := access.MemberKey(organization, about.ID)
 		if eventType == access.MemberRemoved {
@@ -82,29 +88,11 @@ func forgetApplied(t *sqlite.Tx, kind, key string) error {
 	return nil
 }
 
-// forgetAppliedIn forgets an organization that is being closed, its members and its subscriptions.
-func forgetAppliedIn(t *sqlite.Tx, organization string) error {
-	for _, statement := range []string{
-		"DELETE FROM applied WHERE kind = '" + access.KindOrganization + "' AND key = ?",
-		"DELETE FROM applied WHERE kind = '" + access.KindMember + "' AND key > ?1 || '/' AND key < ?1 || '0'", // 0 comes after the slash
-		"DELETE FROM applied WHERE kind = '" + access.KindSubscription + `' AND key IN (
-			SELECT s.public_id FROM organizations o JOIN subscriptions s ON s.organization_id = o.id WHERE o.public_id = ?)`,
-	} {
-		if _, err := t.Exec(statement, organization); err != nil {
-			return fmt.Errorf("forget what apply created of an organization: %w", err)
-		}
-	}
-	return nil
-}
-
-// forgetAppliedUser forgets a user who is being erased, and the memberships of the user. It reads all members that apply created.
-func forgetAppliedUser(t *sqlite.Tx, user string) error {
-	for _, statement := range []string{
-		"DELETE FROM applied WHERE kind = '" + access.KindUser + "' AND key = ?",
-		"DELETE FROM applied WHERE kind = '" + access.KindMember + "' AND substr(key, instr(key, '/') + 1) = ?",
-	} {
-		if _, err := t.Exec(statement, user); err != nil {
-			return fmt.Errorf("forget what apply created of a user: %w", err)
+// forgetAll forgets an organization that is being closed or a user who is being erased, and what ends with it.
+func forgetAll(t *sqlite.Tx, about Target, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := t.Exec(statement, about.ID); err != nil {
+			return fmt.Errorf("forget what apply created of %s %s: %w", about.Type, about.ID, err)
 		}
 	}
 	return nil

@@ -34,8 +34,6 @@ type firstRequest struct {
 	wake chan struct{} // has a value when there is a row to write
 }
 
-func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
-
 // note notes an authenticated request.
 func (f *firstRequest) note() {
 	if !f.made.Load() && f.made.CompareAndSwap(false, true) {
@@ -51,7 +49,7 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 	if d.firstRequest.kept || !d.firstRequest.made.Load() {
 		return nil
 	}
-	err := d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+	err := d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 		return err
 	})
@@ -64,12 +62,16 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 // starts, so there is at most one. A revoked token stays revoked. Call it before the file runs.
 func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 	return d.file.Alone(func(t *sqlite.Tx) error {
-		first, err := findFirstOperator(t)
-		if err != nil {
+		var first firstOperator
+		if err := t.Get(&first, `
+			SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
+			WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator); err != nil {
 			return err
 		}
-		had, err := hadRequests(t, first)
-		if err != nil {
+		var had bool // an authenticated request; a used token shows it too: the process may have ended before it wrote the row
+		if err := t.Get(&had, `
+			SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
+			    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User); err != nil {
 			return err
 		}
 		d.firstRequest.made.Store(had)
@@ -116,22 +118,6 @@ func (d *Directory) EnsureCustomerRole() error {
 type firstOperator struct {
 	User         int64 `db:"user_id"`
 	Organization int64 `db:"organization_id"`
-}
-
-func findFirstOperator(t *sqlite.Tx) (first firstOperator, err error) {
-	err = t.Get(&first, `
-		SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
-		WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator)
-	return first, err
-}
-
-// hadRequests reports whether there was an authenticated request. A used token of the first operator shows it too: the process
-// may have ended before it wrote the row.
-func hadRequests(t *sqlite.Tx, first firstOperator) (had bool, err error) {
-	err = t.Get(&had, `
-		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
-		    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User)
-	return had, err
 }
 
 // bootstrapState reports whether a credential is an access token, and whether that token is revoked.

@@ -53,7 +53,7 @@ func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
 
 // OrganizationsToClean lists the next closed organizations after a row that may have data.
 func (d *Directory) OrganizationsToClean(ctx context.Context, after int64, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.in(ctx),
+	return sqlite.All[access.Organization](d.reads.In(ctx),
 		selectOrganizations+" WHERE o.closed_at IS NOT NULL AND o.cleaned_at IS NULL AND o.id > ? ORDER BY o.id LIMIT ?", after, limit)
 }
 
@@ -72,7 +72,7 @@ func (d *Directory) EndOrganization(ctx context.Context, organization int64) err
 
 // OrganizationCleaned notes that the closure of an organization is complete.
 func (d *Directory) OrganizationCleaned(ctx context.Context, organization int64) error {
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		_, err := t.Exec("UPDATE organizations SET cleaned_at = ? WHERE id = ?", t.Now(), organization)
 		return err
 	})

@@ -109,7 +109,7 @@ func (u *credentialUses) take(now int64, all bool) (notes []useNote) {
 func (d *Directory) KeepUses(ctx context.Context, all bool) (err error) {
 	for notes := range slices.Chunk(d.uses.take(time.Now().UnixMilli(), all), notesPerWrite) {
 		if err == nil {
-			err = d.change(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })
+			err = d.file.Write(context.WithoutCancel(ctx), sqlite.Work{Cost: 2 * len(notes)}, func(t *sqlite.Tx) error { return writeUses(t, notes) })
 		}
 		for i := 0; err != nil && i < len(notes); i++ {
 			d.uses.note(notes[i])

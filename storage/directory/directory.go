@@ -5,8 +5,6 @@
 package directory
 
 import (
-	"context"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/principal"
@@ -45,17 +43,9 @@ type Target = audit.Target
 
 // New returns the directory of an open file. Requests wait for reads; lists that may be long use logs.
 func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, quotas *quota.Quotas, hooks Hooks) *Directory {
-	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks, firstRequest: newFirstRequest()}
+	d := &Directory{file: file, reads: reads, logs: logs, quotas: quotas, hooks: hooks, firstRequest: firstRequest{wake: make(chan struct{}, 1)}}
 	d.Reader = principal.New(reads, d.bindSubject)
 	return d
-}
-
-// in reads beside the writer.
-func (d *Directory) in(ctx context.Context) sqlite.Reader { return d.reads.In(ctx) }
-
-// change runs fn in a transaction; see sqlite.File.Write.
-func (d *Directory) change(ctx context.Context, w sqlite.Work, fn func(*sqlite.Tx) error) error {
-	return d.file.Write(ctx, w, fn)
 }
 
 // workFor is work that an organization asks for.

@@ -70,7 +70,7 @@ func PrepareErasure(t *sqlite.Tx, id string) (u access.User, e access.Erasure, e
 
 // UsersToClean lists the next erased users after a row of whom there may be copies of personal data.
 func (d *Directory) UsersToClean(ctx context.Context, after int64, limit int) ([]access.User, error) {
-	return sqlite.All[access.User](d.in(ctx), "SELECT "+userColumns+` FROM users INDEXED BY users_to_clean
+	return sqlite.All[access.User](d.reads.In(ctx), "SELECT "+userColumns+` FROM users INDEXED BY users_to_clean
 		WHERE erased_at IS NOT NULL AND cleaned_at IS NULL AND id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
@@ -85,7 +85,7 @@ func (d *Directory) EndUser(ctx context.Context, user int64) error {
 
 // UserCleaned notes that the erasure of a user is complete.
 func (d *Directory) UserCleaned(ctx context.Context, user int64) error {
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		_, err := t.Exec("UPDATE users SET cleaned_at = ? WHERE id = ?", t.Now(), user)
 		return err
 	})

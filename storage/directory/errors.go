@@ -52,13 +52,6 @@ func remove(t *sqlite.Tx, used error, text string, args ...any) error {
 	return err
 }
 
-// note adds a changed value to the details of an audit event. A nil value is no change.
-func note[T any](details map[string]any, name string, value *T) {
-	if value != nil {
-		details[name] = *value
-	}
-}
-
 // missing is a field that a creation needs, and whether the request lacks it.
 type missing struct {
 	field     string

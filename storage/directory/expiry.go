@@ -27,7 +27,7 @@ func (d *Directory) AnnounceExpiry(ctx context.Context, now int64, notices []tim
 		for _, kind := range expirings {
 			if _, err := scan.Batches(ctx, 0, func() (more bool, err error) {
 				var found []expiring
-				err = d.in(ctx).List(&found, `
+				err = d.reads.In(ctx).List(&found, `
 					SELECT c.id, c.organization_id, c.expires_at
 					FROM `+kind.table+" c INDEXED BY "+kind.index+`
 					WHERE c.revoked_at IS NULL AND c.expires_at > ?1 AND c.expires_at <= ?1 + ?2 AND c.created_at < c.expires_at - ?2
@@ -60,7 +60,7 @@ type expiring struct {
 
 // announce writes the audit event of one credential, unless its end has changed meanwhile.
 func (d *Directory) announce(ctx context.Context, c expiring, now, notice int64, table, eventType, target string) error {
-	return d.change(ctx, d.audited(workFor(c.Organization), eventType), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, d.audited(workFor(c.Organization), eventType), func(t *sqlite.Tx) error {
 		var told []expiring
 		if err := t.ExecList(&told, "UPDATE "+table+` SET expiry_notice = ?1, noticed_at = ?4 WHERE id = ?2 AND expires_at = ?3 AND revoked_at IS NULL
 			RETURNING public_id, name, last_used_at, (SELECT u.public_id FROM users u WHERE u.id = user_id) AS user_public_id`, notice, c.Row, c.ExpiresAt, now); err != nil || len(told) == 0 {

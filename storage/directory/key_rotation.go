@@ -36,7 +36,10 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := requireRotation(t, by.Organization.RowID, old, grace); err != nil {
+		if err := rotatable(old, t.Now()); err != nil {
+			return rotated, err
+		}
+		if err := requireRoomForGrace(t, by.Organization.RowID, grace); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)
@@ -62,17 +65,6 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		nameOwner(details, by, rotated.Key)
 		return rotated, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyRotated, Target{Type: "api_key", ID: id}, details)
 	})
-}
-
-// requireRotation refuses a rotation that the state of the key or the plan does not allow.
-func requireRotation(t *sqlite.Tx, organization int64, old access.Key, grace time.Duration) error {
-	if err := rotatable(old, t.Now()); err != nil {
-		return err
-	}
-	if grace > 0 {
-		return requireRoomForGrace(t, organization)
-	}
-	return nil
 }
 
 // rotatable refuses a key that has a successor, is revoked or has expired.

@@ -63,7 +63,7 @@ func (d *Directory) keysByPrefix(ctx context.Context, organization int64, f acce
 
 // Key returns an API key of an organization in any status. Faults: NotFound.
 func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
-	return keyNamed(d.in(ctx), organization, id)
+	return keyNamed(d.reads.In(ctx), organization, id)
 }
 
 func keyNamed(from sqlite.Reader, organization int64, id string) (access.Key, error) {
@@ -72,24 +72,13 @@ func keyNamed(from sqlite.Reader, organization int64, id string) (access.Key, er
 
 // KeyID returns the id of the active API key with an external id. Faults: NotFound.
 func (d *Directory) KeyID(ctx context.Context, organization int64, externalID string) (string, error) {
-	return sqlite.One[string](d.in(ctx), "API key", activeKeyNamed, organization, externalID, time.Now().UnixMilli())
+	return sqlite.One[string](d.reads.In(ctx), "API key", activeKeyNamed, organization, externalID, time.Now().UnixMilli())
 }
 
 // activeKeyNamed selects the active API key of an organization with an external id.
 const activeKeyNamed = `
 	SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id
 	WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)`
-
-// freeExternalID takes an external id from the API key that has it: one that has expired, or that a rotation ends.
-func freeExternalID(t *sqlite.Tx, organization int64, externalID *string) error {
-	if externalID == nil {
-		return nil
-	}
-	_, err := t.Exec(`
-		UPDATE api_keys SET external_id = NULL
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, externalID)
-	return err
-}
 
 // CreateKey creates an API key in the organization in which by acts. It belongs to by's user, to the service account or to the user
 // that k names; see ownerOf. Its scope is the requested scope, narrowed to the permissions of the owner's role there and of by's
@@ -103,7 +92,14 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return made, err
 		}
-		granted, err := grantable(t, by, owner, k.Scope)
+		own, err := grantableBy(t, by, owner)
+		if err != nil {
+			return made, err
+		}
+		if err := knownPermissions(t, "scope", k.Scope); err != nil {
+			return made, err
+		}
+		granted, err := intersect(k.Scope, own)
 		if err != nil {
 			return made, err
 		}
@@ -120,25 +116,13 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
 		}
-		note(details, "external_id", made.ExternalID)
+		webhook.AddDetail(details, "external_id", made.ExternalID)
 		if len(made.AllowedNetworks) > 0 {
 			details["allowed_networks"] = made.AllowedNetworks.Texts()
 		}
 		nameOwner(details, by, made)
 		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, details)
 	})
-}
-
-// grantable returns the part of the requested scope that by may grant to a new key. It is not empty.
-func grantable(t *sqlite.Tx, by access.Principal, owner keyOwner, requested access.Scope) (access.Scope, error) {
-	own, err := grantableBy(t, by, owner)
-	if err != nil {
-		return access.Scope{}, err
-	}
-	if err := knownPermissions(t, "scope", requested); err != nil {
-		return access.Scope{}, err
-	}
-	return intersect(requested, own)
 }
 
 // grantableBy returns the most that by may grant to a new key: the permissions of the owner's role in the organization acted in
@@ -184,8 +168,12 @@ func (d *Directory) addKey(
 	if err != nil {
 		return made, err
 	}
-	if err := freeExternalID(t, organization, k.ExternalID); err != nil {
-		return made, err
+	if k.ExternalID != nil { // a key that has expired, or that a rotation ends, may have it
+		if _, err := t.Exec(`
+			UPDATE api_keys SET external_id = NULL
+			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, k.ExternalID); err != nil {
+			return made, err
+		}
 	}
 	digest := k.Credential.Digest()
 	row, err := t.Insert(`
@@ -204,7 +192,7 @@ func (d *Directory) addKey(
 // RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return d.change(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, d.audited(urgentFor(organization), access.KeyRevoked), func(t *sqlite.Tx) error {
 		return d.revokeKey(t, by, organization, id, map[string]any{})
 	})
 }

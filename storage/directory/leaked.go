@@ -25,7 +25,7 @@ const selectLeaked = `
 // An alert tells the operator, and the audit log has the client.
 func (d *Directory) RevokeLeaked(ctx context.Context, digest access.Digest, ip, requestID string) error {
 	// Anybody may ask, so only a credential that exists takes the time of the writer.
-	found, err := sqlite.One[leaked](d.in(ctx), "credential", selectLeaked, digest[:])
+	found, err := sqlite.One[leaked](d.reads.In(ctx), "credential", selectLeaked, digest[:])
 	if fault.KindOf(err) == fault.NotFound {
 		return nil
 	} else if err != nil {
@@ -34,14 +34,14 @@ func (d *Directory) RevokeLeaked(ctx context.Context, digest access.Digest, ip, 
 	w, by := urgentFor(found.Organization), access.System(found.Organization)
 	by.IP, by.RequestID = ip, requestID
 	if found.IsKey {
-		return d.change(ctx, d.audited(w, access.KeyRevoked), func(t *sqlite.Tx) error {
+		return d.file.Write(ctx, d.audited(w, access.KeyRevoked), func(t *sqlite.Tx) error {
 			if _, err := t.Exec("UPDATE api_keys SET leaked_at = ? WHERE id = ? AND revoked_at IS NULL", t.Now(), found.Row); err != nil {
 				return err
 			}
 			return d.revokeKey(t, by, found.Organization, found.ID, leakedDetails())
 		})
 	}
-	return d.change(ctx, d.audited(w, access.AccessTokenRevoked), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, d.audited(w, access.AccessTokenRevoked), func(t *sqlite.Tx) error {
 		token, err := sqlite.One[tokenToRevoke](t, "access token", selectTokenToRevoke+" WHERE a.id = ?", found.Row)
 		if err != nil || token.Revoked {
 			return err

@@ -40,7 +40,9 @@ func (d *Directory) CreatePortalLink(ctx context.Context, by access.Actor, organ
 		if err != nil {
 			return made, err
 		}
-		if err := dropOldestLinks(t, user); err != nil {
+		if _, err := t.Exec(`
+			DELETE FROM sign_in_links WHERE id IN (
+				SELECT id FROM sign_in_links WHERE user_id = ? ORDER BY id DESC LIMIT -1 OFFSET ?)`, user, maxLinks-1); err != nil {
 			return made, err
 		}
 		if made, err = insertLink(t, l.Credential, t.Now()+l.Life.Milliseconds(), newSession{
@@ -69,14 +71,6 @@ func portalRole(t *sqlite.Tx, name string) (access.Role, error) {
 		}
 	}
 	return role, nil
-}
-
-// dropOldestLinks makes room for one more portal link of a service account.
-func dropOldestLinks(t *sqlite.Tx, user int64) error {
-	_, err := t.Exec(`
-		DELETE FROM sign_in_links WHERE id IN (
-			SELECT id FROM sign_in_links WHERE user_id = ? ORDER BY id DESC LIMIT -1 OFFSET ?)`, user, maxLinks-1)
-	return err
 }
 
 // insertLink inserts a link that starts a session.

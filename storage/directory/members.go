@@ -21,7 +21,7 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	if err != nil {
 		return nil, err
 	}
-	return sqlite.All[access.Member](d.in(ctx), selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
+	return sqlite.All[access.Member](d.reads.In(ctx), selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
 		o.RowID, scan.UpperBound(before), limit)
 }
 
@@ -31,7 +31,7 @@ func (d *Directory) Memberships(ctx context.Context, user string, before int64, 
 	if err != nil {
 		return nil, err
 	}
-	return sqlite.All[access.Membership](d.in(ctx), `
+	return sqlite.All[access.Membership](d.reads.In(ctx), `
 		SELECT m.organization_id, o.public_id AS organization_public_id, o.name, o.external_id, r.name AS role, m.created_at
 		FROM memberships m INDEXED BY memberships_by_user
 		CROSS JOIN organizations o ON o.id = m.organization_id CROSS JOIN roles r ON r.id = m.role_id
@@ -87,7 +87,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 // Faults: NotFound, also if the user is not a member; Conflict for the last active operator, and for a service account with
 // live keys.
 func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		in, who, err := membership(t, organization, user)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/quota"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // Organizations lists the organizations, newest first.
 func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.in(ctx),
+	return sqlite.All[access.Organization](d.reads.In(ctx),
 		selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
@@ -49,7 +50,7 @@ func startingWith(text string) string {
 
 // OrganizationsInOrder lists the first of some organizations, by row id and in their order, whose name or external id begins with a text.
 func (d *Directory) OrganizationsInOrder(ctx context.Context, rows []int64, beginning string, limit int) ([]access.Organization, error) {
-	return sqlite.All[access.Organization](d.in(ctx), `
+	return sqlite.All[access.Organization](d.reads.In(ctx), `
 		SELECT `+organizationColumns+` FROM json_each(?1) j CROSS JOIN organizations o ON o.id = j.value CROSS JOIN plans p ON p.id = o.plan_id
 		WHERE `+beginningIs+` ORDER BY j.key LIMIT ?4`, sqlite.RowList(slices.Values(rows)), nil, nil, limit, startingWith(beginning))
 }
@@ -63,7 +64,7 @@ func beginningWith[T any](ctx context.Context, list scan.List[T], text string, b
 
 // Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
-	return organizationNamed(d.in(ctx), id)
+	return organizationNamed(d.reads.In(ctx), id)
 }
 
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
@@ -157,17 +158,13 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if changed, err = organization(t, row); err != nil {
 		return changed, err
 	}
-	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(before, c))
-}
-
-func changesOfOrganization(before access.Organization, c access.OrganizationChange) map[string]any {
 	details := map[string]any{}
-	note(details, "name", c.Name)
-	note(details, "external_id", c.ExternalID)
+	webhook.AddDetail(details, "name", c.Name)
+	webhook.AddDetail(details, "external_id", c.ExternalID)
 	if c.Plan != nil {
 		details["plan"], details["previous_plan"] = *c.Plan, before.Plan
 	}
-	return details
+	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, details)
 }
 
 // PrepareDeletion finds an organization that is to be deleted. Faults: NotFound; Conflict until its closure is complete, and for the
@@ -183,22 +180,17 @@ func PrepareDeletion(t *sqlite.Tx, by access.Actor, id string) (access.Organizat
 	return found, refuseOwn(by, found)
 }
 
-// RemoveOrganization deletes an organization with its service account.
+// RemoveOrganization deletes an organization with its service account, which has no keys.
 func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
-	if err := deleteService(t, row); err != nil {
-		return err
+	for _, ofService := range []string{
+		"DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", "DELETE FROM users WHERE service_of = ?",
+	} {
+		if _, err := t.Exec(ofService, row); err != nil {
+			return err
+		}
 	}
 	d.OutdatePrincipals(t) // portal sessions of its service account
 	return remove(t, errInUse("organization", "something still depends on it"), "DELETE FROM organizations WHERE id = ?", row)
-}
-
-// deleteService deletes the service account of an organization that has no keys.
-func deleteService(t *sqlite.Tx, organization int64) error {
-	if _, err := t.Exec("DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", organization); err != nil {
-		return err
-	}
-	_, err := t.Exec("DELETE FROM users WHERE service_of = ?", organization)
-	return err
 }
 
 // RefuseDependents refuses to delete an organization that has anything but its service account, and names what it has: here, and in

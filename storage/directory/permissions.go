@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// selectPermissions reads permissions with the roles that an operator made; addBuiltInRoles adds the others.
+// selectPermissions reads permissions with the roles that an operator made; listPermissions adds the others.
 const selectPermissions = `
 	SELECT v.id, v.key, v.description, v.built_in, v.internal, v.created_at,
 	       coalesce((SELECT group_concat(r.name, ' ') FROM role_permissions g JOIN roles r ON r.id = g.role_id WHERE g.permission_id = v.id), '') AS roles
@@ -19,12 +19,12 @@ const selectPermissions = `
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
-	return listPermissions(d.in(ctx), " WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return listPermissions(d.reads.In(ctx), " WHERE v.id < ? ORDER BY v.id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Permission returns the permission of that key. Faults: NotFound.
 func (d *Directory) Permission(ctx context.Context, key string) (access.Permission, error) {
-	return permissionNamed(d.in(ctx), key)
+	return permissionNamed(d.reads.In(ctx), key)
 }
 
 func permissionNamed(from sqlite.Reader, key string) (p access.Permission, err error) {
@@ -38,19 +38,13 @@ func permissionNamed(from sqlite.Reader, key string) (p access.Permission, err e
 	return found[0], nil
 }
 
-// listPermissions reads the permissions that a condition selects, with all roles that grant them.
+// listPermissions reads the permissions that a condition selects, with all roles that grant them: the built-in ones come first.
 func listPermissions(from sqlite.Reader, condition string, args ...any) ([]access.Permission, error) {
 	permissions, err := sqlite.All[access.Permission](from, selectPermissions+condition, args...)
 	if err != nil {
 		return nil, err
 	}
 	builtIn, err := sqlite.All[string](from, "SELECT name FROM roles WHERE built_in = 1 ORDER BY id")
-	addBuiltInRoles(permissions, builtIn)
-	return permissions, err
-}
-
-// addBuiltInRoles adds to each permission the built-in roles that grant it, before the other roles.
-func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
 	for i := range permissions {
 		p := &permissions[i]
 		slices.Sort(p.Roles)
@@ -62,11 +56,12 @@ func addBuiltInRoles(permissions []access.Permission, builtIn []string) {
 		}
 		p.Roles = append(granting, p.Roles...)
 	}
+	return permissions, err
 }
 
 // UnknownPermissions returns the part of a scope for which there is no permission.
 func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error) {
-	return unknownPermissions(d.in(ctx), named)
+	return unknownPermissions(d.reads.In(ctx), named)
 }
 
 func unknownPermissions(from sqlite.Reader, named access.Scope) (access.Scope, error) {
@@ -115,7 +110,7 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 // key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would have it. Forbidden if it
 // is internal and by lacks it, because by could create it again as one that customers have.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permissionNamed(t, key)
 		if err != nil {
 			return err
@@ -123,8 +118,13 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 		if p.BuiltIn {
 			return errBuiltIn("permission", key)
 		}
-		if err := mayDelete(t, by, p); err != nil {
+		own, err := principal.PermissionsOf(t, by.Authority)
+		if err != nil {
 			return err
+		}
+		if p.Internal && !own.Has(key) {
+			return fault.New(fault.Forbidden, access.CodeDenied,
+				"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", key)
 		}
 		used := errInUse("permission", "roles grant it; take it out of their permissions first")
 		if err := sqlite.RefuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
@@ -142,16 +142,6 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 		d.OutdatePrincipals(t)
 		return d.hooks.Audit(t, by, 0, access.PermissionDeleted, Target{Type: "permission", ID: key}, nil)
 	})
-}
-
-// mayDelete refuses to delete an internal permission that the actor does not have.
-func mayDelete(t *sqlite.Tx, by access.Actor, p access.Permission) error {
-	own, err := principal.PermissionsOf(t, by.Authority)
-	if err != nil || !p.Internal || own.Has(p.Key) {
-		return err
-	}
-	return fault.New(fault.Forbidden, access.CodeDenied,
-		"You can delete only internal permissions that you have, and you lack %s; ask a user who has it.", p.Key)
 }
 
 func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {

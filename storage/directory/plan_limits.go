@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -41,7 +42,7 @@ func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 
 // LiveKeys counts the API keys of an organization that count against its plan at the time now.
 func (d *Directory) LiveKeys(ctx context.Context, organization, now int64) (n int64, err error) {
-	err = d.in(ctx).Get(&n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
+	err = d.reads.In(ctx).Get(&n, "SELECT ("+countKeys+") - ("+countRotated+")", organization, now)
 	return n, err
 }
 
@@ -50,7 +51,10 @@ const leastRotated = 10
 
 // requireRoomForGrace refuses a grace for one more rotated key. As many rotated keys may be in their grace as the plan allows
 // keys, or as the organization has other keys. So rotation at most doubles the number of keys. Faults: Conflict.
-func requireRoomForGrace(t *sqlite.Tx, organization int64) error {
+func requireRoomForGrace(t *sqlite.Tx, organization int64, grace time.Duration) error {
+	if grace <= 0 {
+		return nil
+	}
 	plan, err := PlanOf(t, organization)
 	if err != nil {
 		return err

@@ -6,19 +6,20 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
 
 // Plans lists the plans, newest first.
 func (d *Directory) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
-	return sqlite.All[access.Plan](d.in(ctx),
+	return sqlite.All[access.Plan](d.reads.In(ctx),
 		"SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // Plan returns the plan of that name. Faults: NotFound.
 func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) {
-	return planNamed(d.in(ctx), name)
+	return planNamed(d.reads.In(ctx), name)
 }
 
 func planNamed(from sqlite.Reader, name string) (access.Plan, error) {
@@ -64,32 +65,28 @@ func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string
 		if c.Webhooks != nil {
 			d.hooks.WebhooksChanged(t)
 		}
-		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, changesOfPlan(c))
+		details := map[string]any{}
+		webhook.AddDetail(details, "api_keys", c.APIKeys)
+		webhook.AddDetail(details, "webhooks", c.Webhooks)
+		if c.SetRateLimit {
+			details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
+		}
+		if c.SetMaxSubscriptions {
+			details["max_subscriptions"] = c.MaxSubscriptions
+		}
+		if c.SetMaxAPIKeys {
+			details["max_api_keys"] = c.MaxAPIKeys
+		}
+		if c.SetMaxStoredBytes {
+			details["max_stored_bytes_per_day"] = c.MaxStoredBytes
+		}
+		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, details)
 	})
-}
-
-func changesOfPlan(c access.PlanChange) map[string]any {
-	details := map[string]any{}
-	note(details, "api_keys", c.APIKeys)
-	note(details, "webhooks", c.Webhooks)
-	if c.SetRateLimit {
-		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
-	}
-	if c.SetMaxSubscriptions {
-		details["max_subscriptions"] = c.MaxSubscriptions
-	}
-	if c.SetMaxAPIKeys {
-		details["max_api_keys"] = c.MaxAPIKeys
-	}
-	if c.SetMaxStoredBytes {
-		details["max_stored_bytes_per_day"] = c.MaxStoredBytes
-	}
-	return details
 }
 
 // DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization that is not closed has it.
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		plan, err := planNamed(t, name)
 		if err != nil {
 			return err

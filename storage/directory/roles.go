@@ -14,7 +14,7 @@ const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + principal.Liste
 
 // Roles lists the roles with the permissions that they grant at present, newest first.
 func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
-	roles, err := sqlite.All[access.Role](d.in(ctx),
+	roles, err := sqlite.All[access.Role](d.reads.In(ctx),
 		"SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	for i := range roles {
 		roles[i].Permissions = principal.Effective(roles[i])
@@ -24,7 +24,7 @@ func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]acces
 
 // Role returns a role with the permissions that it grants at present. Faults: NotFound.
 func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) {
-	return roleNamed(d.in(ctx), name)
+	return roleNamed(d.reads.In(ctx), name)
 }
 
 func roleNamed(from sqlite.Reader, name string) (access.Role, error) {
@@ -92,7 +92,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 // DeleteRole deletes a role. Portal sessions that it limits end. Faults: NotFound; Conflict for a built-in one, and while a member
 // has it.
 func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		r, err := roleNamed(t, name)
 		if err != nil {
 			return err

@@ -1,8 +1,6 @@
 package directory
 
 import (
-	"slices"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/search"
 )
@@ -31,12 +29,8 @@ const (
 		FROM access_tokens a CROSS JOIN users u ON u.id = a.user_id CROSS JOIN organizations o ON o.id = a.organization_id`
 )
 
-// SearchLookups returns the lookups of everything that the directory owns.
-func SearchLookups() []search.Lookup {
-	return slices.Concat(organizationLookups, userLookups, keyLookups, tokenLookups, namedLookups)
-}
-
-var organizationLookups = []search.Lookup{
+// SearchLookups are the lookups of everything that the directory owns.
+var SearchLookups = []search.Lookup{
 	{
 		Type: search.Organization, Needs: access.PlatformRead, By: search.ByID, ID: access.OrganizationID,
 		SQL: foundOrganization + " WHERE o.public_id = ?1",
@@ -49,9 +43,6 @@ var organizationLookups = []search.Lookup{
 		Type: search.Organization, Needs: access.PlatformRead, By: search.ByStart,
 		SQL: foundOrganization + " WHERE o.name COLLATE NOCASE >= ?1 AND o.name COLLATE NOCASE < ?2 ORDER BY o.name COLLATE NOCASE LIMIT ?4",
 	},
-}
-
-var userLookups = []search.Lookup{
 	{
 		Type: search.User, Needs: access.PlatformRead, By: search.ByID, ID: access.UserID,
 		SQL: foundUser + " WHERE u.public_id = ?1 AND u.built_in = 0",
@@ -69,9 +60,6 @@ var userLookups = []search.Lookup{
 		Type: search.User, Needs: access.PlatformRead, By: search.ByStart,
 		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 ORDER BY u.email LIMIT ?4",
 	},
-}
-
-var keyLookups = []search.Lookup{
 	{
 		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByID, ID: access.KeyID,
 		SQL: foundKeyColumns + " FROM api_keys k" + foundKeyJoins + " WHERE k.public_id = ?1 AND ?3 IN (0, k.organization_id)",
@@ -92,9 +80,6 @@ var keyLookups = []search.Lookup{
 			WHERE k.organization_id = ?3 AND k.name COLLATE NOCASE >= ?1 AND k.name COLLATE NOCASE < ?2
 			ORDER BY k.name COLLATE NOCASE LIMIT ?4`,
 	},
-}
-
-var tokenLookups = []search.Lookup{
 	{
 		Type: search.AccessToken, Needs: access.PlatformRead, By: search.ByID, ID: access.TokenID,
 		SQL: foundToken + " WHERE a.public_id = ?1",
@@ -103,10 +88,7 @@ var tokenLookups = []search.Lookup{
 		Type: search.AccessToken, Needs: access.PlatformRead, By: search.ByPrefix,
 		SQL: foundToken + " WHERE a.token_prefix = ?1 ORDER BY a.id DESC LIMIT ?4",
 	},
-}
-
-// namedLookups find things whose ids are their names, which are in lower case.
-var namedLookups = []search.Lookup{
+	// The ids of these are their names, which are in lower case.
 	{
 		Type: search.Plan, Needs: access.PlatformRead, By: search.ByStart,
 		SQL: `SELECT p.name AS public_id, p.name AS title,

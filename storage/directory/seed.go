@@ -18,7 +18,7 @@ const (
 // Seed writes the first rows of a new directory. The first operator's token is created later, at each start until somebody has
 // made a request; see EnsureBootstrapToken.
 func Seed(t *sqlite.Tx) error {
-	return errors.Join(seedAccess(t), seedSystem(t), seedOperator(t))
+	return errors.Join(seedAccess(t), seedUsers(t))
 }
 
 func seedAccess(t *sqlite.Tx) error {
@@ -40,7 +40,14 @@ func seedAccess(t *sqlite.Tx) error {
 	return nil
 }
 
-func seedOperator(t *sqlite.Tx) error {
+// systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity
+// provider can verify it.
+const systemName = "system"
+
+func seedUsers(t *sqlite.Tx) error {
+	if _, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true}); err != nil {
+		return err
+	}
 	plan, err := planNamed(t, firstPlan)
 	if err != nil {
 		return err
@@ -58,13 +65,4 @@ func seedOperator(t *sqlite.Tx) error {
 		return err
 	}
 	return upsertMember(t, organization, user.RowID, role.RowID)
-}
-
-// systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity
-// provider can verify it.
-const systemName = "system"
-
-func seedSystem(t *sqlite.Tx) error {
-	_, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true})
-	return err
 }

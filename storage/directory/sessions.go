@@ -95,7 +95,7 @@ func sessionDetails(p access.Principal) map[string]any {
 
 // EndSession ends the session of p for all requests that begin after EndSession has returned. The operation is idempotent.
 func (d *Directory) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
-	return d.change(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
 		var organization int64 // of the session; p may act in another
 		err := t.ExecGet(&organization, "DELETE FROM sessions WHERE public_id = ? RETURNING organization_id", p.Session.ID)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -113,18 +113,17 @@ func (d *Directory) EndSession(ctx context.Context, p access.Principal, by acces
 // writes: usually there are none. The owner of the file calls it from time to time.
 func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 	var ended bool
-	if err := d.in(ctx).Get(&ended, `
+	if err := d.reads.In(ctx).Get(&ended, `
 		SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM sign_in_links WHERE expires_at <= ?1)`,
 		now); err != nil || !ended {
 		return err
 	}
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error { return dropEndedSessions(t, now) })
-}
-
-func dropEndedSessions(t *sqlite.Tx, now int64) error {
-	if _, err := t.Exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
-		return err
-	}
-	_, err := t.Exec("DELETE FROM sign_in_links WHERE id IN (SELECT id FROM sign_in_links WHERE expires_at <= ? LIMIT ?)", now, sessionBatch)
-	return err
+	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		for _, table := range []string{"sessions", "sign_in_links"} {
+			if _, err := t.Exec("DELETE FROM "+table+" WHERE id IN (SELECT id FROM "+table+" WHERE expires_at <= ? LIMIT ?)", now, sessionBatch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -23,13 +23,13 @@ func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit
 	if err != nil {
 		return nil, err
 	}
-	return sqlite.All[access.AccessToken](d.in(ctx),
+	return sqlite.All[access.AccessToken](d.reads.In(ctx),
 		selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, scan.UpperBound(before), limit)
 }
 
 // Token returns an access token of a user. Faults: NotFound.
 func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessToken, error) {
-	return sqlite.One[access.AccessToken](d.in(ctx), "access token",
+	return sqlite.One[access.AccessToken](d.reads.In(ctx), "access token",
 		selectTokens+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
 }
 
@@ -108,7 +108,7 @@ const selectTokenToRevoke = `
 // RevokeToken revokes an access token for all requests that begin after RevokeToken has returned. The operation is
 // idempotent. Faults: NotFound.
 func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		found, err := sqlite.One[tokenToRevoke](t, "access token",
 			selectTokenToRevoke+" WHERE a.public_id = ? AND a.user_id = "+rowOfUser(user), id, user)
 		if err != nil || found.Revoked {

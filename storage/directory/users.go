@@ -9,6 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const userColumns = `id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, erased_at, cleaned_at,
@@ -16,7 +17,7 @@ const userColumns = `id, public_id, coalesce(email, '') AS email, name, external
 
 // Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
-	return sqlite.All[access.User](d.in(ctx),
+	return sqlite.All[access.User](d.reads.In(ctx),
 		"SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
@@ -35,7 +36,7 @@ func (d *Directory) UserPage(ctx context.Context, beginning string, before int64
 
 // User returns the user with an id or an external id. Faults: NotFound.
 func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
-	return userNamed(d.in(ctx), id)
+	return userNamed(d.reads.In(ctx), id)
 }
 
 func userNamed(from sqlite.Reader, id string) (access.User, error) {
@@ -136,12 +137,19 @@ func (d *Directory) updateUser(t *sqlite.Tx, by access.Actor, before access.User
 		return changed, err
 	}
 	d.OutdatePrincipals(t)
-	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, changesOfUser(c))
+	details := map[string]any{}
+	if c.Email != nil {
+		details["email"] = nullIfEmpty(*c.Email)
+	}
+	webhook.AddDetail(details, "name", c.Name)
+	webhook.AddDetail(details, "external_id", c.ExternalID)
+	webhook.AddDetail(details, "is_active", c.IsActive)
+	return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: changed.ID}, details)
 }
 
 // bindSubject is the principal.Bind of the directory.
 func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i access.Identity) error {
-	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		n, err := t.Affected(`
 			UPDATE users SET external_id = ?1, updated_at = ?2
 			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
@@ -155,20 +163,9 @@ func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i acces
 	})
 }
 
-func changesOfUser(c access.UserChange) map[string]any {
-	details := map[string]any{}
-	if c.Email != nil {
-		details["email"] = nullIfEmpty(*c.Email)
-	}
-	note(details, "name", c.Name)
-	note(details, "external_id", c.ExternalID)
-	note(details, "is_active", c.IsActive)
-	return details
-}
-
 // DeleteUser deletes a user. Faults: NotFound; Conflict while the user has a membership or a credential, even a revoked one.
 func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) error {
-	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+	return d.file.Write(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		user, err := changeableUser(t, id)
 		if err != nil {
 			return err

@@ -30,7 +30,12 @@ func Check(path string) error {
 	if len(found.files) == 0 {
 		return nil
 	}
-	found.addKeys(path)
+	// Key files are read later, and not if encryption.key is set.
+	for _, name := range KeyFiles(path) {
+		if info, err := os.Lstat(name); err == nil {
+			_ = found.check(name, info, mayRead|mayWrite)
+		}
+	}
 	return found.refusal()
 }
 
@@ -116,20 +121,12 @@ func (d *denied) checkFiles(path string) error {
 	return nil
 }
 
-// addKeys adds the key files that this process may not use. They are read later, and not if encryption.key is set.
-func (d *denied) addKeys(path string) {
-	for _, name := range keyFiles(path) {
-		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
-			_ = d.check(name, info, mayRead|mayWrite)
-		}
-	}
-}
-
-// keyFiles returns the names of the key file of the database at path, and of the files to which older keys were moved.
-func keyFiles(path string) (names []string) {
+// KeyFiles returns the names of the key file of the database at path, and of the files to which older keys were moved. They may include
+// copies with similar names, but no links.
+func KeyFiles(path string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Dir(path)) // an error means that they are not named now
 	for _, e := range entries {
-		if name := filepath.Join(filepath.Dir(path), e.Name()); strings.HasPrefix(name, path+Key) {
+		if name := filepath.Join(filepath.Dir(path), e.Name()); strings.HasPrefix(name, path+Key) && e.Type().IsRegular() {
 			names = append(names, name)
 		}
 	}
@@ -171,7 +168,7 @@ func (d *denied) refusal() error {
 }
 
 // Secret returns the names of the files of the database at path that only its owner should read.
-func Secret(path string) []string { return append(Database(path), keyFiles(path)...) }
+func Secret(path string) []string { return append(Database(path), KeyFiles(path)...) }
 
 // Exposed returns those of the files that users other than their owners may read or change, with their modes. The mend is the
 // command that changes all modes. Links are skipped, because an attacker may have made a link to a file of somebody else.

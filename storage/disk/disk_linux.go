@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -34,3 +35,44 @@ func FreeFiles(path string) (free uint64, ok bool) {
 	}
 	return s.Ffree, true
 }
+
+const keepID = -1
+
+// become changes the real, effective and saved ids of all threads.
+func (u User) become() error {
+	if err := syscall.Setgroups([]int{u.GID}); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(u.GID, u.GID, u.GID); err != nil {
+		return err
+	}
+	return syscall.Setresuid(u.UID, u.UID, u.UID)
+}
+
+// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the
+// process. undo may be called even after an error.
+func (u User) borrow() (undo func() error, err error) {
+	gid := os.Getegid()
+	groups, err := syscall.Getgroups()
+	undo = func() error {
+		return errors.Join(syscall.Setresuid(keepID, 0, keepID), syscall.Setresgid(keepID, gid, keepID), syscall.Setgroups(groups))
+	}
+	if err != nil {
+		return func() error { return nil }, err
+	}
+	if err := syscall.Setgroups([]int{u.GID}); err != nil {
+		return undo, err
+	}
+	if err := syscall.Setresgid(keepID, u.GID, keepID); err != nil {
+		return undo, err
+	}
+	return undo, syscall.Setresuid(keepID, u.UID, keepID)
+}
+
+// access is access(2) with the effective ids.
+func access(name string, mode uint32) error {
+	const effective = 0x200 // AT_EACCESS
+	return syscall.Faccessat(atFDCWD, name, mode, effective)
+}
+
+const atFDCWD = -100 // AT_FDCWD

@@ -68,7 +68,8 @@ func (s Source) Find(ctx context.Context, start sqlite.Start) (Keys, error) {
 func (s Source) FindOrCreate(ctx context.Context, start sqlite.Start) (Keys, error) {
 	k, err := s.Find(ctx, start)
 	if err == nil && len(k.keys) == 0 {
-		err = k.create()
+		k.keys = []seal.Key{seal.NewKey()}
+		err = k.file.write(k.keys...)
 	}
 	return k, err
 }
@@ -154,21 +155,18 @@ func parseKey(text, name string, isInUse bool) (key seal.Key, err error) {
 	return key, err
 }
 
-// create creates the key of a new database.
-func (k *Keys) create() error {
-	key := seal.NewKey()
-	k.keys = []seal.Key{key}
-	return k.file.write(key)
-}
-
 // First returns the key of a new database.
 func (k Keys) First() seal.Key { return k.keys[0] }
 
 // Keep gives a new key file its final name, after the database exists.
 func (k Keys) Keep() error { return k.file.finalize() }
 
-// keyFor returns the key that fits sealed, the canary of the database at path.
-func (k Keys) keyFor(path string, sealed []byte) (seal.Key, error) {
+// Recognize returns the key that fits the database at path: it opens the canary. It returns ErrKey if none does.
+func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
+	sealed, err := readCanary(ctx, db)
+	if err != nil {
+		return seal.Key{}, err
+	}
 	id, err := seal.KeyID(sealed)
 	if err != nil {
 		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it needs (%w)", ErrKey, err), "restore a backup")
@@ -181,15 +179,6 @@ func (k Keys) keyFor(path string, sealed []byte) (seal.Key, error) {
 	}
 	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
 		"%s", mendKey(path, id, k.file.name == ""))
-}
-
-// Recognize returns the key that fits the database at path. It returns ErrKey if none does.
-func (k Keys) Recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
-	sealed, err := readCanary(ctx, db)
-	if err != nil {
-		return seal.Key{}, err
-	}
-	return k.keyFor(path, sealed)
 }
 
 // readCanary reads the sealed canary of a database.

@@ -95,9 +95,6 @@ func (f keyFile) finalize() error {
 	return nil
 }
 
-// oldKeyPath returns the name of the file to which keepOnly moves the key of that id.
-func (f keyFile) oldKeyPath(id string) string { return f.name + "." + id }
-
 // keepOnly removes all keys except one from the file, and deletes a file that does not have that key. It moves each
 // removed key to a file of its own, because older backups need that key. It returns the names of those files.
 func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
@@ -112,7 +109,7 @@ func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := f.oldKeyPath(k.ID())
+		name := f.name + "." + k.ID()
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}

@@ -2,10 +2,7 @@ package encryption
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -20,15 +17,7 @@ import (
 // keyFileWith returns the file beside the database at path that has the key of that id: the key file, a file to which a Change
 // moved an old key, or a copy with a similar name. It returns "" if there is none.
 func keyFileWith(path, id string) string {
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || id == "" {
-		return ""
-	}
-	for _, e := range entries { // sorted, so the key file itself comes first
-		name := filepath.Join(filepath.Dir(path), e.Name())
-		if !strings.HasPrefix(name, path+disk.Key) || !e.Type().IsRegular() {
-			continue
-		}
+	for _, name := range disk.KeyFiles(path) { // sorted, so the key file itself comes first
 		keys, err := (keyFile{name: name}).read()
 		if err == nil && slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == id }) {
 			return name

@@ -46,9 +46,9 @@ func Ops() []string {
 // compare: strings by their bytes, and numbers exactly, so that 1 equals 1.0. A value of another type, or none, fulfils NotEqual. The
 // zero value is no condition; see New.
 type Condition struct {
-	Path  string
-	Op    Op
-	Value json.RawMessage // compact
+	Path  string          `json:"path"`
+	Op    Op              `json:"op"`
+	Value json.RawMessage `json:"value"` // compact
 
 	parts []string
 	want  []scalar // what may stand at the path; more than one only for In
@@ -190,21 +190,10 @@ func (f Filter) Words() []string {
 	return words
 }
 
-// conditionBody is a condition as JSON.
-type conditionBody struct {
-	Path  string          `json:"path"`
-	Op    Op              `json:"op"`
-	Value json.RawMessage `json:"value"`
-}
-
-// MarshalJSON writes the condition as it was given.
-func (c Condition) MarshalJSON() ([]byte, error) {
-	return json.Marshal(conditionBody{c.Path, c.Op, c.Value})
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads and checks a condition.
 func (c *Condition) UnmarshalJSON(text []byte) error {
-	var b conditionBody
+	type unchecked Condition
+	var b unchecked
 	if err := json.Unmarshal(text, &b); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	if err != nil {
 		return page, err
 	}
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return page, err
 	}
@@ -67,9 +67,9 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	}
 	var next scan.Position
 	if q.filtered {
-		next, err = h.logs.Walk(ctx, high, q)
+		next, err = h.o.Logs.Walk(ctx, high, q, 0)
 	} else {
-		err = h.logs.ReadAll(ctx, high, q)
+		err = h.o.Logs.ReadAll(ctx, high, q)
 	}
 	for i := range page.Attempts {
 		h.setAttemptIDs(&page.Attempts[i])
@@ -80,7 +80,7 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 
 // anySubscription returns the row id of a subscription, which may be deleted. Faults: NotFound.
 func (h *History) anySubscription(ctx context.Context, organization int64, id string) (int64, error) {
-	return sqlite.One[int64](h.reads.In(ctx), "subscription", "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization)
+	return sqlite.One[int64](h.o.Reads.In(ctx), "subscription", "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization)
 }
 
 // maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
@@ -106,7 +106,7 @@ type attemptQuery struct {
 // Other filters read the log of the subscription. ok is false if the filter can match nothing.
 func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
-		logs: h.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = :subscription",
+		logs: h.o.Logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = :subscription",
 		args: []any{sql.Named("subscription", subscription)}, since: f.Since, limit: f.Limit, sending: true,
 	}
 	if f.EventType != "" {
@@ -118,13 +118,13 @@ func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhoo
 	}
 	switch {
 	case f.EventID != "":
-		event, _, ok := h.ids.Row(access.EventID, f.EventID)
+		event, _, ok := h.o.IDs.Row(access.EventID, f.EventID)
 		if !ok {
 			return q, false, nil
 		}
 		q.filter(&q.both, "d.event_id = :event", sql.Named("event", event))
 		var deliveries int
-		if err := h.logs.Get(ctx, &deliveries, `
+		if err := h.o.Logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
 			event, subscription, maxDeliveryLookups+1); err != nil {
 			return q, false, err
@@ -191,13 +191,13 @@ const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d I
 
 // setAttemptIDs sets the public ids of an attempt.
 func (h *History) setAttemptIDs(a *webhook.Attempt) {
-	a.ID = h.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
-	a.EventID = h.ids.ID(access.EventID, a.EventRow, a.EventAt)
+	a.ID = h.o.IDs.ID(access.AttemptID, a.RowID, a.AttemptedAt)
+	a.EventID = h.o.IDs.ID(access.EventID, a.EventRow, a.EventAt)
 }
 
 // Attempt returns one attempt by its row id. Faults: NotFound.
 func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
-	a, err := sqlite.One[webhook.Attempt](h.reads.In(ctx), "attempt", "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
+	a, err := sqlite.One[webhook.Attempt](h.o.Reads.In(ctx), "attempt", "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
 		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
 		WHERE d.id = ?1 >> 8 AND d.state >= `+delivery.Sending+` AND d.attempts + 1 = ?1 & 255`, id)
 	h.setAttemptIDs(&a)
@@ -206,7 +206,7 @@ func (h *History) Attempt(ctx context.Context, id int64) (webhook.Attempt, error
 
 // SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
 func (h *History) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
-	row, at, ok := h.ids.Row(access.AttemptID, attempt)
+	row, at, ok := h.o.IDs.Row(access.AttemptID, attempt)
 	if !ok {
 		return webhook.SentAttempt{}, fault.Missing("attempt")
 	}
@@ -217,7 +217,7 @@ func (h *History) SentAttempt(ctx context.Context, organization int64, id, attem
 	if a.AttemptedAt != at || a.SubscriptionID != id {
 		return webhook.SentAttempt{}, fault.Missing("attempt")
 	}
-	sent, err := sqlite.One[webhook.SentAttempt](h.reads.In(ctx), "attempt", `
+	sent, err := sqlite.One[webhook.SentAttempt](h.o.Reads.In(ctx), "attempt", `
 		SELECT e.body, s.url, s.url_at, h.names AS header_names, coalesce(h.changed_at, 0) AS headers_at
 		FROM subscriptions s CROSS JOIN events e ON e.id = ? LEFT JOIN subscription_headers h ON h.subscription_id = s.id
 		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization)

@@ -13,7 +13,7 @@ import (
 // reads of the organization's logs are running.
 func (h *History) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.AuditPage, err error) {
 	list := scan.List[access.AuditEvent]{
-		Logs: h.logs, Table: "audit_events a", Index: "audit_events_by_organization",
+		Logs: h.o.Logs, Table: "audit_events a", Index: "audit_events_by_organization",
 		Columns: `
 			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
 			o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name`,
@@ -26,7 +26,7 @@ func (h *History) AuditPage(ctx context.Context, organization int64, f access.Au
 		Args:     []any{f.Type, sqlite.TextList(f.Actors), f.Since, scan.UpperBound(f.Until), sqlite.TextList(f.Targets)},
 	})
 	for i, e := range page.Events {
-		page.Events[i].ID = h.ids.ID(access.AuditEventID, e.RowID, e.At)
+		page.Events[i].ID = h.o.IDs.ID(access.AuditEventID, e.RowID, e.At)
 	}
 	return page, err
 }
@@ -41,7 +41,7 @@ func (h *History) AuditNames(ctx context.Context, organization int64, text strin
 		return names, nil
 	}
 	var found []string
-	err := h.reads.List(ctx, &found, `
+	err := h.o.Reads.List(ctx, &found, `
 		SELECT public_id FROM organizations WHERE external_id = ?1 AND (?3 OR id = ?2)
 		UNION ALL SELECT public_id FROM users WHERE external_id = ?1 AND ?3
 		UNION ALL SELECT public_id FROM api_keys INDEXED BY api_keys_by_external_id
@@ -54,7 +54,7 @@ func (h *History) AuditNames(ctx context.Context, organization int64, text strin
 // AuditEvent returns one line of the audit log of an organization. Faults: NotFound; Unavailable if too many reads of the
 // organization's logs are running.
 func (h *History) AuditEvent(ctx context.Context, organization int64, id string) (access.AuditEvent, error) {
-	row, _, ok := h.ids.Row(access.AuditEventID, id)
+	row, _, ok := h.o.IDs.Row(access.AuditEventID, id)
 	if !ok {
 		return access.AuditEvent{}, fault.Missing("audit event")
 	}

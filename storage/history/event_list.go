@@ -24,7 +24,7 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 		page.Events, err = h.eventsByIdempotencyKey(ctx, query, f)
 	} else {
 		list := scan.List[webhook.Event]{
-			Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins,
+			Logs: h.o.Logs, Table: "events e", Index: "events_by_organization", Columns: eventColumns, Joins: eventJoins,
 			Where: listedEvents + inState(f),
 		}
 		page.Events, page.Next, err = list.Page(ctx, query)
@@ -32,7 +32,13 @@ func (h *History) EventPage(ctx context.Context, organization int64, f webhook.E
 	if err != nil {
 		return page, err
 	}
-	err = h.completeEvents(ctx, organization, &page)
+	// Events of many subscriptions have many deliveries. So the page ends after the event at which the counts have read as many rows as
+	// a search may read.
+	counted, err := h.countAll(ctx, organization, page.Events, h.o.Logs.Limits.Rows)
+	if err == nil && counted < len(page.Events) {
+		page.Events = page.Events[:counted]
+		page.Next = page.Events[counted-1].RowID
+	}
 	return page, err
 }
 
@@ -43,7 +49,7 @@ func (h *History) EventRows(ctx context.Context, organization int64, f webhook.E
 	if err != nil {
 		return nil, err
 	}
-	list := scan.List[int64]{Logs: h.logs, Table: "events e", Index: "events_by_organization", Columns: "e.id", Where: listedEvents + inState(f)}
+	list := scan.List[int64]{Logs: h.o.Logs, Table: "events e", Index: "events_by_organization", Columns: "e.id", Where: listedEvents + inState(f)}
 	for {
 		found, next, err := list.Page(ctx, query)
 		rows = append(rows, found...)
@@ -86,11 +92,11 @@ func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.
 
 // expiredBefore returns the time before which events are being deleted; 0 if there is none.
 func (h *History) expiredBefore() int64 {
-	now, trusted := h.trustedTime()
-	if !trusted || h.keepEvents == 0 || h.hold() != nil { // while the queue is held, retention deletes nothing
+	now, trusted := h.o.TrustedTime()
+	if !trusted || h.o.KeepEvents == 0 || h.o.Hold() != nil { // while the queue is held, retention deletes nothing
 		return 0
 	}
-	return now - h.keepEvents.Milliseconds()
+	return now - h.o.KeepEvents.Milliseconds()
 }
 
 // inState is the condition for the events that have a delivery in the state of a filter, without tests. It has the parameters of
@@ -136,15 +142,15 @@ func HiddenTypes(withoutAudit bool) string {
 // EventPeriod returns a range with all events of a period. It contains few others, unless the clock was wrong.
 func (h *History) EventPeriod(ctx context.Context, since, until int64) (scan.Range, error) {
 	var newest int64
-	if err := h.logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
+	if err := h.o.Logs.Get(ctx, &newest, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
 		return scan.Range{}, err
 	}
 	var stored []byte
-	err := h.logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", scan.DisorderName)
+	err := h.o.Logs.Get(ctx, &stored, "SELECT value FROM instance WHERE name = ?", scan.DisorderName)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return scan.Range{}, err
 	}
-	ranges, err := h.logs.Period(ctx, since, until, scan.Range{Last: newest}, scan.DecodeDisorder(stored))
+	ranges, err := h.o.Logs.Period(ctx, since, until, scan.Range{Last: newest}, scan.DecodeDisorder(stored))
 	if err != nil || len(ranges) == 0 {
 		return scan.Range{After: math.MaxInt64 - 1}, err
 	}
@@ -153,7 +159,7 @@ func (h *History) EventPeriod(ctx context.Context, since, until int64) (scan.Ran
 
 // eventsByIdempotencyKey finds the event of each organization with that key. The index finds each of them at once.
 func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, f webhook.EventFilter) ([]webhook.Event, error) {
-	end, err := h.logs.Take(ctx, q.Organization)
+	end, err := h.o.Logs.Take(ctx, q.Organization)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +170,7 @@ func (h *History) eventsByIdempotencyKey(ctx context.Context, q scan.Query, f we
 	}
 	events := []webhook.Event{}
 	args := append([]any{q.Organization, q.First, scan.UpperBound(q.Before), q.Limit}, append(q.Args, f.IdempotencyKey)...)
-	err = h.logs.List(ctx, &events, `
+	err = h.o.Logs.List(ctx, &events, `
 		SELECT `+eventColumns+` FROM events e INDEXED BY events_by_idempotency_key `+eventJoins+`
 		WHERE e.idempotency_key = ?12 AND `+organization+` AND e.id >= ?2 AND e.id < ?3 AND `+listedEvents+inState(f)+`
 		ORDER BY e.id DESC LIMIT ?4`, args...)

@@ -25,17 +25,6 @@ const (
 // publishedDeliveries counts the deliveries that an event had when it was published.
 const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + delivery.CauseEvent
 
-// completeEvents sets the public ids and the numbers of deliveries of the events of a page. Events of many subscriptions have many
-// deliveries. So the page ends after the event at which the counts have read as many rows as a search may read.
-func (h *History) completeEvents(ctx context.Context, organization int64, page *webhook.EventPage) error {
-	counted, err := h.countAll(ctx, organization, page.Events, h.logs.Limits.Rows)
-	if err == nil && counted < len(page.Events) {
-		page.Events = page.Events[:counted]
-		page.Next = page.Events[counted-1].RowID
-	}
-	return err
-}
-
 // CountDeliveries sets the public ids and the numbers of deliveries of a few events of an organization. Faults: Unavailable if too
 // many reads of the organization's logs are running.
 func (h *History) CountDeliveries(ctx context.Context, organization int64, events []webhook.Event) error {
@@ -45,10 +34,10 @@ func (h *History) CountDeliveries(ctx context.Context, organization int64, event
 	return nil
 }
 
-// countAll counts the deliveries of events until it has read that many. It returns how many events it has counted, at least one if
+// countAll sets the public ids and the numbers of deliveries of events until it has read that many. It returns how many events it has counted, at least one if
 // there are any. After many deliveries it pauses, so that others have their turn.
 func (h *History) countAll(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return 0, err
 	}
@@ -85,13 +74,13 @@ func (h *History) countDeliveries(ctx context.Context, events []webhook.Event) (
 	index := make(map[int64]int, len(events))
 	for i, e := range events {
 		index[e.RowID] = i
-		events[i].ID = h.ids.ID(access.EventID, e.RowID, e.At)
+		events[i].ID = h.o.IDs.ID(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event  int64  `db:"id"`
 		Counts string `db:"counts"` // a JSON array, because a subquery has one column
 	}
-	err = h.logs.List(ctx, &counts, `
+	err = h.o.Logs.List(ctx, &counts, `
 		SELECT e.value AS id, (
 			SELECT json_array(coalesce(sum(published), 0), coalesce(sum(rank = 3), 0), coalesce(sum(rank = 2), 0), coalesce(sum(rank = 1), 0), coalesce(sum(rank = 0), 0),
 			                  coalesce(sum(rank = 2 AND (SELECT s.status = '`+string(webhook.Disabled)+`' FROM subscriptions s WHERE s.id = subscription_id)), 0),
@@ -124,16 +113,16 @@ const maxEventDeliveries = 10_000
 // Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (h *History) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
-	row, at, ok := h.ids.Row(access.EventID, id)
+	row, at, ok := h.o.IDs.Row(access.EventID, id)
 	if !ok {
 		return e, nil, fault.Missing("event")
 	}
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return e, nil, err
 	}
 	defer end()
-	err = h.logs.Get(ctx, &e, `
+	err = h.o.Logs.Get(ctx, &e, `
 		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body, e.idempotency_key
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
@@ -142,7 +131,7 @@ func (h *History) Event(ctx context.Context, organization int64, id string) (web
 	}
 	e.ID = id
 	deliveries := []webhook.Delivery{}
-	err = h.logs.List(ctx, &deliveries, `
+	err = h.o.Logs.List(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE
 		           WHEN d.state IN (`+delivery.Pending+`, `+delivery.Sending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+delivery.Pending+` ELSE `+delivery.Dropped+` END
@@ -163,13 +152,13 @@ const (
 // catalogue. If only is not empty, the list has no other type. Tests do not count, and without audit events their types are left out.
 // Faults: Unavailable if too many reads of the organization's logs are running.
 func (h *History) EventTypes(ctx context.Context, organization int64, only string, withoutAudit bool) ([]webhook.EventType, error) {
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	found := []webhook.EventType{}
-	err = h.logs.List(ctx, &found, `
+	err = h.o.Logs.List(ctx, &found, `
 		SELECT coalesce(seen.type, c.type) AS type, coalesce(c.description, '') AS description, coalesce(c.event_group, '') AS event_group,
 		       c.example, c.schema, seen.last_seen_at
 		FROM (

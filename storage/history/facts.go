@@ -17,24 +17,24 @@ import (
 // EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
 // logs are running.
 func (h *History) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
-	row, at, ok := h.ids.Row(access.EventID, id)
+	row, at, ok := h.o.IDs.Row(access.EventID, id)
 	if !ok {
 		return e, fault.Missing("event")
 	}
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return e, err
 	}
 	defer end()
-	now, trusted := h.trustedTime()
-	isOld := trusted && h.keepEvents > 0 && at < now-h.keepEvents.Milliseconds()
-	if err := h.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
+	now, trusted := h.o.TrustedTime()
+	isOld := trusted && h.o.KeepEvents > 0 && at < now-h.o.KeepEvents.Milliseconds()
+	if err := h.o.Logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
 		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
 	}
-	e.Hold, e.Kept = h.hold(), h.keepEvents
+	e.Hold, e.Kept = h.o.Hold(), h.o.KeepEvents
 	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
 		var waiting bool
-		if err := h.logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
+		if err := h.o.Logs.Get(ctx, &waiting, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
 			return e, fmt.Errorf("look for open subscriptions: %w", err)
 		}
 		e.Expired = !waiting
@@ -71,7 +71,6 @@ type receiverRow struct {
 
 // storedDelivery is a delivery in the JSON of receiverColumns.
 type storedDelivery struct {
-	ID       int64           `json:"id"`
 	State    int             `json:"state"`
 	Cause    webhook.Trigger `json:"cause"`
 	Attempts int             `json:"attempts"`
@@ -101,7 +100,7 @@ type storedAttempt struct {
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
 var receiverColumns = SubscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
-	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
+	SELECT json_group_array(json_object('state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'sequence', own.sequence, 'last', json((
 		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
 		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
 	FROM (SELECT id, state, cause, attempts, due_at, sequence FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries,
@@ -115,7 +114,7 @@ func (h *History) ReceiverPage(ctx context.Context, organization int64, e webhoo
 		rows, err = h.receiver(ctx, organization, e, f.ID)
 	} else {
 		list := scan.List[receiverRow]{
-			Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
+			Logs: h.o.Logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
 			Joins: SubscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
 		}
 		rows, page.Next, err = list.Page(ctx, scan.Query{
@@ -144,13 +143,13 @@ func (h *History) setMissed(ctx context.Context, organization int64, e webhook.E
 			continue
 		}
 		if d == nil {
-			end, err := h.logs.Take(ctx, organization)
+			end, err := h.o.Logs.Take(ctx, organization)
 			if err != nil {
 				return err
 			}
 			defer end() // after the evaluations, because they take time too
 			var body []byte
-			if err = h.logs.Get(ctx, &body, "SELECT body FROM events WHERE id = ?", e.RowID); err != nil {
+			if err = h.o.Logs.Get(ctx, &body, "SELECT body FROM events WHERE id = ?", e.RowID); err != nil {
 				return sqlite.Missing(err, "event")
 			}
 			d = filter.DocumentOfBody(body)
@@ -165,13 +164,13 @@ func (h *History) setMissed(ctx context.Context, organization int64, e webhook.E
 
 // receiver is ReceiverPage for one subscription.
 func (h *History) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	var row receiverRow
-	err = h.logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
+	err = h.o.Logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
 	return []receiverRow{row}, sqlite.Missing(err, "subscription")
 }
 
@@ -196,7 +195,7 @@ func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.
 		}
 		if a := d.Last; a != nil {
 			facts.Last = &webhook.Attempt{
-				RowID: a.ID, ID: h.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
+				RowID: a.ID, ID: h.o.IDs.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
 				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
 			}
 		}
@@ -208,7 +207,7 @@ func (h *History) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.
 			return f, fmt.Errorf("read the first delivery: %w", err)
 		}
 		f.Front = &webhook.FrontFacts{
-			Event: front.Event, EventID: h.ids.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
+			Event: front.Event, EventID: h.o.IDs.ID(access.EventID, front.Event, front.EventAt), Sending: webhook.DeliveryState(front.State) >= delivery.InProgress,
 			EventAt: front.EventAt, Attempts: front.Attempts, DueAt: front.DueAt,
 		}
 	}

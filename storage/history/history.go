@@ -13,17 +13,7 @@ import (
 )
 
 // History is the part of the open database that answers questions.
-type History struct {
-	reads   *sqlite.Pool
-	logs    *scan.Reader
-	ids     publicid.Maker
-	policy  webhook.Policy
-	pending *pending.Count
-
-	hold        func() *webhook.Hold
-	keepEvents  time.Duration
-	trustedTime func() (now int64, ok bool)
-}
+type History struct{ o Options }
 
 // Options are what a history needs. All are required, except KeepEvents.
 type Options struct {
@@ -39,9 +29,4 @@ type Options struct {
 }
 
 // New returns the history of an open database.
-func New(o Options) *History {
-	return &History{
-		reads: o.Reads, logs: o.Logs, ids: o.IDs, policy: o.Policy, pending: o.Pending,
-		hold: o.Hold, keepEvents: o.KeepEvents, trustedTime: o.TrustedTime,
-	}
-}
+func New(o Options) *History { return &History{o} }

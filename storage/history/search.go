@@ -14,17 +14,15 @@ import (
 // read in its organization, or in all of them with platform:read. Deleted and revoked things are found too. Faults: Unavailable if
 // too many reads of the organization's logs are running.
 func (h *History) Search(ctx context.Context, by access.Principal, text string) ([]search.Found, error) {
-	end, err := h.logs.Take(ctx, by.Organization.RowID)
+	end, err := h.o.Logs.Take(ctx, by.Organization.RowID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return search.Run(ctx, h.logs, searchLookups, search.Query{
-		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: HiddenTypes(!by.Can(access.AuditRead)), IDs: h.ids,
+	return search.Run(ctx, h.o.Logs, searchLookups, search.Query{
+		Text: text, Organization: by.Organization.RowID, Can: by.Can, HiddenTypes: HiddenTypes(!by.Can(access.AuditRead)), IDs: h.o.IDs,
 	})
 }
-
-var searchLookups = slices.Concat(directory.SearchLookups(), subscriptionLookups, eventLookups, attemptLookups, auditLookups)
 
 const (
 	foundOrganization = "o.public_id AS organization_public_id, o.name AS organization_name"
@@ -42,8 +40,9 @@ const (
 	lastOrganization = "iif(?3 = 0, 9223372036854775807, ?3)"
 )
 
-// subscriptionLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription.
-var subscriptionLookups = []search.Lookup{
+// searchLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription. They find attempts
+// that have ended, and those in progress.
+var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 	{
 		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByID, ID: access.SubscriptionID,
 		SQL: foundSubscriptionColumns + " FROM subscriptions s" + foundSubscriptionJoins + `
@@ -66,9 +65,6 @@ var subscriptionLookups = []search.Lookup{
 			WHERE s.organization_id = ?3 AND substr(s.url, instr(s.url, '//') + 2) >= ?8 AND substr(s.url, instr(s.url, '//') + 2) < ?9
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`,
 	},
-}
-
-var eventLookups = []search.Lookup{
 	{
 		Type: search.Event, Needs: access.EventsRead, By: search.ByID, ID: access.EventID,
 		SQL: foundEventColumns + " FROM events e" + foundEventJoins + `
@@ -80,10 +76,6 @@ var eventLookups = []search.Lookup{
 			WHERE e.idempotency_key = ?1 AND e.organization_id >= ?3 AND e.organization_id <= ` + lastOrganization + `
 			  AND e.type NOT IN (SELECT value FROM json_each(?7)) LIMIT ?4`,
 	},
-}
-
-// attemptLookups find attempts that have ended, and those in progress.
-var attemptLookups = []search.Lookup{
 	{
 		Type: search.Attempt, Needs: access.WebhooksRead, By: search.ByID, ID: access.AttemptID,
 		SQL: `
@@ -101,12 +93,11 @@ var attemptLookups = []search.Lookup{
 			FROM deliveries d` + sendingJoins + ` JOIN organizations o ON o.id = s.organization_id
 			WHERE d.id = ?5 >> 8 AND d.state >= ` + delivery.Sending + ` AND d.attempts + 1 = ?5 & 255 AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`,
 	},
-}
-
-var auditLookups = []search.Lookup{{
-	Type: search.AuditEvent, Needs: access.AuditRead, By: search.ByID, ID: access.AuditEventID,
-	SQL: `
-		SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + foundOrganization + `
-		FROM audit_events l CROSS JOIN organizations o ON o.id = l.organization_id
-		WHERE l.id = ?5 AND l.at = ?6 AND ?3 IN (0, l.organization_id)`,
-}}
+	{
+		Type: search.AuditEvent, Needs: access.AuditRead, By: search.ByID, ID: access.AuditEventID,
+		SQL: `
+			SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + foundOrganization + `
+			FROM audit_events l CROSS JOIN organizations o ON o.id = l.organization_id
+			WHERE l.id = ?5 AND l.at = ?6 AND ?3 IN (0, l.organization_id)`,
+	},
+})

@@ -28,7 +28,7 @@ func (h *History) Series(ctx context.Context, organization int64, subscription s
 			return nil, err
 		}
 	}
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (h *History) Series(ctx context.Context, organization int64, subscription s
 
 // seriesSlice returns the points of the next minutesPerRead minutes, and the minute to continue from.
 func (h *History) seriesSlice(ctx context.Context, organization, subscription int64, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
-	err = h.logs.Get(ctx, &next, `
+	err = h.o.Logs.Get(ctx, &next, `
 		SELECT minute FROM attempt_minutes
 		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
 		organization, subscription, since, until, minutesPerRead-1)
@@ -58,7 +58,7 @@ func (h *History) seriesSlice(ctx context.Context, organization, subscription in
 	default:
 		next = min((next/step+1)*step, until)
 	}
-	err = h.logs.List(ctx, &points, `
+	err = h.o.Logs.List(ctx, &points, `
 		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(expired) AS expired, json_array(`+durationSums+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
@@ -70,13 +70,13 @@ func (h *History) seriesSlice(ctx context.Context, organization, subscription in
 // exist; deleted subscriptions exist until retention deletes their counts. Times are as in Series, and until is a whole number of
 // steps after since. Faults: Unavailable if too many reads of the organization's logs are running.
 func (h *History) SubscriptionSeries(ctx context.Context, organization int64, ids []string, since, until, step int64) ([]webhook.SubscriptionSeries, error) {
-	end, err := h.logs.Take(ctx, organization)
+	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	var found []numberedID
-	if err := h.logs.List(ctx, &found, `
+	if err := h.o.Logs.List(ctx, &found, `
 		SELECT s.id, s.public_id FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value
 		WHERE s.organization_id = ?`, sqlite.TextList(ids), organization); err != nil {
 		return nil, err
@@ -104,12 +104,8 @@ type numberedID struct {
 func (h *History) fillSeries(ctx context.Context, series *webhook.SubscriptionSeries, organization, subscription int64, since, until, step int64) error {
 	atOnce := max(minutesPerRead/step, 1) * step
 	for from := since; from < until; from += atOnce {
-		var points []struct {
-			Minute    int64 `db:"minute"`
-			Succeeded int64 `db:"succeeded"`
-			Failed    int64 `db:"failed"`
-		}
-		if err := h.logs.List(ctx, &points, `
+		var points []webhook.MinuteCounts
+		if err := h.o.Logs.List(ctx, &points, `
 			SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed FROM attempt_minutes
 			WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5 GROUP BY 1`,
 			step, organization, subscription, from, min(from+atOnce, until)); err != nil {

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keyhook/keyhook/storage/delivery"
 	"github.com/keyhook/keyhook/storage/scan"
@@ -22,7 +23,7 @@ const SubscriptionJoins = `
 
 // Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
 func (h *History) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
-	return h.ReadSubscription(h.reads.In(ctx), organization, id, h.hold())
+	return h.ReadSubscription(h.o.Reads.In(ctx), organization, id, h.o.Hold())
 }
 
 // ReadSubscription is Subscription for a transaction and the hold that it sees.
@@ -36,14 +37,14 @@ func (h *History) ReadSubscription(from sqlite.Reader, organization int64, id st
 
 // Complete sets what the table does not have.
 func (h *History) Complete(sub *webhook.Subscription, hold *webhook.Hold) {
-	sub.PendingDeliveries, sub.QueueHeld, sub.ProbedEvery = h.pending.Of(sub.RowID), hold != nil, h.policy.ProbeDisabled
+	sub.PendingDeliveries, sub.QueueHeld, sub.ProbedEvery = h.o.Pending.Of(sub.RowID), hold != nil, h.o.Policy.ProbeDisabled
 }
 
 // SubscriptionPage lists the subscriptions of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable
 // if too many reads of the organization's logs are running.
 func (h *History) SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (page webhook.SubscriptionPage, err error) {
 	list := scan.List[webhook.Subscription]{
-		Logs: h.logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
+		Logs: h.o.Logs, Table: "subscriptions s", Index: "subscriptions_by_organization",
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
 		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR " + delivery.PausedByPerson + ` = ?6)
 			AND (?7 = '' OR instr(lower(s.url), lower(?7)) OR instr(lower(s.description), lower(?7)))`,
@@ -52,7 +53,7 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused, f.Text},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
-	hold := h.hold()
+	hold := h.o.Hold()
 	for i := range page.Subscriptions {
 		h.Complete(&page.Subscriptions[i], hold)
 	}
@@ -61,7 +62,7 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (h *History) SubscriptionRow(ctx context.Context, organization int64, id string) (int64, error) {
-	return ReadSubscriptionRow(h.reads.In(ctx), organization, id)
+	return ReadSubscriptionRow(h.o.Reads.In(ctx), organization, id)
 }
 
 // ReadSubscriptionRow is SubscriptionRow for a transaction.
@@ -75,20 +76,48 @@ const CountLiveSubscriptions = "SELECT count(*) FROM subscriptions INDEXED BY su
 
 // LiveSubscriptions counts the subscriptions of an organization that count against its plan.
 func (h *History) LiveSubscriptions(ctx context.Context, organization int64) (n int64, err error) {
-	err = h.reads.Get(ctx, &n, CountLiveSubscriptions, organization)
+	err = h.o.Reads.Get(ctx, &n, CountLiveSubscriptions, organization)
 	return n, err
 }
 
 // SubscriptionOrganization returns the id of the organization that has a subscription. Faults: NotFound.
 func (h *History) SubscriptionOrganization(ctx context.Context, id string) (organization string, err error) {
-	return sqlite.One[string](h.reads.In(ctx), "subscription", `
+	return sqlite.One[string](h.o.Reads.In(ctx), "subscription", `
 		SELECT o.public_id FROM subscriptions s CROSS JOIN organizations o ON o.id = s.organization_id
 		WHERE s.public_id = ? AND s.deleted_at IS NULL`, id)
 }
 
 // SubscriptionID returns the id of the subscription with an external id. Faults: NotFound.
 func (h *History) SubscriptionID(ctx context.Context, organization int64, externalID string) (id string, err error) {
-	return sqlite.One[string](h.reads.In(ctx), "subscription", `
+	return sqlite.One[string](h.o.Reads.In(ctx), "subscription", `
 		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
 		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND deleted_at IS NULL`, organization, externalID)
 }
+
+// schedulesPerRead limits how long one read of Schedules takes.
+const schedulesPerRead = 500
+
+// Schedules returns when the deliveries of subscriptions of an organization are sent, by public id. It leaves out deleted
+// subscriptions, because nothing is sent to them.
+func (h *History) Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error) {
+	found := make(map[string]webhook.Schedule, len(ids))
+	hold := h.o.Hold()
+	for some := range slices.Chunk(ids, schedulesPerRead) {
+		var schedules []webhook.Schedule
+		if err := h.o.Reads.List(ctx, &schedules, `
+			SELECT `+SubscriptionColumns+`, `+firstDueColumn+`
+			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+SubscriptionJoins+`
+			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, sqlite.TextList(some), organization); err != nil {
+			return nil, err
+		}
+		for _, schedule := range schedules {
+			h.Complete(&schedule.Subscription, hold)
+			found[schedule.ID] = schedule
+		}
+	}
+	return found, nil
+}
+
+// firstDueColumn is Schedule.FirstDue of a subscription s.
+var firstDueColumn = `(SELECT first.due_at FROM deliveries first WHERE first.id = iif(s.ordered,
+	coalesce((` + delivery.FirstInOrder("s.id") + `), (` + delivery.FirstPending("s.id") + `)), (` + delivery.FirstPending("s.id") + `))) AS first_due`

@@ -18,7 +18,7 @@ const (
 // organization's logs are running.
 func (h *History) KeyUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error) {
 	return usagePage(ctx, organization, f, scan.List[access.Usage]{
-		Logs: h.logs, Table: "api_keys k", Index: "api_keys_by_organization", Then: newestDay,
+		Logs: h.o.Logs, Table: "api_keys k", Index: "api_keys_by_organization", Then: newestDay,
 		Columns: "k.id, k.public_id, k.name" + usageOwner + ", u.allowed, u.rate_limited, u.forbidden",
 		Joins:   "CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN key_days u ON u.key_id = k.id",
 		Where:   usageInPeriod + "(k.id <> ?7 OR u.day < ?8)",
@@ -28,7 +28,7 @@ func (h *History) KeyUsage(ctx context.Context, organization int64, f access.Usa
 // OrganizationUsage lists the usage of an organization, or of access.AllOrganizations. Faults: as of KeyUsage.
 func (h *History) OrganizationUsage(ctx context.Context, organization int64, f access.UsageFilter) (access.UsagePage, error) {
 	return usagePage(ctx, organization, f, scan.List[access.Usage]{
-		Logs: h.logs, Table: "organizations o", Then: newestDay,
+		Logs: h.o.Logs, Table: "organizations o", Then: newestDay,
 		Columns: "o.id, o.public_id, o.name" + usageOwner + ", u.stored_bytes, u.events, u.succeeded, u.failed",
 		Joins:   "CROSS JOIN organization_days u ON u.organization_id = o.id",
 		Where:   usageInPeriod + "(o.id <> ?7 OR u.day < ?8)",

@@ -3,6 +3,7 @@ package instance
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -24,4 +25,25 @@ func Set(t *sqlite.Tx, name string, value []byte) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
+}
+
+// Load reads the value of a name as JSON. If there is none, it leaves v as it is, and found is false.
+func Load(from sqlite.Reader, name string, v any) (found bool, err error) {
+	text, err := Value(from, name)
+	if err != nil || text == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, fmt.Errorf("read %s: %w", name, err)
+	}
+	return true, nil
+}
+
+// Save writes the value of a name as JSON.
+func Save(t *sqlite.Tx, name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return Set(t, name, text)
 }

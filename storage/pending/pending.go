@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -42,13 +43,7 @@ func New(o Options) *Survey {
 // Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
 // the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
 func (s *Survey) Lanes(ctx context.Context) ([]webhook.Lane, error) {
-	counts := s.o.Count.All()
-	lanes := []webhook.Lane{}
-	err := s.o.All.List(ctx, &lanes, selectLanes, sqlite.RowList(maps.Keys(counts)))
-	for i := range lanes {
-		lanes[i].Pending = counts[lanes[i].Subscription]
-	}
-	return lanes, err
+	return sqlite.All[webhook.Lane](s.o.All.In(ctx), selectLanes, sqlite.RowList(maps.Keys(s.o.Count.All())))
 }
 
 var selectLanes = `
@@ -111,4 +106,71 @@ func (s *Survey) OrganizationFigures(ctx context.Context) (map[int64]access.Orga
 		}
 		return figures, err
 	})
+}
+
+// selectBacklog counts lanes and pending deliveries in one pass. Deliveries that wait for a rate limit, or behind others of an
+// ordered subscription, are not late.
+var selectBacklog = `
+	SELECT count(*) FILTER (WHERE state = 'healthy') AS "healthy.lanes",
+	       coalesce(sum(pending) FILTER (WHERE state = 'healthy'), 0) AS "healthy.deliveries",
+	       count(*) FILTER (WHERE state = 'failing') AS "failing.lanes",
+	       coalesce(sum(pending) FILTER (WHERE state = 'failing'), 0) AS "failing.deliveries",
+	       count(*) FILTER (WHERE state = 'disabled') AS "closed.lanes",
+	       coalesce(sum(pending) FILTER (WHERE state = 'disabled'), 0) AS "closed.deliveries",
+	       coalesce(min(due_at) FILTER (WHERE state <> 'disabled' AND NOT paced), 0) AS oldest_due
+	FROM (
+		SELECT j.value AS pending,
+		       iif(` + delivery.Why + ` = '', s.status, 'disabled') AS state,
+		       s.rate_limit_per_second IS NOT NULL OR s.ordered AS paced,
+		       max(s.probe_at, ` + delivery.FirstDue("s.id") + `) AS due_at
+		FROM json_each(?) j
+		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`
+
+// Backlog counts the pending deliveries by the state of their subscriptions. It costs as much as Lanes.
+func (s *Survey) Backlog(ctx context.Context) (webhook.Backlog, error) {
+	var b webhook.Backlog
+	err := s.o.All.Get(ctx, &b, selectBacklog, sqlite.RowCounts(s.o.Count.All()))
+	b.Held = s.o.Hold() != nil
+	switch {
+	case b.Held:
+		b.OldestDue = 0
+	case b.OldestDue != 0:
+		b.OldestDue = max(b.OldestDue, s.o.ReleasedAt())
+	}
+	return b, err
+}
+
+// sharedRead is the last result of a read that takes long. All who ask while it is fresh get it, and one reads it again.
+type sharedRead[T any] struct {
+	lock  chan struct{} // has a token while somebody uses the other fields
+	value T
+	until time.Time
+}
+
+func newSharedRead[T any]() sharedRead[T] { return sharedRead[T]{lock: make(chan struct{}, 1)} }
+
+const (
+	minFresh   = time.Second // how long a result is fresh
+	freshTimes = 10          // the result of a slow read is fresh for so many times the time that the read took
+)
+
+// get returns the last result while it is fresh, and otherwise a new one.
+func (r *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (value T, err error) {
+	select {
+	case r.lock <- struct{}{}:
+		defer func() { <-r.lock }()
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+	began := time.Now()
+	if began.Before(r.until) {
+		return r.value, nil
+	}
+	if value, err = read(ctx); err != nil {
+		return value, err
+	}
+	end := time.Now()
+	r.value, r.until = value, end.Add(max(minFresh, freshTimes*end.Sub(began)))
+	return value, nil
 }

@@ -42,7 +42,11 @@ func (r *Reader) PrincipalToSignIn(ctx context.Context, i access.Identity) (acce
 		if i.Organization != "" {
 			return r.organizationOf(ctx, user, i, "")
 		}
-		return r.oldestOrganization(ctx, user)
+		var oldest int64
+		err := r.reads.Get(ctx, &oldest, `
+			SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
+			WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 1`, user)
+		return oldest, noMember(err, memberOfNone)
 	})
 	if err != nil {
 		return access.Principal{}, err
@@ -156,14 +160,6 @@ func (r *Reader) organizationOf(ctx context.Context, user int64, i access.Identi
 }
 
 const memberOfNone = "The user of this token is not a member of any organization."
-
-// oldestOrganization returns the row id of the oldest organization of a user that is not closed.
-func (r *Reader) oldestOrganization(ctx context.Context, user int64) (row int64, err error) {
-	err = r.reads.Get(ctx, &row, `
-		SELECT m.organization_id FROM memberships m CROSS JOIN organizations o ON o.id = m.organization_id
-		WHERE m.user_id = ? AND o.closed_at IS NULL ORDER BY m.organization_id LIMIT 1`, user)
-	return row, noMember(err, memberOfNone)
-}
 
 // membershipNamed returns the row id of an organization of the user, by its id or its external id; sql.ErrNoRows if the user is not
 // a member.

@@ -82,9 +82,7 @@ func (r *Reader) PrincipalOfSystem(ctx context.Context) (access.Principal, error
 		WHERE u.built_in = 1`); err != nil {
 		return access.Principal{}, err
 	}
-	return access.Principal{
-		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan, Permissions: Effective(row.Role),
-	}, nil
+	return row.state().Principal, nil
 }
 
 // known returns the principal of a digest from its cache, or reads it and keeps it there.
@@ -122,4 +120,46 @@ func (r *Reader) readPrincipal(ctx context.Context, statement string, refused re
 		return nil, err
 	}
 	return &knownPrincipal{Principal: state.Principal}, nil
+}
+
+// KeyState reads an API key in any state, with all facts that decide whether Keyhook accepts it. It reads the file, not
+// the cache. Faults: NotFound.
+func (r *Reader) KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error) {
+	return r.readKeyState(ctx, keyPrincipal, digest[:])
+}
+
+// KeyStateByID is KeyState by the public id of the key, in any organization.
+func (r *Reader) KeyStateByID(ctx context.Context, id string) (access.CredentialState, error) {
+	return r.readKeyState(ctx, keyPrincipalByID, id)
+}
+
+func (r *Reader) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
+	row, err := sqlite.One[principalRow](r.reads.In(ctx), "API key", statement, by)
+	if err != nil {
+		return access.CredentialState{}, err
+	}
+	return row.state(), nil
+}
+
+// state returns the row as an access.CredentialState.
+func (r principalRow) state() access.CredentialState {
+	granted := Effective(r.Role)
+	permissions := granted
+	if r.Key != nil {
+		permissions = granted.Intersect(r.Key.Scope)
+	}
+	if r.Token != nil && r.Token.RowID == 0 {
+		r.Token = nil // a session without a token
+	}
+	if r.Session.IsPortal() {
+		r.Session.Role = r.Limit.Name
+		permissions = InPortal(granted, r.Limit)
+	}
+	return access.CredentialState{
+		Principal: access.Principal{
+			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions,
+			Key: r.Key, Token: r.Token, Session: r.Session,
+		},
+		Member: r.Member, Role: r.Role.Name, Granted: granted,
+	}
 }

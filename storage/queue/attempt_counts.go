@@ -17,11 +17,6 @@ const minute = 60_000 // milliseconds
 // day takes seconds.
 type minuteKey struct{ organization, subscription, minute int64 }
 
-// countAttempt adds a finished attempt to the counts of its minute.
-func (t *tx) countAttempt(organization int64, r webhook.Result) {
-	t.addCounts(organization, r.Subscription, func(c *webhook.AttemptCounts) { c.Add(r.Succeeded, r.DurationMS) })
-}
-
 // deliveryUses are what the usage counts of a delivery that has ended. The other ends are in no count.
 var deliveryUses = map[webhook.DeliveryState]access.OrganizationUse{webhook.Delivered: {Succeeded: 1}, webhook.Exhausted: {Failed: 1}}
 

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,16 +44,12 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	if t.holdIsRead {
 		return t.queueHold, nil
 	}
-	text, err := instance.Value(t, holdName)
+	var stored storedHold
+	found, err := instance.Load(t, holdName, &stored)
 	if err != nil {
 		return nil, err
 	}
-	t.queueHold = nil
-	if text != nil {
-		var stored storedHold
-		if err := json.Unmarshal(text, &stored); err != nil {
-			return nil, fmt.Errorf("read hold: %w", err)
-		}
+	if t.queueHold = nil; found {
 		t.queueHold = new(webhook.Hold(stored))
 	}
 	t.holdIsRead = true
@@ -110,11 +105,7 @@ func (q *Queue) BeginHold(now *sqlite.Tx, reason string) error {
 
 // writeHold stores a hold.
 func (t *tx) writeHold(hold webhook.Hold) error {
-	text, err := json.Marshal(storedHold(hold))
-	if err != nil {
-		return fmt.Errorf("encode hold: %w", err)
-	}
-	if err := instance.Set(t.Tx, holdName, text); err != nil {
+	if err := instance.Save(t.Tx, holdName, storedHold(hold)); err != nil {
 		return err
 	}
 	t.announceHold(&hold)
@@ -167,7 +158,12 @@ func (q *Queue) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 	for _, subscription := range slices.Sorted(maps.Keys(q.pending.All())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
-			if n, err = q.discardBatch(ctx, subscription, *expected); err != nil {
+			if n, err = returning(ctx, q, sqlite.Work{Cost: dropBatch}, func(t *tx) (int64, error) {
+				if err := requireHold(t, *expected); err != nil {
+					return 0, err
+				}
+				return t.dropPending(subscription, expected.Last)
+			}); err != nil {
 				return dropped, err
 			}
 		}
@@ -190,14 +186,4 @@ func requireHold(t *tx, expected webhook.Hold) error {
 		return errNotHeld
 	}
 	return err
-}
-
-// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
-func (q *Queue) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
-	return returning(ctx, q, sqlite.Work{Cost: dropBatch}, func(t *tx) (int64, error) {
-		if err := requireHold(t, expected); err != nil {
-			return 0, err
-		}
-		return t.dropPending(subscription, expected.Last)
-	})
 }

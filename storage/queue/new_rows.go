@@ -55,41 +55,25 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 // delayDeliveries adds the deliveries of one event to the new rows.
 func (t *tx) delayDeliveries(jobs []webhook.Job) {
 	for i := range jobs {
+		state := webhook.Pending
 		if jobs[i].Begun {
+			state = delivery.InProgress
 			t.rememberSending(sendingDelivery{ID: jobs[i].Delivery, Subscription: jobs[i].Subscription, BegunAt: jobs[i].DueAt})
 		}
-		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(firstState(jobs[i])), jobs[i].DueAt, jobs[i].Sequence)
+		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(state), jobs[i].DueAt, jobs[i].Sequence)
 	}
 	t.Delay(len(jobs), t.writeNewRows)
 }
 
-// hasKey reports whether an event with this idempotency key is among the new rows.
-func (t *tx) hasKey(organization int64, key string) bool {
-	_, ok := t.newRows.keys[idempotencyKey{organization, key}]
-	return ok
-}
-
 // writeNewRows writes the new rows to the tables.
 func (t *tx) writeNewRows() error {
-	if err := t.insertAll(insertEvents, eventArgs, t.newRows.events); err != nil {
+	if _, err := insertEvents.Exec(t.Tx, eventArgs, t.newRows.events); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
-	if err := t.insertAll(insertDeliveries, deliveryArgs, t.newRows.deliveries); err != nil {
+	if _, err := insertDeliveries.Exec(t.Tx, deliveryArgs, t.newRows.deliveries); err != nil {
 		return fmt.Errorf("insert deliveries: %w", err)
 	}
 	t.newRows.forget()
-	return nil
-}
-
-// insertAll runs an INSERT for all rows. args are the arguments of the rows, width for each.
-func (t *tx) insertAll(texts map[int]string, width int, args []any) error {
-	for len(args) > 0 {
-		n := sqlite.RowsAtOnce(len(args) / width)
-		if _, err := t.Exec(texts[n], args[:n*width]...); err != nil {
-			return err
-		}
-		args = args[n*width:]
-	}
 	return nil
 }
 
@@ -99,12 +83,4 @@ func (r *newRows) forget() {
 	clear(r.deliveries)
 	clear(r.keys)
 	r.events, r.deliveries = r.events[:0], r.deliveries[:0]
-}
-
-// firstState returns the state of a new delivery.
-func firstState(j webhook.Job) webhook.DeliveryState {
-	if j.Begun {
-		return delivery.InProgress
-	}
-	return webhook.Pending
 }

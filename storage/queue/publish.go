@@ -182,7 +182,7 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			Mark     webhook.Mark `db:"mark"`
 		}
 		get := t.GetBeside
-		if t.hasKey(organization, e.IdempotencyKey) {
+		if _, isNew := t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}]; isNew {
 			get = t.Get
 		}
 		err := get(&first, `
@@ -194,10 +194,11 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 		case err != nil:
 			return fmt.Errorf("look for idempotency key: %w", err)
 		case string(first.Digest) != string(e.Digest[:]):
-			problems = append(problems, fault.Field{
-				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
-				Message: "This key belongs to another event; use a new one.",
-			})
+			field := "idempotency_key" // as the publisher wrote it
+			if len(events) > 1 {
+				field = fmt.Sprintf("events.%d.%s", i, field)
+			}
+			problems = append(problems, fault.Field{Field: field, Code: "idempotency_key_reused", Message: "This key belongs to another event; use a new one."})
 			continue
 		}
 		published[i] = webhook.Published{
@@ -209,14 +210,6 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 		}
 	}
 	return fault.Fields(problems)
-}
-
-// fieldOf returns the name of a field of the i-th of n events, as the publisher wrote it.
-func fieldOf(i, n int, name string) string {
-	if n == 1 {
-		return name
-	}
-	return fmt.Sprintf("events.%d.%s", i, name)
 }
 
 // countNew counts the events that were not repeated.

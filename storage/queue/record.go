@@ -133,7 +133,7 @@ func (t *tx) settle(r webhook.Result, d sendingDelivery) (settled webhook.Settle
 			return settled, err
 		}
 		settled.Changed = settled.Health.Status != before
-		t.countAttempt(sub.Organization, r)
+		t.addCounts(sub.Organization, r.Subscription, func(c *webhook.AttemptCounts) { c.Add(r.Succeeded, r.DurationMS) })
 		t.Quotas.Add(t.Tx, sub.Organization, deliveryUses[settled.State])
 	}
 	if settled.State == webhook.Exhausted {
@@ -160,28 +160,23 @@ func (t *tx) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliverySta
 
 // insertAttempts writes the rows of the attempts.
 func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
-	for done := 0; done < len(results); {
-		n := sqlite.RowsAtOnce(len(results) - done)
-		args := make([]any, 0, n*11)
-		for i := done; i < done+n; i++ {
-			r, d := &results[i], &sending[i]
-			outcome := webhook.Failed
-			if r.Succeeded {
-				outcome = webhook.Succeeded
-			}
-			var next sql.NullInt64
-			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
-				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
-			}
-			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.toStore(r, r.ResponseBody), t.toStore(r, r.ResponseHeader), r.DurationMS,
-				r.Failure.String(), d.BegunAt, next)
+	const attemptArgs = 11 // of one row
+	args := make([]any, 0, len(results)*attemptArgs)
+	for i := range results {
+		r, d := &results[i], &sending[i]
+		outcome := webhook.Failed
+		if r.Succeeded {
+			outcome = webhook.Succeeded
 		}
-		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
-			return err
+		var next sql.NullInt64
+		if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
+			next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
 		}
-		done += n
+		args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, t.toStore(r, r.ResponseBody), t.toStore(r, r.ResponseHeader),
+			r.DurationMS, r.Failure.String(), d.BegunAt, next)
 	}
-	return nil
+	_, err := insertAttemptRows.Exec(t.Tx, attemptArgs, args)
+	return err
 }
 
 // ForgetResponses says that the responses to the attempts in progress of these deliveries must not be stored.
@@ -209,35 +204,25 @@ var insertAttemptRows = sqlite.Statements(func(n int) string {
 		VALUES ` + row + strings.Repeat(", "+row, n-1)
 })
 
-// settleDeliveries writes the next states of the deliveries.
+// settleDeliveries writes the next states of the deliveries, which are in progress. An error rolls the transaction back, which forgets
+// the deliveries that the writer remembers.
 func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled) error {
-	delivered := make([]any, 0, len(results))
+	delivered, missing := make([]any, 0, len(results)), int64(len(results))
 	for i, next := range settled {
 		if next.State == webhook.Delivered {
 			delivered = append(delivered, results[i].Delivery)
 			continue
 		}
-		if err := settleTogether(t, 1, "UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+delivery.Sending,
-			next.State, next.DueAt, results[i].Delivery); err != nil {
+		changed, err := t.Affected("UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+delivery.Sending,
+			next.State, next.DueAt, results[i].Delivery)
+		if err != nil {
 			return err
 		}
+		missing -= changed
 	}
-	for len(delivered) > 0 {
-		n := sqlite.RowsAtOnce(len(delivered))
-		if err := settleTogether(t, n, deliver[n], delivered[:n]...); err != nil {
-			return err
-		}
-		delivered = delivered[n:]
-	}
-	return nil
-}
-
-// settleTogether runs an UPDATE of n deliveries in progress. An error rolls the transaction back, which forgets the deliveries
-// that the writer remembers.
-func settleTogether(t *tx, n int, text string, args ...any) error {
-	changed, err := t.Affected(text, args...)
-	if err == nil && changed != int64(n) {
-		err = fmt.Errorf("%d of %d deliveries are not in progress", int64(n)-changed, n)
+	changed, err := deliver.Exec(t.Tx, 1, delivered)
+	if missing -= changed; err == nil && missing != 0 {
+		err = fmt.Errorf("%d of %d deliveries are not in progress", missing, len(results))
 	}
 	return err
 }

@@ -46,10 +46,17 @@ func (q *Queue) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := t.Quotas.Require(t.Tx, organization, quota.PerChange); err != nil {
 			return err
 		}
-		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
-		if err := t.insertRedelivery(job, sub.Ordered); err != nil {
+		t.lastDelivery++
+		job.Delivery, job.Organization, job.DueAt, job.Cause = t.lastDelivery, organization, t.Now(), webhook.ByHand
+		// For an ordered subscription, it is outside the order: somebody wants this event now, and its failures must not stop the others.
+		if _, err := t.Exec(`
+			INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence)
+			VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
+			job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, sub.Ordered); err != nil {
 			return err
 		}
+		t.Quotas.Count(t.Tx, organization, quota.PerDelivery)
+		t.announceDeliveries([]webhook.Job{job})
 		return t.audit(by, organization, access.Redelivered, audit.Subscription(id, sub.RowID), map[string]any{"url_host": webhook.URLHost(sub.URL), "event_id": job.EventID})
 	})
 }
@@ -66,19 +73,4 @@ func (t *tx) jobOfAttempt(subscription, attempt, at int64) (job webhook.Job, err
 	}
 	job.EventID = t.IDs.ID(access.EventID, job.Event, job.EventAt)
 	return job, nil
-}
-
-// insertRedelivery inserts a pending delivery for a job. For an ordered subscription, it is outside the order: somebody wants this
-// event now, and its failures must not stop the others.
-func (t *tx) insertRedelivery(job webhook.Job, ordered bool) error {
-	t.lastDelivery++
-	job.Delivery = t.lastDelivery
-	if _, err := t.Exec(`
-		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at, sequence) VALUES (?, ?, ?, `+delivery.Pending+`, ?, 0, ?, iif(?, 0, NULL))`,
-		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt, ordered); err != nil {
-		return err
-	}
-	t.Quotas.Count(t.Tx, job.Organization, quota.PerDelivery)
-	t.announceDeliveries([]webhook.Job{job})
-	return nil
 }

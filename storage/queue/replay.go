@@ -43,34 +43,23 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 	if err != nil {
 		return created, err
 	}
-	created, err = q.createReplay(ctx, p)
+	err = q.walkReplay(ctx, p, func(c chunk) error {
+		made, err := q.replayChunk(ctx, p, c)
+		created.Add(made)
+		return err
+	})
 	if err != nil && created.Total() == 0 {
 		return created, err
 	}
 	return created, errors.Join(q.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
 }
 
-// createReplay creates the deliveries of a replay. It counts them, even if it fails.
-func (q *Queue) createReplay(ctx context.Context, p replayQuery) (created webhook.Replayed, err error) {
-	err = q.walkReplay(ctx, p, func(c chunk) error {
-		made, err := q.replayChunk(ctx, p, c)
-		created.Add(made)
-		return err
-	})
-	return created, err
-}
-
 // CountReplay counts the deliveries that Replay would create. Faults: as Replay.
-func (q *Queue) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error) {
+func (q *Queue) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (n webhook.Replayed, err error) {
 	p, err := q.prepareReplay(ctx, organization, id, r)
 	if err != nil {
-		return webhook.Replayed{}, err
+		return n, err
 	}
-	return q.countReplay(ctx, p)
-}
-
-// countReplay counts the deliveries of a replay without creating them.
-func (q *Queue) countReplay(ctx context.Context, p replayQuery) (n webhook.Replayed, err error) {
 	err = q.walkReplay(ctx, p, func(c chunk) error {
 		n.Add(c.Replayed)
 		return nil
@@ -202,26 +191,21 @@ type chunk struct {
 // other replays get their turn.
 func (q *Queue) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
 	for _, rows := range p.ranges {
-		if err := q.walkRange(ctx, p, rows, do); err != nil {
+		var c chunk
+		if err := q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+			c, err = q.nextChunk(ctx, p, rows, most)
+			return c.Seen, err
+		}, func() error {
+			rows.After = c.Reached
+			if c.Total() == 0 {
+				return nil
+			}
+			return do(c)
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// walkRange is walkReplay for one range.
-func (q *Queue) walkRange(ctx context.Context, p replayQuery, rows scan.Range, do func(chunk) error) error {
-	var c chunk
-	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-		c, err = q.nextChunk(ctx, p, rows, most)
-		return c.Seen, err
-	}, func() error {
-		rows.After = c.Reached
-		if c.Total() == 0 {
-			return nil
-		}
-		return do(c)
-	})
 }
 
 // inSlices calls read with the number of rows that it may read, and then do, until read has seen fewer. After each slice, others get

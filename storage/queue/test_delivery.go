@@ -24,8 +24,13 @@ func (q *Queue) BeginTest(ctx context.Context, organization int64, id, eventType
 		if err != nil {
 			return test, err
 		}
-		if err := requireTestAllowed(t, organization); err != nil {
+		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
 			return test, err
+		}
+		if hold, err := t.hold(); err != nil {
+			return test, err
+		} else if hold != nil {
+			return test, fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
 		}
 		event := webhook.NewEvent{Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + id + `"}`), Mark: webhook.Test}
 		if eventType != "" {
@@ -49,18 +54,6 @@ type testDelivery struct {
 	target  webhook.Target
 	job     webhook.Job
 	attempt int64
-}
-
-// requireTestAllowed refuses a test without webhooks in the plan, or while the queue is held.
-func requireTestAllowed(t *tx, organization int64) error {
-	if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-		return err
-	}
-	hold, err := t.hold()
-	if err != nil || hold == nil {
-		return err
-	}
-	return fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
 }
 
 // insertTest inserts a test event and its delivery, unless they exceed the storage quota.

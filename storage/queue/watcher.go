@@ -79,7 +79,13 @@ func (t *tx) announceDeliveries(jobs []webhook.Job) {
 		t.created = created
 		t.OnCommit(func() {
 			t.created = nil
-			t.announceCreated(created)
+			w := t.watcher.Load()
+			for _, jobs := range created.jobs {
+				t.pending.AddAll(jobs)
+				if w != nil {
+					(*w).DeliveriesCreated(jobs)
+				}
+			}
 		})
 	}
 	t.created.add(jobs)
@@ -100,16 +106,6 @@ func (c *createdDeliveries) add(jobs []webhook.Job) {
 	}
 	c.index[organization] = len(c.jobs)
 	c.jobs = append(c.jobs, jobs)
-}
-
-func (t *tx) announceCreated(created *createdDeliveries) {
-	w := t.watcher.Load()
-	for _, jobs := range created.jobs {
-		t.pending.AddAll(jobs)
-		if w != nil {
-			(*w).DeliveriesCreated(jobs)
-		}
-	}
 }
 
 // SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means

@@ -43,40 +43,34 @@ const subscriptionBatch = 50
 
 // removeSubscriptions removes the subscriptions of a closed organization, and what its owner wrote about each.
 func (c *Cleaner) removeSubscriptions(ctx context.Context, organization int64) error {
-	return scan.Rows(ctx, func(after int64) (last int64, err error) {
-		return sqlite.Returning(ctx, c.o.File, sqlite.Work{Payer: organization, Cost: subscriptionBatch}, func(t *sqlite.Tx) (int64, error) {
-			return c.removeSubscriptionBatch(t, organization, after)
-		})
-	})
-}
-
-// removeSubscriptionBatch removes the next subscriptions after a row, and returns the last row; 0 if there was none.
-func (c *Cleaner) removeSubscriptionBatch(t *sqlite.Tx, organization, after int64) (last int64, err error) {
-	var subscriptions []struct {
+	type row struct {
 		RowID   int64 `db:"id"`
 		Deleted bool  `db:"deleted"`
 		webhook.Health
 	}
-	if err := t.List(&subscriptions, `
-		SELECT id, status, consecutive_failures, last_error, epoch, failing_since, probe_at, paused, deleted_at IS NOT NULL AS deleted
-		FROM subscriptions WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?`, organization, after, subscriptionBatch); err != nil {
-		return 0, err
-	}
-	for _, sub := range subscriptions {
-		if !sub.Deleted {
-			if err := c.o.Subscriptions.Remove(t, organization, sub.RowID, sub.Health); err != nil {
-				return 0, err
+	work := sqlite.Work{Payer: organization, Cost: subscriptionBatch}
+	return scan.Rows(ctx, func(after int64) (last int64, err error) {
+		return sqlite.Returning(ctx, c.o.File, work, func(t *sqlite.Tx) (last int64, err error) {
+			subscriptions, err := sqlite.All[row](t, `
+				SELECT id, status, consecutive_failures, last_error, epoch, failing_since, probe_at, paused, deleted_at IS NOT NULL AS deleted
+				FROM subscriptions WHERE organization_id = ? AND id > ? ORDER BY id LIMIT ?`, organization, after, subscriptionBatch)
+			for _, sub := range subscriptions {
+				if !sub.Deleted {
+					if err := c.o.Subscriptions.Remove(t, organization, sub.RowID, sub.Health); err != nil {
+						return 0, err
+					}
+				}
+				if _, err := t.Exec(`
+					UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, secret = x'', previous_secret = NULL, recover_since = NULL,
+						last_error = CASE last_error WHEN '' THEN '' ELSE ? END
+					WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
+					return 0, err
+				}
+				last = sub.RowID
 			}
-		}
-		if _, err := t.Exec(`
-			UPDATE subscriptions SET url = '', description = '', event_types = '', filter = NULL, secret = x'', previous_secret = NULL, recover_since = NULL,
-				last_error = CASE last_error WHEN '' THEN '' ELSE ? END
-			WHERE id = ?`, audit.ErasedText, sub.RowID); err != nil {
-			return 0, err
-		}
-		last = sub.RowID
-	}
-	return last, nil
+			return last, err
+		})
+	})
 }
 
 // deleteEventsOf deletes the events of a closed organization with their deliveries and attempts, except those with an attempt in

@@ -35,13 +35,6 @@ type sweeps struct {
 	next          time.Time
 }
 
-func newSweeps() sweeps {
-	return sweeps{
-		events: sweep{next: "SELECT id, created_at AS at FROM events WHERE id > ? ORDER BY id LIMIT ?"},
-		audit:  sweep{next: "SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?"},
-	}
-}
-
 // Sweep does the next step through events and audit events. If it finds an old row, retention starts again from there.
 func (c *Cleaner) Sweep(ctx context.Context) error {
 	if time.Now().Before(c.sweeps.next) {

@@ -1,7 +1,6 @@
 package scan
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -44,7 +43,7 @@ func (l List[T]) Page(ctx context.Context, q Query) (rows []T, next int64, err e
 	if !q.Filtered {
 		return rows, 0, l.Logs.ReadAll(ctx, high, search)
 	}
-	reached, err := l.Logs.walk(ctx, high, search, cmp.Or(min(q.Slice, l.Logs.Limits.Slice), l.Logs.Limits.Slice))
+	reached, err := l.Logs.Walk(ctx, high, search, q.Slice)
 	return rows, reached.Row, err
 }
 

@@ -3,6 +3,7 @@
 package scan
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -97,13 +98,6 @@ type search struct {
 	took time.Duration // so far, without waiting
 }
 
-// note counts a slice that was read.
-func (s *search) note(took time.Duration) {
-	s.left -= s.rows
-	s.took += took
-	s.rows = max(nextSlice(s.rows, took, largestSlice), min(s.rows, smallestSlice))
-}
-
 // nextSlice returns the rows of the slice after one of that many rows: as many as sliceTime allows, at least one.
 func nextSlice(rows int, took time.Duration, most int) int {
 	switch {
@@ -146,8 +140,6 @@ func (r *Reader) Begin(ctx context.Context, organization int64) (end func(), err
 	return func() { free(); endTurn() }, nil
 }
 
-func (s *search) over() bool { return s.left <= 0 || s.took >= searchTime }
-
 // Position is a place in a log, which is ordered by time and row id, or by row id alone: At is 0 then.
 type Position struct {
 	At  int64 `db:"attempted_at"`
@@ -163,21 +155,16 @@ type Search interface {
 }
 
 // Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
-// limits first, it returns how far it came.
-func (r *Reader) Walk(ctx context.Context, high Position, s Search) (Position, error) {
-	return r.walk(ctx, high, s, r.Limits.Slice)
-}
-
-// walk is Walk with the rows of the first slice.
-func (r *Reader) walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
-	bounds := search{rows: first, left: r.Limits.Rows}
+// limits first, it returns how far it came. first is the most rows of the first slice; 0 is no other limit than that of the reader.
+func (r *Reader) Walk(ctx context.Context, high Position, s Search, first int) (Position, error) {
+	bounds := search{rows: cmp.Or(min(first, r.Limits.Slice), r.Limits.Slice), left: r.Limits.Rows}
 	for {
 		before := bounds.took
 		low, more, err := r.slice(ctx, high, s, &bounds)
 		switch {
 		case err != nil || !more:
 			return Position{}, err
-		case bounds.over():
+		case bounds.left <= 0 || bounds.took >= searchTime:
 			return low, nil
 		}
 		if err := Pause(ctx, bounds.took-before); err != nil {
@@ -216,7 +203,10 @@ func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *sea
 		return low, false, err
 	}
 	full, err := s.Read(ctx, low, high)
-	bounds.note(time.Since(began))
+	took := time.Since(began)
+	bounds.left -= bounds.rows
+	bounds.took += took
+	bounds.rows = max(nextSlice(bounds.rows, took, largestSlice), min(bounds.rows, smallestSlice))
 	return low, !last && !full, err
 }
 
@@ -237,4 +227,34 @@ func UpperBound(before int64) int64 {
 		return math.MaxInt64
 	}
 	return before
+}
+
+// Batches calls step until nothing is left. It pauses after each step, and before another one, as long as the step took, so that
+// others get their turn. It takes half a processor at most. A positive limit ends it after about that time; complete is false then.
+func Batches(ctx context.Context, limit time.Duration, step func() (more bool, err error)) (complete bool, err error) {
+	for end := time.Now().Add(limit); ; {
+		began := time.Now()
+		more, err := step()
+		if err != nil || !more {
+			return err == nil, err
+		}
+		if limit > 0 && !time.Now().Before(end) {
+			return false, nil
+		}
+		if err := Pause(ctx, time.Since(began)); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Rows is Batches without a limit for rows in the order of their ids. step handles some rows after a row, and returns the last of
+// them, or 0 if there is none.
+func Rows(ctx context.Context, step func(after int64) (last int64, err error)) error {
+	var after int64
+	_, err := Batches(ctx, 0, func() (more bool, err error) {
+		last, err := step(after)
+		after = last
+		return last != 0, err
+	})
+	return err
 }

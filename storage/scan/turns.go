@@ -63,7 +63,7 @@ func (t *turns) join(organization int64) (*turn, error) {
 		t.organizations[organization] = own
 	}
 	if own.reads == mostReads {
-		return nil, tooBusy(errBusy)
+		return nil, tooBusy()
 	}
 	own.reads++
 	return own, nil
@@ -91,10 +91,10 @@ func waited(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, errBusy) {
 		return cause
 	}
-	return tooBusy(errBusy)
+	return tooBusy()
 }
 
-func tooBusy(cause error) error {
+func tooBusy() error {
 	return fault.New(fault.Unavailable, "too_busy",
-		"Too many reads of this organization's logs are under way; try again in a few seconds, with fewer at a time.").Because(cause)
+		"Too many reads of this organization's logs are under way; try again in a few seconds, with fewer at a time.").Because(errBusy)
 }

@@ -36,21 +36,13 @@ func parse(written string) (t text, ok bool) {
 	if access.LooksLikeID(t.text) {
 		t.id, _ = access.IDTypeOf(t.text)
 	}
-	t.prefix = prefixIn(t.text)
+	if c, minted := access.Parse(t.text); minted {
+		t.prefix = c.Display()
+	} else if display, ok := access.ParseDisplay(t.text); ok {
+		t.prefix = display
+	}
 	return t, true
 }
 
 // longest is the most characters of a text that a lookup compares: those of an external id, and of an idempotency key.
 const longest = access.MaxExternalID
-
-// prefixIn returns the prefix of a whole API key or access token, or the prefix itself. It returns "" for another text.
-func prefixIn(s string) string {
-	if c, minted := access.Parse(s); minted {
-		return c.Display()
-	}
-	display, ok := access.ParseDisplay(s)
-	if !ok {
-		return ""
-	}
-	return display
-}

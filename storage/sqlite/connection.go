@@ -102,7 +102,7 @@ func replace(pragmas []pragma, by pragma) []pragma {
 }
 
 // connect opens a pool of n permanent connections to the database at path. options are more of its data source
-// name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
+// name. The driver ignores a misspelt pragma in silence, so all of them are read back.
 func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -119,8 +119,15 @@ func connect(ctx context.Context, path string, n int, pragmas []pragma, options 
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	db.SetConnMaxLifetime(0)
-	if err := check(ctx, db, pragmas); err != nil {
-		return nil, errors.Join(err, db.Close())
+	for _, p := range pragmas {
+		var got string
+		if err := db.GetContext(ctx, &got, "PRAGMA "+p.name); err != nil {
+			return nil, errors.Join(fmt.Errorf("read pragma %s: %w", p.name, err), db.Close())
+		}
+		if got != p.reads {
+			err := fmt.Errorf("pragma %s is %s, but must be %s: this file system or build does not support the database", p.name, got, p.reads)
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	return db, nil
 }
@@ -132,18 +139,4 @@ func readDatabase(ctx context.Context, path string, read func(*sqlx.DB) error, o
 		return err
 	}
 	return errors.Join(read(db), db.Close())
-}
-
-// check opens a connection and asserts that every pragma has its value.
-func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
-	for _, p := range pragmas {
-		var got string
-		if err := db.GetContext(ctx, &got, "PRAGMA "+p.name); err != nil {
-			return fmt.Errorf("read pragma %s: %w", p.name, err)
-		}
-		if got != p.reads {
-			return fmt.Errorf("pragma %s is %s, but must be %s: this file system or build does not support the database", p.name, got, p.reads)
-		}
-	}
-	return nil
 }

@@ -60,7 +60,13 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if err := i.read(ctx, nil, "immutable=1", "mode=ro"); err != nil {
 		return None, Advise(err)
 	}
-	return i.state(), nil
+	switch {
+	case i.noTables:
+		return None, nil
+	case i.outdated > 0:
+		return Outdated, nil
+	}
+	return Closed, nil
 }
 
 // inspection is what Open and Examine learn about a file before the first write. Both do these steps in this order:
@@ -112,17 +118,6 @@ func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, optio
 // The result may be older than the database.
 func Peek(ctx context.Context, path string, read func(*sqlx.DB) error) error {
 	return readDatabase(ctx, path, read, "immutable=1", "mode=ro")
-}
-
-// state returns the state after read.
-func (i *inspection) state() State {
-	switch {
-	case i.noTables:
-		return None
-	case i.outdated > 0:
-		return Outdated
-	}
-	return Closed
 }
 
 // checkHeader refuses a file that is not ours, or is newer, before anything asks for its key.

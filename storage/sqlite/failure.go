@@ -53,38 +53,6 @@ const blockedLimit = 2 * time.Minute
 // blocked is the public text of that problem.
 const blocked = "no write has succeeded for two minutes: the disk does not respond, or another program has locked the database; end that program, or check the disk of storage.path"
 
-// severity is the consequence of an error of SQLite.
-type severity int
-
-const (
-	harmless severity = iota // it concerns the caller only, or a moment
-	degrading
-	reading // a read failed; the consequence depends on how often
-	fatal
-)
-
-// classify returns the consequence of an error for the file (sqlite.org/rescode.html).
-func classify(err error) (severity, problem) {
-	if isFull(err) {
-		return degrading, diskFull
-	}
-	switch c := code(err); c & primaryMask {
-	case sqliteCorrupt, sqliteNotADB:
-		return degrading, damaged
-	case sqliteReadOnly, sqliteCantOpen:
-		return degrading, ioError
-	case sqliteIOError:
-		switch c {
-		case sqliteFsync, sqliteDirFsync, sqliteInPage:
-			return fatal, ioError
-		case sqliteRead, sqliteShortRead:
-			return reading, ioError
-		}
-		return degrading, ioError
-	}
-	return harmless, ""
-}
-
 // failures are the present problems of the file. All methods are safe for concurrent use.
 type failures struct {
 	log *slog.Logger
@@ -96,24 +64,28 @@ type failures struct {
 	failure error
 }
 
-func newFailures(log *slog.Logger) *failures {
-	return &failures{log: log, failed: make(chan struct{})}
-}
-
-// note records an error of a part. It ignores nil.
+// note records an error of a part (sqlite.org/rescode.html). It ignores nil, and what concerns the caller only, or a moment.
 func (c *failures) note(p part, err error) {
-	if err == nil {
+	result := code(err)
+	if isFull(err) {
+		c.degrade(p, diskFull, err)
 		return
 	}
-	switch v, a := classify(err); v {
-	case degrading:
-		c.degrade(p, a, err)
-	case reading:
+	switch result {
+	case sqliteFsync, sqliteDirFsync, sqliteInPage:
+		c.fail(err)
+		return
+	case sqliteRead, sqliteShortRead:
 		if c.tooMany() {
 			c.fail(fmt.Errorf("%d reads failed within %s: %w", badReads, badReadsIn, err))
 		}
-	case fatal:
-		c.fail(err)
+		return
+	}
+	switch result & primaryMask {
+	case sqliteCorrupt, sqliteNotADB:
+		c.degrade(p, damaged, err)
+	case sqliteReadOnly, sqliteCantOpen, sqliteIOError:
+		c.degrade(p, ioError, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	if err := checkPlace(o); err != nil {
 		return nil, err
 	}
-	f := &File{o: o, failures: newFailures(o.Logger)}
+	f := &File{o: o, failures: &failures{log: o.Logger, failed: make(chan struct{})}}
 	f.writer.queue, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
 	if f.lock, err = ownership.Take(path); err != nil {
 		return nil, err

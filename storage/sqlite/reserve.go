@@ -28,12 +28,6 @@ const bytesOfWrite = 8 << 10
 // uses up the reserve.
 func (r *reserve) serves(payer int64) bool { return r.writes[payer] < r.bytes/bytesOfWrite-r.total }
 
-// count counts a write that has used the reserve.
-func (r *reserve) count(payer int64) {
-	r.writes[payer]++
-	r.total++
-}
-
 // hold makes the file, unless it exists. It writes random bytes, because some file systems store zeros without using space.
 func (r *reserve) hold() error {
 	if r.bytes == 0 {

@@ -110,6 +110,7 @@ func (c Copies) check(ctx context.Context, path string) error {
 	return err
 }
 
+// checkOpen checks the whole of a copy.
 func (c Copies) checkOpen(ctx context.Context, db *sqlx.DB, path string) error {
 	found, _, err := readVersion(ctx, db, path)
 	switch {
@@ -121,14 +122,6 @@ func (c Copies) checkOpen(ctx context.Context, db *sqlx.DB, path string) error {
 		return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, c.Version),
 			"use the newer binary")
 	}
-	if err := checkCopy(ctx, db, path); err != nil || c.Inspect == nil {
-		return err
-	}
-	return c.Inspect(ctx, db)
-}
-
-// checkCopy checks the whole of a copy.
-func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
 	size, err := fileSize(path)
 	if err != nil {
 		return err
@@ -137,7 +130,11 @@ func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
 	if size > fullCheckSize {
 		check = "quick_check(3)"
 	}
-	return fault.AdviseMissing(checkIntegrity(ctx, db, check, path), "use another backup")
+	err = fault.AdviseMissing(checkIntegrity(ctx, db, check, path), "use another backup")
+	if err != nil || c.Inspect == nil {
+		return err
+	}
+	return c.Inspect(ctx, db)
 }
 
 // requireSpace refuses if a copy would leave less than spareSpace free on the disk. otherwise says what else the

@@ -85,9 +85,9 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 			return fmt.Errorf("step to schema %d: %w", from+1, err)
 		}
 	}
-	orphans, err := orphans(ctx, t.conn)
-	if err != nil {
-		return err
+	var orphans []string // tables with rows whose foreign keys match no row
+	if err := sqlx.SelectContext(ctx, t.conn, &orphans, `SELECT DISTINCT "table" FROM pragma_foreign_key_check`); err != nil {
+		return fmt.Errorf("check foreign keys: %w", err)
 	}
 	if len(orphans) > 0 {
 		return fmt.Errorf("rows of %v would refer to rows that do not exist", orphans)
@@ -101,16 +101,6 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 	}
 	_, err = t.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", f.o.version()))
 	return err
-}
-
-// orphans returns the tables with rows whose foreign keys match no row.
-func orphans(ctx context.Context, db sqlx.QueryerContext) ([]string, error) {
-	var tables []string
-	err := sqlx.SelectContext(ctx, db, &tables, `SELECT DISTINCT "table" FROM pragma_foreign_key_check`)
-	if err != nil {
-		return nil, fmt.Errorf("check foreign keys: %w", err)
-	}
-	return tables, nil
 }
 
 // An upgrade makes a copy first, for a return to the earlier binary. PATH.before-vN is the file before it got schema N.

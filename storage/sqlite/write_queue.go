@@ -81,13 +81,6 @@ func (q *writeQueue) empty() bool {
 	return q.urgent.waiting+q.ordinary.waiting == 0
 }
 
-// next takes the next write of a class. It returns nil if none waits.
-func (q *writeQueue) next(class *fairQueue) *queuedWrite {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return class.pop()
-}
-
 // charge makes a payer pay for the rows that a write cost beyond its price.
 func (q *writeQueue) charge(w *queuedWrite, more int) {
 	if more <= 0 {
@@ -120,7 +113,9 @@ func (q *writeQueue) gather(batch []*queuedWrite, price func(*queuedWrite)) []*q
 // reports whether there was none.
 func (q *writeQueue) fill(f *filling, class *fairQueue, writes, cost int, price func(*queuedWrite)) bool {
 	for len(f.writes) < writes && f.cost < cost {
-		w := q.next(class)
+		q.mu.Lock()
+		w := class.pop()
+		q.mu.Unlock()
 		if w == nil {
 			return true
 		}
@@ -209,7 +204,7 @@ func (f *fairQueue) remove(w *queuedWrite) {
 	f.waiting--
 }
 
-// pop takes the next write. When no write waits, all debts are forgotten.
+// pop takes the next write. When no write waits, all debts are forgotten, and it returns nil.
 func (f *fairQueue) pop() *queuedWrite {
 	if f.waiting == 0 {
 		clear(f.queues)

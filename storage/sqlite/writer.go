@@ -284,7 +284,11 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 		return len(batch), errors.Join(err, f.rollBack())
 	}
 	if _, err := t.Exec("COMMIT"); err != nil {
-		return len(batch), commitFailed(errors.Join(fmt.Errorf("commit: %w", err), f.rollBack()))
+		err = errors.Join(fmt.Errorf("commit: %w", err), f.rollBack())
+		if unusable(err) { // no write is the cause
+			err = &transactionError{err}
+		}
+		return len(batch), err
 	}
 	if f.lost() || f.failures.ended() != nil {
 		return len(batch), f.failures.ended()
@@ -331,7 +335,8 @@ func (f *File) do(w *queuedWrite) error {
 		t.committed = t.committed[:mark]
 	}
 	if changed && t.onReserve {
-		f.reserve.count(w.Payer)
+		f.reserve.writes[w.Payer]++
+		f.reserve.total++
 	}
 	switch {
 	case w.err == nil || !changed:
@@ -367,12 +372,4 @@ const LateRefusal = "a defect of Keyhook: a write was refused after it had chang
 func (f *File) rollBack() error {
 	f.o.RolledBack()
 	return f.tx.rollback()
-}
-
-// commitFailed says whether a failed commit is the file's failure or may be a write's.
-func commitFailed(err error) error {
-	if unusable(err) {
-		return &transactionError{err}
-	}
-	return err
 }

@@ -27,12 +27,15 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		if err != nil {
 			return sub, err
 		}
-		until, err := overlapUntil(t, row)
-		if err != nil {
-			return sub, err
+		var until int64 // when the previous secret stops signing; 0 if it does not sign
+		if err := t.Get(&until, `
+			SELECT CASE WHEN previous_secret IS NOT NULL AND previous_until > ? THEN previous_until ELSE 0 END
+			FROM subscriptions WHERE id = ?`, t.Now(), row); err != nil {
+			return sub, fmt.Errorf("read overlap: %w", err)
 		}
-		if until > 0 && !r.Force {
-			return sub, overlapInProgress(until)
+		if until > 0 && !r.Force { // receivers may still rely on the previous secret
+			return sub, fault.New(fault.Conflict, "overlap_in_progress",
+				"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 		}
 		if err := s.memory.Quotas.Require(t, organization, quota.PerChange); err != nil {
 			return sub, err
@@ -57,20 +60,4 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		return rotated, webhook.Secret{}, err
 	}
 	return rotated, secret, nil
-}
-
-// overlapUntil returns until when the previous secret of a subscription signs, or 0 if it does not.
-func overlapUntil(t *sqlite.Tx, subscription int64) (until int64, err error) {
-	if err := t.Get(&until, `
-		SELECT CASE WHEN previous_secret IS NOT NULL AND previous_until > ? THEN previous_until ELSE 0 END
-		FROM subscriptions WHERE id = ?`, t.Now(), subscription); err != nil {
-		return 0, fmt.Errorf("read overlap: %w", err)
-	}
-	return until, nil
-}
-
-// overlapInProgress says that receivers may still rely on the previous secret.
-func overlapInProgress(until int64) error {
-	return fault.New(fault.Conflict, "overlap_in_progress",
-		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 }

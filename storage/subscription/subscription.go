@@ -319,7 +319,9 @@ func (s *Subscriptions) check(t *sqlite.Tx, organization int64, sub webhook.Subs
 		return checked, err
 	}
 	if c.ExternalID != nil && *c.ExternalID != "" {
-		if err := refuseTakenExternalID(t, organization, sub.RowID, *c.ExternalID); err != nil {
+		if err := directory.RefuseTaken(t, "subscription", "external_id", `
+			SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
+			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, *c.ExternalID, sub.RowID); err != nil {
 			return checked, err
 		}
 	}
@@ -383,11 +385,4 @@ func refuseWithPending(t *sqlite.Tx, sub webhook.Subscription, c webhook.Subscri
 			"Deliveries are pending for this subscription, and one without a URL has none. Wait until they are sent, or discard them; then change the URL.")
 	}
 	return err
-}
-
-// refuseTakenExternalID refuses an external id that another subscription of the organization has. Faults: Conflict.
-func refuseTakenExternalID(t *sqlite.Tx, organization, subscription int64, externalID string) error {
-	return directory.RefuseTaken(t, "subscription", "external_id", `
-		SELECT public_id FROM subscriptions INDEXED BY subscriptions_by_external_id
-		WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND id <> ?`, organization, externalID, subscription)
 }

@@ -72,6 +72,17 @@ type Attempt struct {
 	NextAttemptAt  *int64  `db:"next_attempt_at"`
 }
 
+// SentAttempt is an attempt with its request.
+type SentAttempt struct {
+	Attempt
+	Body  []byte `db:"body"`
+	URL   string `db:"url"`    // of the subscription now
+	URLAt int64  `db:"url_at"` // since when the subscription has this URL
+	// HeaderNames are the names of the subscription's own headers now; HeadersAt is since when it has them.
+	HeaderNames HeaderNames `db:"header_names"`
+	HeadersAt   int64       `db:"headers_at"`
+}
+
 // AttemptFilter selects attempts, newest first. A zero field selects all. Before and BeforeAt are the row id and the time of
 // the attempt at which the page begins.
 type AttemptFilter struct {
@@ -147,4 +158,40 @@ func CutBody(body []byte) string {
 		n++
 	}
 	return b.String()
+}
+
+// FailureClass groups failed attempts by their cause. Its text begins the stored error, and labels metrics.
+type FailureClass string
+
+// The classes of failure.
+const (
+	DNSError       FailureClass = "dns_error"
+	ConnectError   FailureClass = "connect_error"
+	TLSError       FailureClass = "tls_error"
+	TimeoutError   FailureClass = "timeout"
+	BlockedAddress FailureClass = "blocked_address"
+	HTTPStatus     FailureClass = "http_status"    // the receiver responded, but not with 2xx
+	ProtocolError  FailureClass = "protocol_error" // the request could not be made, or the response could not be read
+)
+
+// FailureClasses lists all classes.
+func FailureClasses() []FailureClass {
+	return []FailureClass{DNSError, ConnectError, TLSError, TimeoutError, BlockedAddress, HTTPStatus, ProtocolError}
+}
+
+// Failure says why an attempt failed. The zero value is no failure.
+type Failure struct {
+	Class FailureClass
+	Text  string // a fixed phrase: an error's own text may contain a resolved address, or the path and query of a URL
+}
+
+// IsZero reports whether there is no failure.
+func (f Failure) IsZero() bool { return f == Failure{} }
+
+// String returns the class and the text, as they are stored and shown; empty for no failure.
+func (f Failure) String() string {
+	if f.IsZero() {
+		return ""
+	}
+	return string(f.Class) + ": " + f.Text
 }

@@ -62,19 +62,14 @@ func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) He
 	failures := h.ConsecutiveFailures + 1
 	switch {
 	case h.Status == Disabled || h.Status == Failing && failures >= p.DisabledAfter:
-		return h.to(Disabled, failures, reason, nextDisabledProbe(at, p))
+		if probeAt = 0; p.ProbeDisabled > 0 {
+			probeAt = at + p.ProbeDisabled.Milliseconds()
+		}
+		return h.to(Disabled, failures, reason, probeAt)
 	case failures >= p.FailingAfter:
 		return h.to(Failing, failures, reason, probeAt)
 	}
 	return h.to(Healthy, failures, reason, 0)
-}
-
-// nextDisabledProbe returns the time of the next probe of a disabled subscription; 0 if there is none.
-func nextDisabledProbe(at int64, p Policy) int64 {
-	if p.ProbeDisabled <= 0 {
-		return 0
-	}
-	return at + p.ProbeDisabled.Milliseconds()
 }
 
 // neverProbe is the ProbeAt of a subscription that failures have disabled, and that its owner has switched off then.

@@ -22,8 +22,7 @@ type Target struct {
 type Lane struct {
 	Subscription int64 `db:"subscription_id"`
 	Organization int64 `db:"organization_id"` // row id; 0 if the subscription was deleted
-	Pending      int64 `db:"pending"`
-	DueAt        int64 `db:"due_at"` // the earliest
+	DueAt        int64 `db:"due_at"`          // the earliest
 }
 
 // Backlog counts pending deliveries by the state of their subscriptions. Closed subscriptions are disabled or deleted, or

@@ -87,7 +87,7 @@ func (t Types) Common(other Types) []string {
 	return common
 }
 
-// covers reports whether every type that matches pattern b also matches a.
+// covers reports whether every type that matches b, a pattern or a type, also matches pattern a.
 func covers(a, b string) bool {
 	prefix, isPrefix := strings.CutSuffix(a, "*")
 	return a == b || isPrefix && strings.HasPrefix(b, prefix)

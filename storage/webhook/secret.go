@@ -35,10 +35,8 @@ const (
 // ValidSecret reports whether a text of MinSecret to MaxSecret characters can be an imported secret: visible ASCII and, behind
 // SecretPrefix, padded standard base64. The libraries of Standard Webhooks decode that part.
 func ValidSecret(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return false
 	}
 	encoded, found := strings.CutPrefix(text, SecretPrefix)
 	if !found {

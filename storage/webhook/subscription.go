@@ -13,7 +13,6 @@ import (
 
 // Limits of a subscription's fields.
 const (
-	MaxURL        = 2048 // characters
 	MaxEventTypes = 100
 	MaxEventType  = 128    // characters
 	MaxRateLimit  = 10_000 // attempts a second
@@ -116,10 +115,7 @@ func (t Types) Patterns() []string {
 	var patterns []string
 	for i, name := range t.Unique() {
 		others := slices.Delete(slices.Clone(t.Unique()), i, i+1)
-		if !slices.ContainsFunc(others, func(o string) bool {
-			prefix, isPrefix := strings.CutSuffix(o, "*")
-			return isPrefix && strings.HasPrefix(name, prefix)
-		}) {
+		if !slices.ContainsFunc(others, func(o string) bool { return covers(o, name) }) {
 			patterns = append(patterns, name)
 		}
 	}
@@ -140,14 +136,5 @@ func TypePatterns(eventType string) []string {
 
 // Want reports whether a subscription with these types wants an event of the given type.
 func (t Types) Want(eventType string) bool {
-	if len(t) == 0 {
-		return true
-	}
-	for _, name := range t {
-		prefix, isPrefix := strings.CutSuffix(name, "*")
-		if name == eventType || isPrefix && strings.HasPrefix(eventType, prefix) {
-			return true
-		}
-	}
-	return false
+	return len(t) == 0 || slices.ContainsFunc(t, func(name string) bool { return covers(name, eventType) })
 }

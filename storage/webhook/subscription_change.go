@@ -30,12 +30,12 @@ type SubscriptionChange struct {
 // values. The rest is often a secret of the receiver or personal, and the log has other readers.
 func (c SubscriptionChange) AuditDetails() map[string]any {
 	details := map[string]any{}
-	addDetail(details, "event_types", c.EventTypes)
-	addDetail(details, "audit_events", c.AuditEvents)
-	addDetail(details, "description", c.Description)
-	addDetail(details, "is_active", c.IsActive)
-	addDetail(details, "ordered", c.Ordered)
-	addDetail(details, "external_id", c.ExternalID)
+	AddDetail(details, "event_types", c.EventTypes)
+	AddDetail(details, "audit_events", c.AuditEvents)
+	AddDetail(details, "description", c.Description)
+	AddDetail(details, "is_active", c.IsActive)
+	AddDetail(details, "ordered", c.Ordered)
+	AddDetail(details, "external_id", c.ExternalID)
 	if c.URL != nil {
 		details["url_host"] = URLHost(*c.URL)
 	}
@@ -58,7 +58,8 @@ func (c SubscriptionChange) AuditDetails() map[string]any {
 	return details
 }
 
-func addDetail[T any](details map[string]any, name string, value *T) {
+// AddDetail adds a changed value to the details of an audit event. A nil value is no change.
+func AddDetail[T any](details map[string]any, name string, value *T) {
 	if value != nil {
 		details[name] = *value
 	}

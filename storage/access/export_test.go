@@ -1,0 +1,4 @@
+package access
+
+// Len returns the number of keys.
+func (s Scope) Len() int { return len(s.keys) }
