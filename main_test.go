@@ -237,7 +237,7 @@ var budget = map[string]int{
 	"server/console":               420,
 	"server/credential":            410,
 	"server/docs":                  820,
-	"server/exchange":              860,
+	"server/exchange":              870,
 	"server/explain":               940,
 	"server/form":                  1930,
 	"server/metrics":               540,
@@ -248,7 +248,7 @@ var budget = map[string]int{
 	"server/usage":                 210,
 	"server/webhooks":              1820,
 	"storage":                      1170,
-	"storage/access":               1490,
+	"storage/access":               1500,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            140,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58890 // the aim is 50,000
+	budgetOfAll    = 58900 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
