@@ -254,7 +254,7 @@ var budget = map[string]int{
 	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3180,
+	"storage/directory":            3190,
 	"storage/disk":                 840,
 	"storage/encryption":           650,
 	"storage/fanout":               320,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58140 // the aim is 50,000
+	budgetOfAll    = 58000 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

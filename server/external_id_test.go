@@ -205,11 +205,15 @@ func TestOneOfManyGetsAnExternalID(t *testing.T) {
 func TestOrganizationsAreNamedByTheirExternalID(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	owner, bearer := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	f.Do(t, "PATCH "+servertest.Orgs+owner.Home.ID+"/", servertest.Operator, `{"external_id":"customer-17"}`).Want(t, 200, "")
-	_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
-	storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	made, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "https://example.com/", "user.created")
+	f.Attempted(t, owner, sub, 1)
 	event := storagetest.Publish(t, f.Store, owner, "user.created")
+	attempt, _ := f.List(t, servertest.Bearer(bearer), "/api/v1/webhooks/subscriptions/"+sub.ID+"/deliveries/").Data[0]["id"].(string)
+	audit, _ := f.List(t, servertest.Operator, "/api/v1/audit-events/?organization=all&type=api_key_created").Data[0]["id"].(string)
+	token := servertest.Users + owner.User.ID + "/access-tokens/"
 	for line, body := range map[string]string{
 		"POST /api/v1/auth/verify/":                              `{"key":"` + key.Reveal() + `"}`,
 		"GET /api/v1/api-keys/?organization=all":                 "",
@@ -217,6 +221,15 @@ func TestOrganizationsAreNamedByTheirExternalID(t *testing.T) {
 		"GET /api/v1/events/?organization=all&type=user.created": "",
 		"GET /api/v1/audit-events/?organization=all&limit=1":     "",
 		"GET /api/v1/queue/":                                     "",
+		"GET " + token:                                           "",
+		"GET " + token + owner.Token.ID + "/":                    "",
+		"GET /api/v1/search/?q=acme":                             "",
+		"GET /api/v1/search/?q=" + made.ID:                       "",
+		"GET /api/v1/search/?q=" + sub.ID:                        "",
+		"GET /api/v1/search/?q=" + event.ID:                      "",
+		"GET /api/v1/search/?q=" + attempt:                       "",
+		"GET /api/v1/search/?q=" + audit:                         "",
+		"GET /api/v1/search/?q=" + owner.Token.ID:                "",
 	} {
 		got := f.Do(t, line, servertest.Operator, body).Want(t, 200, "").Text
 		if !strings.Contains(got, `"organization_id":"`+owner.Home.ID+`","organization_external_id":"customer-17"`) {

@@ -92,7 +92,7 @@ func TestLeakedCredentials(t *testing.T) {
 			_, key := storagetest.Key(t, f.Store, owner, access.EventsRead)
 			want := http.Header{}
 			for i, raw := range []string{
-				"", "x", "svc_x", strings.Repeat("x", 512), access.Mint("svc").Reveal(), access.Mint("kat").Reveal(), access.Mint(access.LinkPrefix).Reveal(),
+				"", "x", "svc_x", strings.Repeat("x", 513), strings.Repeat("x", 64<<10-len(`{"key":""}`)), access.Mint("svc").Reveal(), access.Mint("kat").Reveal(), access.Mint(access.LinkPrefix).Reveal(),
 				owner.Token.ID, key.Reveal(), token.Reveal(), key.Reveal(), "bootstrap token with spaces", "not-ÄSCII-not-ÄSCII-not-ÄSCII",
 			} {
 				began := time.Now()

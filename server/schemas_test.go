@@ -39,6 +39,17 @@ func TestSchemas(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of a response tell both ids of an organization", func(t *testing.T) {
+		for name, schema := range schemas {
+			properties := servertest.Object(schema, "properties")
+			_, ours := properties["organization_id"]
+			_, theirs := properties["organization_external_id"]
+			// a delivered body has the id only, and a request names one of them
+			if ours && !theirs && name != "DeliveredEvent" && name != "AccessTokenCreate" {
+				t.Errorf("%s has no organization_external_id", name)
+			}
+		}
+	})
 	t.Run("of requests refuse other fields, as the handlers do", func(t *testing.T) {
 		for _, op := range d.Operations {
 			if op.Body == nil {

@@ -9,13 +9,14 @@ type searchBody struct {
 }
 
 type foundBody struct {
-	Type             string  `json:"type"`
-	ID               string  `json:"id"`
-	ParentID         *string `json:"parent_id"`
-	Title            string  `json:"title"`
-	Detail           string  `json:"detail"`
-	OrganizationID   *string `json:"organization_id"`
-	OrganizationName *string `json:"organization_name"`
+	Type                   string  `json:"type"`
+	ID                     string  `json:"id"`
+	ParentID               *string `json:"parent_id"`
+	Title                  string  `json:"title"`
+	Detail                 string  `json:"detail"`
+	OrganizationID         *string `json:"organization_id"`
+	OrganizationExternalID *string `json:"organization_external_id"`
+	OrganizationName       *string `json:"organization_name"`
 }
 
 // search finds anything by an id, a prefix or a name.
@@ -33,7 +34,7 @@ func (h *handlers) search(x *exchange.Exchange) error {
 	}
 	body := searchBody{[]foundBody{}}
 	for _, f := range found {
-		body.Data = append(body.Data, foundBody{f.Type, f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationName})
+		body.Data = append(body.Data, foundBody{f.Type, f.ID, f.ParentID, f.Title, f.Detail, f.OrganizationID, f.OrganizationExternalID, f.OrganizationName})
 	}
 	return x.OK(body)
 }

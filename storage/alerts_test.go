@@ -27,7 +27,7 @@ func TestUntold(t *testing.T) {
 			}
 			var all []webhook.Untold
 			for _, at := range want {
-				all = append(all, webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: at})
+				all = append(all, webhook.Untold{Subscription: x.Sub.RowID, Organization: x.Org(), DisabledAt: at})
 			}
 			if diff := cmp.Diff(all, got); diff != "" {
 				t.Errorf("%s: untold (-want +got):\n%s", what, diff)
@@ -35,34 +35,34 @@ func TestUntold(t *testing.T) {
 		}
 		tell := func(at *int64) {
 			t.Helper()
-			if err := x.MarkTold(t.Context(), []webhook.Untold{{Subscription: x.sub.RowID, DisabledAt: at}}); err != nil {
+			if err := x.MarkTold(t.Context(), []webhook.Untold{{Subscription: x.Sub.RowID, DisabledAt: at}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		disable := func() *int64 {
 			t.Helper()
 			time.Sleep(time.Second)
-			x.fail(t, 2)
-			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), x.sub.ID)).DisabledAt
+			x.Fail(t, 2)
+			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.Org(), x.Sub.ID)).DisabledAt
 		}
 		expect("a new subscription")
-		x.setActive(t, false)
+		x.SetActive(t, false)
 		expect("paused by hand")
-		x.setActive(t, true)
+		x.SetActive(t, true)
 		first := disable()
 		expect("disabled by failures", first)
-		x.setActive(t, true)
+		x.SetActive(t, true)
 		expect("active again before anybody was told")
 		tell(first)
 		expect("active again", nil)
 		second := disable()
-		if s := must[webhook.AlertSubject](t)(x.AlertSubject(t.Context(), x.sub.RowID)); s.ID != x.sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
+		if s := must[webhook.AlertSubject](t)(x.AlertSubject(t.Context(), x.Sub.RowID)); s.ID != x.Sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
 			t.Errorf("subject %+v", s)
 		}
 		expect("disabled again", second)
 		tell(second)
 		expect("told")
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		tell(nil)
@@ -87,21 +87,21 @@ func TestUntoldFailing(t *testing.T) {
 		for _, outage := range []string{"the first outage", "the second outage"} {
 			time.Sleep(time.Hour)
 			began := time.Now().UnixMilli()
-			x.fail(t, 1)
+			x.Fail(t, 1)
 			time.Sleep(time.Hour)
-			x.fail(t, 1)
-			failing := webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), FailingSince: began}
+			x.Fail(t, 1)
+			failing := webhook.Untold{Subscription: x.Sub.RowID, Organization: x.Org(), FailingSince: began}
 			expect(outage+" is too short", began-1)
 			expect(outage, began, failing)
 			if err := x.MarkTold(t.Context(), []webhook.Untold{failing}); err != nil {
 				t.Fatal(err)
 			}
 			expect(outage+" was told", began+1)
-			x.setActive(t, true)
+			x.SetActive(t, true)
 		}
-		x.fail(t, 4)
+		x.Fail(t, 4)
 		expect("it is disabled, which is told", time.Now().UnixMilli(), webhook.Untold{
-			Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: new(time.Now().UnixMilli()),
+			Subscription: x.Sub.RowID, Organization: x.Org(), DisabledAt: new(time.Now().UnixMilli()),
 		})
 	})
 }

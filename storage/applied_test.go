@@ -14,7 +14,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	ctx := t.Context()
-	apply := x.by
+	apply := x.By
 	apply.Applying = true
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	var ids []string
@@ -29,7 +29,7 @@ func TestAppliedAfterAClosure(t *testing.T) {
 		ids, subscriptions[o.ID] = append(ids, o.ID), sub.ID
 	}
 	slices.Sort(ids)
-	must[access.Closure](t)(x.CloseOrganization(ctx, x.by, ids[0]))
+	must[access.Closure](t)(x.CloseOrganization(ctx, x.By, ids[0]))
 
 	got := map[access.Applied]bool{}
 	for _, a := range must[[]access.Applied](t)(x.Directory.Applied(ctx, 0, 100)) {

@@ -53,13 +53,13 @@ func TestBackup(t *testing.T) {
 		for range 4 {
 			writers.Go(func() {
 				for ctx.Err() == nil {
-					storagetest.Publish(t, x.Store, x.owner, "during")
+					storagetest.Publish(t, x.Store, x.Owner, "during")
 				}
 			})
 		}
 		const before = 50
 		for range before {
-			storagetest.Publish(t, x.Store, x.owner, "before")
+			storagetest.Publish(t, x.Store, x.Owner, "before")
 		}
 		r, err := storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: path})
 		cancel()
@@ -99,7 +99,7 @@ func TestBackup(t *testing.T) {
 	t.Run("a backup includes the log of a crash and does not change the original", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
+		storagetest.Publish(t, x.Store, x.Owner, "a")
 		dir := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal"} {
 			if err := os.WriteFile(filepath.Join(dir, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(x.Path()+suffix)), 0o600); err != nil {
@@ -275,11 +275,11 @@ func TestDatedBackups(t *testing.T) {
 	t.Run("a backup stays, with a warning, if an older one cannot be removed", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
+		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.Actor(), "", 0))
 		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // the name to which the old copy is moved first
 			t.Fatal(err)
 		}
-		r, err := x.CreateBackup(t.Context(), x.actor(), "", 1)
+		r, err := x.CreateBackup(t.Context(), x.Actor(), "", 1)
 		if err != nil || !strings.Contains(r.Warning, filepath.Base(older.File)) || len(r.Removed) > 0 {
 			t.Errorf("%+v, error %v", r, err)
 		}
@@ -296,7 +296,7 @@ func TestDatedBackups(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(x.Path()), "backups"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.CreateBackup(t.Context(), x.actor(), "", 0)
+		_, err := x.CreateBackup(t.Context(), x.Actor(), "", 0)
 		if f, ok := fault.As(err); !ok || f.Kind != fault.Unavailable || f.Code != "backup_directory_unusable" {
 			t.Errorf("error %v", err)
 		}
@@ -319,11 +319,11 @@ func TestDatedBackups(t *testing.T) {
 	t.Run("a backup by the server is in the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "nightly.db", 0))
+		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.Actor(), "nightly.db", 0))
 		if r.File != filepath.Join(filepath.Dir(x.Path()), "backups", "nightly.db") {
 			t.Errorf("made %s", r.File)
 		}
-		log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Type: access.BackupCreated, Limit: 2}))
+		log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Type: access.BackupCreated, Limit: 2}))
 		if len(log) != 1 || log[0].TargetID != "nightly.db" || !strings.Contains(log[0].Details, r.SHA256) {
 			t.Errorf("%+v", log)
 		}

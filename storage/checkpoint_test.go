@@ -38,8 +38,8 @@ func openWithLogBounds(t *testing.T, restart, warn int64) (x fixture, log *bytes
 			t.Error(err)
 		}
 	})
-	x = fixture{Store: store}
-	x.owner, _ = storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+	x = fixture{storagetest.Customer{Store: store}}
+	x.Owner, _ = storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	return x, log
 }
 
@@ -47,7 +47,7 @@ func openWithLogBounds(t *testing.T, restart, warn int64) (x fixture, log *bytes
 func (x fixture) publishLong(t *testing.T) {
 	t.Helper()
 	data := []byte(`{"text":"` + strings.Repeat("a", 20_000) + `"}`)
-	if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
+	if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
 		t.Fatal(err)
 	}
 }

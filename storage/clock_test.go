@@ -28,7 +28,7 @@ func hourlyRetention(t *testing.T) storage.Options {
 // isDeleted reports whether an event was deleted.
 func (x fixture) isDeleted(t *testing.T, id string) bool {
 	t.Helper()
-	_, _, err := x.History.Event(t.Context(), x.org(), id)
+	_, _, err := x.History.Event(t.Context(), x.Org(), id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		t.Fatal(err)
 	}
@@ -38,13 +38,13 @@ func (x fixture) isDeleted(t *testing.T, id string) bool {
 // disable disables the subscription, so that it does not keep old events.
 func (x fixture) disable(t *testing.T) {
 	t.Helper()
-	x.setActive(t, false)
+	x.SetActive(t, false)
 }
 
 // auditLines counts the audit events.
 func (x fixture) auditLines(t *testing.T) int {
 	t.Helper()
-	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1000})
+	log, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestClockAhead(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		x.disable(t)
-		id := storagetest.Publish(t, store, x.owner, "old").ID
+		id := storagetest.Publish(t, store, x.Owner, "old").ID
 		lines := x.auditLines(t)
 		time.Sleep(2 * time.Minute)
 		if warning := x.clockWarning(t); warning != "" {
@@ -98,14 +98,14 @@ func TestClockAhead(t *testing.T) {
 		x.Store, stop = storagetest.OpenWith(t, o)
 		defer stop()
 		for range 2 {
-			if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
+			if err := x.AcceptClock(t.Context(), x.Actor()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if !x.Clock().Trusted() || x.clockWarning(t) != "" {
 			t.Errorf("%+v", x.Clock())
 		}
-		accepted, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10, Type: access.ClockAccepted})
+		accepted, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 10, Type: access.ClockAccepted})
 		if err != nil || len(accepted) != 1 || !strings.Contains(accepted[0].Details, `"jump_seconds":34560000`) {
 			t.Errorf("%+v %v", accepted, err)
 		}
@@ -151,7 +151,7 @@ func TestClockJumps(t *testing.T) {
 				defer stop()
 				x := fixtureOf(t, store)
 				x.disable(t)
-				id := storagetest.Publish(t, store, x.owner, "old").ID
+				id := storagetest.Publish(t, store, x.Owner, "old").ID
 				if err := x.MoveEvents(t.Context(), 0, 100, 50*time.Second-time.Hour); err != nil {
 					t.Fatal(err)
 				}
@@ -169,7 +169,7 @@ func TestClockJumps(t *testing.T) {
 // renamed returns the new id of the newest event after a change of its time, which is a part of the id.
 func (x fixture) renamed(t *testing.T, was string) string {
 	t.Helper()
-	events, err := x.Events(t.Context(), x.org(), 0, 1)
+	events, err := x.Events(t.Context(), x.Org(), 0, 1)
 	if err != nil || len(events) != 1 || events[0].ID == was {
 		t.Fatalf("%+v %v", events, err)
 	}
@@ -186,11 +186,11 @@ func TestRowsFromTheFuture(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		x.disable(t)
-		x.setWebhooks(t, false) // so that the events are missed
+		x.SetWebhooks(t, false) // so that the events are missed
 		for range 2 {
-			x.publish(t, 300, "ahead")
+			x.Publish(t, 300, "ahead")
 		}
-		events, err := store.Events(t.Context(), x.org(), 0, 1)
+		events, err := store.Events(t.Context(), x.Org(), 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,16 +200,16 @@ func TestRowsFromTheFuture(t *testing.T) {
 		stop()
 		x.Store, stop = storagetest.OpenWith(t, o)
 		defer stop()
-		ahead, err := x.Events(t.Context(), x.org(), 0, 1)
+		ahead, err := x.Events(t.Context(), x.Org(), 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := x.auditLines(t)
-		x.setActive(t, true)
-		x.setActive(t, false)
-		later := x.publish(t, 1, "later")[0]
+		x.SetActive(t, true)
+		x.SetActive(t, false)
+		later := x.Publish(t, 1, "later")[0]
 		time.Sleep(2 * time.Minute)
-		latest := x.publish(t, 1, "latest")[0]
+		latest := x.Publish(t, 1, "latest")[0]
 		time.Sleep(2*time.Minute + 20*time.Second)
 		if !x.isDeleted(t, later) || x.isDeleted(t, latest) || x.isDeleted(t, ahead[0].ID) {
 			t.Errorf("after some minutes: later is gone: %v, latest: %v, ahead: %v", x.isDeleted(t, later), x.isDeleted(t, latest), x.isDeleted(t, ahead[0].ID))
@@ -217,10 +217,10 @@ func TestRowsFromTheFuture(t *testing.T) {
 		if n := x.auditLines(t); n != lines {
 			t.Errorf("%d lines of the audit log, want the %d from the future", n, lines)
 		}
-		x.setWebhooks(t, true)
-		x.setActive(t, true)
+		x.SetWebhooks(t, true)
+		x.SetActive(t, true)
 		since, until := time.Now().Add(-4*time.Minute).UnixMilli(), time.Now().UnixMilli()
-		x.replays(t, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll, EventTypes: webhook.Types{"latest", "later", "ahead"}}, 1)
-		x.replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
+		x.Replays(t, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll, EventTypes: webhook.Types{"latest", "later", "ahead"}}, 1)
+		x.Replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
 	})
 }

@@ -18,7 +18,7 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	ctx := t.Context()
-	org := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "Acme", Plan: "growth", ExternalID: new("a")}))
+	org := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: "Acme", Plan: "growth", ExternalID: new("a")}))
 	owner, token := storagetest.Member(t, x.Store, org, "owner", access.RoleOwner)
 	key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
 	user := owner.User.ID
@@ -33,17 +33,17 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	check(x.Directory.PrincipalOfSystem(ctx))
 	check(x.Directory.KeyState(ctx, credential.Digest()))
 	check(x.Directory.KeyStateByID(ctx, key.ID))
-	check(x.Directory.CreatePlan(ctx, x.by, access.Plan{Name: "pro"}))
-	check(x.Directory.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read"}))
-	check(x.Directory.CreateRole(ctx, x.by, access.Role{Name: "clerk"}))
-	check(x.Directory.UpdatePlan(ctx, x.by, "pro", access.PlanChange{}))
-	check(x.Directory.UpdateRole(ctx, x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))}))
-	check(x.Directory.UpdateOrganization(ctx, x.by, org.ID, access.OrganizationChange{ExternalID: new("b")}))
-	check(x.Directory.UpdateUser(ctx, x.by, user, access.UserChange{Email: new("b@example.com"), ExternalID: new("b"), IsActive: new(true)}))
-	check(x.Directory.PutOrganization(ctx, x.by, "b", access.OrganizationChange{Name: new("ACME"), Plan: new("growth")}))
-	check(x.Directory.PutUser(ctx, x.by, "b", access.UserChange{Name: new("B")}))
+	check(x.Directory.CreatePlan(ctx, x.By, access.Plan{Name: "pro"}))
+	check(x.Directory.CreatePermission(ctx, x.By, access.Permission{Key: "orders:read"}))
+	check(x.Directory.CreateRole(ctx, x.By, access.Role{Name: "clerk"}))
+	check(x.Directory.UpdatePlan(ctx, x.By, "pro", access.PlanChange{}))
+	check(x.Directory.UpdateRole(ctx, x.By, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))}))
+	check(x.Directory.UpdateOrganization(ctx, x.By, org.ID, access.OrganizationChange{ExternalID: new("b")}))
+	check(x.Directory.UpdateUser(ctx, x.By, user, access.UserChange{Email: new("b@example.com"), ExternalID: new("b"), IsActive: new(true)}))
+	check(x.Directory.PutOrganization(ctx, x.By, "b", access.OrganizationChange{Name: new("ACME"), Plan: new("growth")}))
+	check(x.Directory.PutUser(ctx, x.By, "b", access.UserChange{Name: new("B")}))
 	check(x.Directory.Token(ctx, "b", owner.Token.ID))
-	check(x.Directory.SetMember(ctx, x.by, org.ID, user, "clerk"))
+	check(x.Directory.SetMember(ctx, x.By, org.ID, user, "clerk"))
 	check(x.Directory.Plans(ctx, 0, 10))
 	check(x.Directory.Plan(ctx, "pro"))
 	check(x.Directory.Permissions(ctx, 0, 10))
@@ -57,40 +57,40 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	check(x.Directory.Token(ctx, user, owner.Token.ID))
 	check(x.Directory.KeyPage(ctx, org.RowID, access.KeyFilter{Status: access.Active, Limit: 10}))
 	check(x.Directory.Key(ctx, org.RowID, key.ID))
-	check(x.Directory.RotateKey(ctx, owner, x.by, key.ID, access.Mint("svc"), time.Hour))
-	check(x.Directory.RotateKey(ctx, owner, x.by, must[access.Key](t)(x.create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))
-	service, _ := storagetest.Key(t, x.Store, x.operator.In(org), access.EventsRead)
-	check(x.Directory.RotateKey(ctx, owner, x.by, service.ID, access.Mint("svc"), 0))
-	check(x.Directory.CreateKey(ctx, x.operator.In(org), x.by, access.NewKey{Credential: access.Mint("svc"), User: "b", Scope: access.NewScope(access.EventsRead)}))
-	if x.Directory.RemoveMember(ctx, x.by, org.ID, service.CreatedBy) == nil {
+	check(x.Directory.RotateKey(ctx, owner, x.By, key.ID, access.Mint("svc"), time.Hour))
+	check(x.Directory.RotateKey(ctx, owner, x.By, must[access.Key](t)(x.Create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))
+	service, _ := storagetest.Key(t, x.Store, x.Operator.In(org), access.EventsRead)
+	check(x.Directory.RotateKey(ctx, owner, x.By, service.ID, access.Mint("svc"), 0))
+	check(x.Directory.CreateKey(ctx, x.Operator.In(org), x.By, access.NewKey{Credential: access.Mint("svc"), User: "b", Scope: access.NewScope(access.EventsRead)}))
+	if x.Directory.RemoveMember(ctx, x.By, org.ID, service.CreatedBy) == nil {
 		t.Error("a service account with keys is removed")
 	}
 	session := access.MintSession()
-	check(x.Directory.CreateSession(ctx, owner, x.by, session))
+	check(x.Directory.CreateSession(ctx, owner, x.By, session))
 	check(nil, func() error {
 		p, err := x.Directory.PrincipalBySession(ctx, session.Digest())
 		if err != nil {
 			return err
 		}
-		return x.Directory.EndSession(ctx, p, x.by)
+		return x.Directory.EndSession(ctx, p, x.By)
 	}())
 	link, portal := access.Mint(access.LinkPrefix), access.MintSession()
-	check(x.Directory.CreatePortalLink(ctx, x.by, org.ID, access.NewPortalLink{Credential: link, Role: "clerk", Life: time.Hour}))
+	check(x.Directory.CreatePortalLink(ctx, x.By, org.ID, access.NewPortalLink{Credential: link, Role: "clerk", Life: time.Hour}))
 	visitor := must[access.Principal](t)(x.Directory.PrincipalByLink(ctx, link.Digest()))
-	check(x.Directory.UseLink(ctx, visitor, x.by, link, portal))
+	check(x.Directory.UseLink(ctx, visitor, x.By, link, portal))
 	visitor = must[access.Principal](t)(x.Directory.PrincipalBySession(ctx, portal.Digest()))
-	check(x.Directory.CreateKey(ctx, visitor, x.by, access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)}))
+	check(x.Directory.CreateKey(ctx, visitor, x.By, access.NewKey{Credential: access.Mint("svc"), Scope: access.NewScope(access.EventsRead)}))
 	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, ""))
 	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b", Organization: "b"}, ""))
-	check(x.Directory.SetMember(ctx, x.by, x.operator.Home.ID, user, access.RoleMember))
+	check(x.Directory.SetMember(ctx, x.By, x.Operator.Home.ID, user, access.RoleMember))
 	check(x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, org.ID))
 	guest := must[access.Principal](t)(x.Directory.PrincipalToSignIn(ctx, access.Identity{Subject: "b"}))
 	signedIn := access.MintSession()
-	check(x.Directory.CreateIdentitySession(ctx, guest, access.Identity{Subject: "b"}, x.by, signedIn))
+	check(x.Directory.CreateIdentitySession(ctx, guest, access.Identity{Subject: "b"}, x.By, signedIn))
 	guest = must[access.Principal](t)(x.Directory.PrincipalBySession(ctx, signedIn.Digest()))
 	check(x.Directory.SwitchOrganization(ctx, guest, org.ID))
 	check(x.Directory.SessionOrganizations(ctx, guest))
-	check(nil, x.Directory.RemoveMember(ctx, x.by, x.operator.Home.ID, user))
+	check(nil, x.Directory.RemoveMember(ctx, x.By, x.Operator.Home.ID, user))
 	if _, err := x.Directory.PrincipalByIdentity(ctx, access.Identity{Subject: "nobody", Email: "nobody@example.com"}, ""); err == nil {
 		t.Error("nobody is somebody")
 	}
@@ -98,21 +98,21 @@ func TestDirectoryQueryPlans(t *testing.T) {
 	other, leaked := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	check(nil, x.Directory.RevokeLeaked(ctx, leaked.Digest(), "192.0.2.1", "req"))
 	check(nil, x.MarkTold(ctx, []webhook.Untold{{Organization: other.Home.RowID, ReadAt: math.MaxInt64, Leaked: true}}))
-	check(nil, x.Directory.RevokeKey(ctx, x.by, org.RowID, key.ID))
-	check(nil, x.Directory.RevokeToken(ctx, x.by, user, owner.Token.ID))
+	check(nil, x.Directory.RevokeKey(ctx, x.By, org.RowID, key.ID))
+	check(nil, x.Directory.RevokeToken(ctx, x.By, user, owner.Token.ID))
 	for _, refused := range []error{
-		x.Directory.DeletePlan(ctx, x.by, "growth"), x.Directory.DeleteRole(ctx, x.by, "clerk"), x.Directory.DeleteUser(ctx, x.by, user), x.DeleteOrganization(ctx, x.by, org.ID),
-		x.Directory.RemoveMember(ctx, x.by, x.operator.Home.ID, x.operator.User.ID),
+		x.Directory.DeletePlan(ctx, x.By, "growth"), x.Directory.DeleteRole(ctx, x.By, "clerk"), x.Directory.DeleteUser(ctx, x.By, user), x.DeleteOrganization(ctx, x.By, org.ID),
+		x.Directory.RemoveMember(ctx, x.By, x.Operator.Home.ID, x.Operator.User.ID),
 	} {
 		if refused == nil {
 			t.Error("something is removed that is in use")
 		}
 	}
-	check(nil, x.Directory.RemoveMember(ctx, x.by, org.ID, user))
-	empty := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
-	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
+	check(nil, x.Directory.RemoveMember(ctx, x.By, org.ID, user))
+	empty := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: "Empty", Plan: "pro"}))
+	check(nil, x.DeleteOrganization(ctx, x.By, empty.ID))
 
-	check(x.History.Search(ctx, x.operator, "a"))
+	check(x.History.Search(ctx, x.Operator, "a"))
 	check(x.History.Search(ctx, owner, "a"))
 	checkPage := func(_ any, _ int64, err error) { check(nil, err) }
 	checkPage(x.Directory.OrganizationPage(ctx, "a", 0, 10))

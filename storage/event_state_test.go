@@ -16,32 +16,32 @@ import (
 // TestEventsInAState has one event in each state for one subscription, and a second subscription that wants one of them.
 func TestEventsInAState(t *testing.T) {
 	t.Parallel()
-	o := frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o := storagetest.FrailOptions(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	o.KeepEvents = time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		p := platform{Store: x.Store}
-		second, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.net/", "order.waits")
+		p := platform{storagetest.Platform{Store: x.Store}}
+		second, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.net/", "order.waits")
 		list := func(state webhook.EventState, subscription string) []string {
 			f := webhook.EventFilter{State: state, Subscription: subscription, Limit: 2, WithoutAudit: true}
-			return p.listedEvents(t, x.org(), f)
+			return p.listedEvents(t, x.Org(), f)
 		}
 		events := map[webhook.EventState]string{}
-		events[webhook.AnyDelivered] = x.publish(t, 1, "order.paid")[0]
-		x.endAll(t, true)
-		events[webhook.AnyExhausted] = x.publish(t, 1, "order.paid")[0]
-		x.endAll(t, false)
-		events[webhook.AnyDropped] = x.publish(t, 1, "order.paid")[0]
-		must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
-		events[webhook.ForNobody] = x.missed(t, 1, "order.paid")[0]
+		events[webhook.AnyDelivered] = x.Publish(t, 1, "order.paid")[0]
+		x.EndAll(t, true)
+		events[webhook.AnyExhausted] = x.Publish(t, 1, "order.paid")[0]
+		x.EndAll(t, false)
+		events[webhook.AnyDropped] = x.Publish(t, 1, "order.paid")[0]
+		must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0))
+		events[webhook.ForNobody] = x.Missed(t, 1, "order.paid")[0]
 		time.Sleep(time.Second)
-		x.setActive(t, false)
-		events[webhook.AnyPending] = x.publish(t, 1, "order.waits")[0]
+		x.SetActive(t, false)
+		events[webhook.AnyPending] = x.Publish(t, 1, "order.waits")[0]
 		check := func() {
 			t.Helper()
 			for state, event := range events {
-				for _, subscription := range []string{"", x.sub.ID} {
+				for _, subscription := range []string{"", x.Sub.ID} {
 					if d := cmp.Diff([]string{event}, list(state, subscription)); d != "" {
 						t.Errorf("%s, subscription %q (-want +got):\n%s", state, subscription, d)
 					}
@@ -55,21 +55,21 @@ func TestEventsInAState(t *testing.T) {
 		if got := list(webhook.ForNobody, second.ID); len(got) != 4 {
 			t.Errorf("without a delivery to the second subscription: %q", got)
 		}
-		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.waits", Limit: 1}))
+		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.waits", Limit: 1}))
 		if got, want := page.Events[0].States, (webhook.DeliveryStates{Pending: 2, Held: 1}); got != want {
 			t.Errorf("states %+v, want %+v", got, want)
 		}
 		x.BoundSearches(2, 1)
 		check()
 		exhausted := webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1, WithoutAudit: true}, DryRun: true}
-		if got := must[webhook.BulkResult](t)(x.Queue.SendListed(t.Context(), x.actor(), x.org(), exhausted)); got.Events != 1 || got.Deliveries != 1 {
+		if got := must[webhook.BulkResult](t)(x.Queue.SendListed(t.Context(), x.Actor(), x.Org(), exhausted)); got.Events != 1 || got.Deliveries != 1 {
 			t.Errorf("to send again, in a list of several pages: %+v", got)
 		}
 		if got := list(webhook.AnyExpired, ""); len(got) != 0 {
 			t.Errorf("expired: %q", got)
 		}
 		paused := false
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), second.ID, webhook.SubscriptionChange{IsActive: &paused}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), second.ID, webhook.SubscriptionChange{IsActive: &paused}))
 		time.Sleep(time.Hour + time.Millisecond) // before the next pass of retention
 		if d := cmp.Diff([]string{events[webhook.AnyPending]}, list(webhook.AnyExpired, "")); d != "" {
 			t.Errorf("expired (-want +got):\n%s", d)

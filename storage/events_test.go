@@ -21,13 +21,13 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 	x := newFixture(t)
 	var want []string
 	for i := range 5 {
-		want = append(want, storagetest.Publish(t, x.Store, x.owner, fmt.Sprintf("e%d", i)).ID)
+		want = append(want, storagetest.Publish(t, x.Store, x.Owner, fmt.Sprintf("e%d", i)).ID)
 	}
 	slices.Reverse(want)
 	var got []string
 	var before int64
 	for range 3 {
-		page, err := x.Events(t.Context(), x.org(), before, 2)
+		page, err := x.Events(t.Context(), x.Org(), before, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 		t.Errorf("another organization's event: %v", err)
 	}
 	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", withWrongTime(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
-		if _, _, err := x.History.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := x.History.Event(t.Context(), x.Org(), id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -64,18 +64,18 @@ func TestAttemptFilters(t *testing.T) {
 	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	other, _ := storagetest.Subscription(t, store, owner, "https://example.com/other", "bad") // its attempts are never listed
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/hook")
-	x := fixture{store, owner, sub}
-	good := storagetest.Publish(t, x.Store, x.owner, "good")
-	bad := storagetest.Publish(t, x.Store, x.owner, "bad")
-	fixture{store, owner, other}.endAll(t, true)
-	for _, job := range x.jobs(t) {
-		x.end(t, job, x.begin(t, job), job.EventID == good.ID)
+	x := fixture{storagetest.Customer{Store: store, Owner: owner, Sub: sub}}
+	good := storagetest.Publish(t, x.Store, x.Owner, "good")
+	bad := storagetest.Publish(t, x.Store, x.Owner, "bad")
+	fixture{storagetest.Customer{Store: store, Owner: owner, Sub: other}}.EndAll(t, true)
+	for _, job := range x.Jobs(t) {
+		x.End(t, job, x.Begin(t, job), job.EventID == good.ID)
 	}
-	for _, job := range x.jobs(t) {
-		x.end(t, job, x.begin(t, job), false)
+	for _, job := range x.Jobs(t) {
+		x.End(t, job, x.Begin(t, job), false)
 	}
 	failed, succeeded := webhook.Failed, webhook.Succeeded
-	all, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+	all, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 10})
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%d attempts, error %v", len(all), err)
 	}
@@ -99,7 +99,7 @@ func TestAttemptFilters(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.filter.Limit = 10
-			got, err := x.Attempts(t.Context(), x.org(), x.sub.ID, test.filter)
+			got, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, test.filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,48 +115,48 @@ func TestAttemptFilters(t *testing.T) {
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	p := storagetest.Publish(t, x.Store, x.owner, "user.created")
-	storagetest.Publish(t, x.Store, x.owner, "user.deleted")
+	p := storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	storagetest.Publish(t, x.Store, x.Owner, "user.deleted")
 	var attempt int64
-	for i, job := range x.jobs(t) {
-		attempt = x.begin(t, job)
-		x.end(t, job, attempt, i == 0)
+	for i, job := range x.Jobs(t) {
+		attempt = x.Begin(t, job)
+		x.End(t, job, attempt, i == 0)
 	}
 	if err := x.Queue.UndoBegin(t.Context(), []int64{1 << 40}); err != nil {
 		t.Fatal(err)
 	}
-	key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+	key, _ := storagetest.Key(t, x.Store, x.Owner, access.EventsRead)
 	failed := webhook.Failed
 	for _, f := range []webhook.AttemptFilter{{}, {Outcome: &failed}, {EventID: p.ID}} {
 		f.Limit = 10
-		if _, err := x.Attempts(t.Context(), x.org(), x.sub.ID, f); err != nil {
+		if _, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err1 := x.Events(t.Context(), x.org(), 0, 10)
-	_, _, err2 := x.History.Event(t.Context(), x.org(), p.ID)
-	_, err3 := x.Directory.KeyPage(t.Context(), x.org(), access.KeyFilter{Limit: 10})
-	_, err4 := x.Directory.Key(t.Context(), x.org(), key.ID)
-	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
-	_, err6 := x.SubscriptionList(t.Context(), x.org(), "", 0, 10)
+	_, err1 := x.Events(t.Context(), x.Org(), 0, 10)
+	_, _, err2 := x.History.Event(t.Context(), x.Org(), p.ID)
+	_, err3 := x.Directory.KeyPage(t.Context(), x.Org(), access.KeyFilter{Limit: 10})
+	_, err4 := x.Directory.Key(t.Context(), x.Org(), key.ID)
+	_, err5 := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 10})
+	_, err6 := x.SubscriptionList(t.Context(), x.Org(), "", 0, 10)
 	_, err7 := x.History.Attempt(t.Context(), attempt)
 	_, err8 := x.Survey.Backlog(t.Context())
-	_, err9 := x.History.Series(t.Context(), x.org(), "", 1, 2, 1)
-	_, err10 := x.History.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
+	_, err9 := x.History.Series(t.Context(), x.Org(), "", 1, 2, 1)
+	_, err10 := x.History.Series(t.Context(), x.Org(), x.Sub.ID, 1, 2, 1)
 	_, err11 := x.Survey.Lanes(t.Context())
-	_, err12 := x.Queue.Target(t.Context(), x.sub.RowID)
+	_, err12 := x.Queue.Target(t.Context(), x.Sub.RowID)
 	a, _ := x.History.Attempt(t.Context(), attempt)
-	_, err15 := x.History.SentAttempt(t.Context(), x.org(), x.sub.ID, a.ID)
-	_, err16 := x.History.Schedules(t.Context(), x.org(), []string{x.sub.ID})
-	err13 := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
-	_, err14 := x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
-	_, err17 := x.Survey.PendingSummary(t.Context(), x.org())
+	_, err15 := x.History.SentAttempt(t.Context(), x.Org(), x.Sub.ID, a.ID)
+	_, err16 := x.History.Schedules(t.Context(), x.Org(), []string{x.Sub.ID})
+	err13 := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, a.ID)
+	_, err14 := x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
+	_, err17 := x.Survey.PendingSummary(t.Context(), x.Org())
 	err20 := searchEverything(t, x, p.ID, a.ID, key)
-	_, err21 := x.History.EventTypes(t.Context(), x.org(), "", true)
-	_, err19 := x.History.SubscriptionSeries(t.Context(), x.org(), []string{x.sub.ID}, 1, 2, 1)
+	_, err21 := x.History.EventTypes(t.Context(), x.Org(), "", true)
+	_, err19 := x.History.SubscriptionSeries(t.Context(), x.Org(), []string{x.Sub.ID}, 1, 2, 1)
 	_, err18 := x.Survey.PendingSummary(t.Context(), access.AllOrganizations)
-	_, err22 := x.Feeds.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
-	_, err23 := x.Feeds.Feed(t.Context(), x.org(), x.sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
+	_, err22 := x.Feeds.Feed(t.Context(), x.Org(), x.Sub.ID, webhook.FeedRequest{Limit: 10, Since: 1})
+	_, err23 := x.Feeds.Feed(t.Context(), x.Org(), x.Sub.ID, webhook.FeedRequest{Limit: 10, After: webhook.FeedPosition{Row: 1}})
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23, readUsage(t, x, key)); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestQueryPlans(t *testing.T) {
 func readUsage(t *testing.T, x fixture, key access.Key) error {
 	x.Directory.Used(access.Principal{Key: &key}, access.KeyUse{Allowed: 1})
 	errs := []error{x.Directory.KeepUses(t.Context(), true)}
-	for _, organization := range []int64{x.org(), access.AllOrganizations} {
+	for _, organization := range []int64{x.Org(), access.AllOrganizations} {
 		for _, f := range []access.UsageFilter{{}, {ByMonth: true, After: access.UsagePosition{Row: key.RowID, Day: 7}}, {Key: key.RowID}} {
 			f.Until, f.Limit = math.MaxInt32, 10
 			_, ofKeys := x.History.KeyUsage(t.Context(), organization, f)
@@ -189,11 +189,11 @@ func readUsage(t *testing.T, x fixture, key access.Key) error {
 
 // searchEverything makes every lookup of a search.
 func searchEverything(t *testing.T, x fixture, event, attempt string, key access.Key) error {
-	audit := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.org(), access.AuditFilter{Limit: 1})).Events[0].ID
-	token := must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.owner.User.ID, 0, 1))[0].ID
+	audit := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events[0].ID
+	token := must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), x.Owner.User.ID, 0, 1))[0].ID
 	var errs []error
-	for _, by := range []access.Principal{x.owner, storagetest.Operator(t, x.Store)} {
-		for _, text := range []string{"a", event, attempt, key.ID, key.KeyPrefix, audit, token, x.sub.ID, x.owner.User.ID, x.owner.Organization.ID} {
+	for _, by := range []access.Principal{x.Owner, storagetest.Operator(t, x.Store)} {
+		for _, text := range []string{"a", event, attempt, key.ID, key.KeyPrefix, audit, token, x.Sub.ID, x.Owner.User.ID, x.Owner.Organization.ID} {
 			_, err := x.History.Search(t.Context(), by, text)
 			errs = append(errs, err)
 		}

@@ -19,7 +19,7 @@ func (x fixture) receiverIDs(t *testing.T, e webhook.EventFacts, limit int) []st
 	t.Helper()
 	ids := []string{}
 	for f := (webhook.ReceiverFilter{Limit: limit}); ; {
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, f))
+		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, f))
 		for _, r := range page.Receivers {
 			ids = append(ids, r.ID)
 			f.Before = r.RowID
@@ -34,52 +34,52 @@ func TestReceiverPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newFixture(t)
-		second, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/2")
-		gone, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/3")
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), gone.ID); err != nil {
+		second, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/2")
+		gone, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/3")
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		p := storagetest.Publish(t, x.Store, x.Owner, "order.paid")
 		time.Sleep(time.Second)
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), second.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), second.ID); err != nil {
 			t.Fatal(err)
 		}
-		later, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/4")
+		later, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/4")
 		stranger, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		foreign, _ := storagetest.Subscription(t, x.Store, stranger, "https://example.org/")
-		e := must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.org(), p.ID))
+		e := must[webhook.EventFacts](t)(x.History.EventFacts(t.Context(), x.Org(), p.ID))
 
 		// It lists the subscriptions that lived when the event was published, or were created later.
 		for _, limit := range []int{1, 2, 10} {
-			if d := cmp.Diff([]string{later.ID, second.ID, x.sub.ID}, x.receiverIDs(t, e, limit)); d != "" {
+			if d := cmp.Diff([]string{later.ID, second.ID, x.Sub.ID}, x.receiverIDs(t, e, limit)); d != "" {
 				t.Errorf("in pages of %d (-want +got):\n%s", limit, d)
 			}
 		}
 
 		// It finds one subscription, even if it was deleted before.
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
+		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
 		if len(page.Receivers) != 1 || page.Receivers[0].DeletedAt == nil || len(page.Receivers[0].Deliveries) != 0 {
 			t.Errorf("found %+v", page.Receivers)
 		}
 
 		// It knows nothing about another organization.
-		_, err := x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: foreign.ID})
+		_, err := x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: foreign.ID})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		_, err = x.History.EventFacts(t.Context(), stranger.Organization.RowID, p.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 
 		// It has the newest twenty deliveries with their last attempts.
-		jobs := x.jobs(t) // also of audit events
+		jobs := x.Jobs(t) // also of audit events
 		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == p.ID })]
-		x.end(t, job, x.begin(t, job), false)
-		first := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1}))[0]
+		x.End(t, job, x.Begin(t, job), false)
+		first := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 1}))[0]
 		for range 22 {
-			if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+			if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, first.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.sub.ID})).Receivers[0]
+		r := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.Sub.ID})).Receivers[0]
 		if len(r.Deliveries) != 20 || r.Deliveries[0].Cause != webhook.ByHand || r.Deliveries[0].Last != nil {
 			t.Errorf("%d deliveries, the newest: %+v", len(r.Deliveries), r.Deliveries[0])
 		}

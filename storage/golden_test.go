@@ -77,19 +77,19 @@ func golden(t *testing.T, version int64) storage.Options {
 func fill(t *testing.T, store *storage.Store) {
 	t.Helper()
 	ctx := t.Context()
-	x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("192.0.2.1", "req")}
-	applying := x.by
+	x := platform{storagetest.PlatformOf(t, store)}
+	applying := x.By
 	applying.Applying = true
 	must[access.Permission](t)(x.Directory.CreatePermission(ctx, applying, access.Permission{Key: "orders:read", Description: "Read orders"}))
-	must[access.Permission](t)(x.Directory.CreatePermission(ctx, x.by, access.Permission{Key: "refunds:write", Internal: true}))
-	must[access.Role](t)(x.Directory.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
-	must[access.Plan](t)(x.Directory.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
+	must[access.Permission](t)(x.Directory.CreatePermission(ctx, x.By, access.Permission{Key: "refunds:write", Internal: true}))
+	must[access.Role](t)(x.Directory.CreateRole(ctx, x.By, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
+	must[access.Plan](t)(x.Directory.CreatePlan(ctx, x.By, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
 	owner, _ := storagetest.Organization(t, store, "acme", "pro", access.RoleOwner)
 	storagetest.Member(t, store, owner.Home, "clerk", "clerk")
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
 	made := must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
 	must[access.RotatedKey](t)(x.Directory.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
-	_, service := storagetest.Key(t, store, x.operator.In(owner.Home), access.EventsWrite) // of the service account
+	_, service := storagetest.Key(t, store, x.Operator.In(owner.Home), access.EventsWrite) // of the service account
 	x.Directory.Used(must[access.Principal](t)(x.Directory.PrincipalByKey(ctx, service.Digest())), access.KeyUse{Allowed: 3, RateLimited: 2, Forbidden: 1})
 	if err := x.Directory.KeepUses(ctx, true); err != nil {
 		t.Fatal(err)
@@ -125,14 +125,14 @@ func fill(t *testing.T, store *storage.Store) {
 		}
 		must[[]webhook.Settled](t)(store.Queue.Record(ctx, result))
 	}
-	must[access.Session](t)(x.Directory.CreateSession(ctx, x.operator, x.by, access.MintSession()))
-	must[access.SignInLink](t)(x.Directory.CreatePortalLink(ctx, x.by, owner.Home.ID, access.NewPortalLink{
+	must[access.Session](t)(x.Directory.CreateSession(ctx, x.Operator, x.By, access.MintSession()))
+	must[access.SignInLink](t)(x.Directory.CreatePortalLink(ctx, x.By, owner.Home.ID, access.NewPortalLink{
 		Credential: access.Mint(access.LinkPrefix), Role: access.RoleMember, Life: time.Hour, ReturnURL: new("https://shop.example/settings"),
 	}))
-	must[access.Put[webhook.EventType]](t)(store.Catalogue.PutEventType(ctx, x.by, "order.paid", webhook.EventTypeChange{
+	must[access.Put[webhook.EventType]](t)(store.Catalogue.PutEventType(ctx, x.By, "order.paid", webhook.EventTypeChange{
 		Description: new("An order was paid"), Group: new("Orders"), Example: new([]byte(`{"number":1001}`)),
 	}))
-	if err := x.Queue.HoldQueue(ctx, x.by, "to look first"); err != nil {
+	if err := x.Queue.HoldQueue(ctx, x.By, "to look first"); err != nil {
 		t.Fatal(err)
 	}
 }

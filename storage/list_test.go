@@ -129,7 +129,7 @@ func setHealth(t *testing.T, store *storage.Store, sub webhook.Subscription, h w
 func TestListsOfAllOrganizations(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	owners := append(x.customers(t, 3), x.operator)
+	owners := append(x.customers(t, 3), x.Operator)
 	now := time.Now().UnixMilli()
 	key := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), owners[1].Home.RowID, access.KeyFilter{Limit: 1})).Keys[0]
 	lists := map[string]func(organization int64, limit int) []string{}
@@ -242,26 +242,26 @@ func TestAPageOfEventsCountsABoundedNumberOfDeliveries(t *testing.T) {
 func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
 	t.Parallel()
 	x := newOneAttemptFixture(t)
-	event := x.publish(t, 1, "order.paid")[0]
+	event := x.Publish(t, 1, "order.paid")[0]
 	expect := func(want webhook.DeliveryStates) {
 		t.Helper()
-		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
+		page := must[webhook.EventPage](t)(x.History.EventPage(t.Context(), x.Org(), webhook.EventFilter{Type: "order.paid", Limit: 1}))
 		if got := page.Events[0]; got.States != want || got.Deliveries != 1 {
 			t.Errorf("%d deliveries, states %+v, want one in %+v", got.Deliveries, got.States, want)
 		}
 	}
 	redeliver := func() {
 		t.Helper()
-		attempt := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{EventID: event, Limit: 1}))[0]
-		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID); err != nil {
+		attempt := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{EventID: event, Limit: 1}))[0]
+		if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, attempt.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	x.endAll(t, false)
+	x.EndAll(t, false)
 	expect(webhook.DeliveryStates{Exhausted: 1})
 	redeliver()
 	expect(webhook.DeliveryStates{Pending: 1})
-	x.endAll(t, true)
+	x.EndAll(t, true)
 	expect(webhook.DeliveryStates{Delivered: 1})
 	redeliver()
 	expect(webhook.DeliveryStates{Delivered: 1})
@@ -271,16 +271,16 @@ func TestEventInTheStateOfItsFurthestDelivery(t *testing.T) {
 func TestEventsOfPeriod(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	p := platform{Store: x.Store}
+	p := platform{storagetest.Platform{Store: x.Store}}
 	var published []webhook.Published
 	for range 60 {
-		published = append(published, storagetest.Publish(t, x.Store, x.owner, "user.created"))
+		published = append(published, storagetest.Publish(t, x.Store, x.Owner, "user.created"))
 	}
-	rows := must[[]webhook.Event](t)(x.Events(t.Context(), x.org(), 0, 60))
+	rows := must[[]webhook.Event](t)(x.Events(t.Context(), x.Org(), 0, 60))
 	hour := time.Hour.Milliseconds()
 	check := func(t *testing.T) {
 		t.Helper()
-		all := must[[]webhook.Event](t)(x.Events(t.Context(), x.org(), 0, 1000))
+		all := must[[]webhook.Event](t)(x.Events(t.Context(), x.Org(), 0, 1000))
 		base := published[0].At
 		for _, period := range [][2]int64{{0, base}, {base, 0}, {base - 10*hour, base - hour}, {base + hour, base + 30*hour}, {base + 50*hour, 0}, {1, base + 2*hour}} {
 			var want []string
@@ -289,7 +289,7 @@ func TestEventsOfPeriod(t *testing.T) {
 					want = append(want, e.ID)
 				}
 			}
-			for _, organization := range []int64{x.org(), access.AllOrganizations} {
+			for _, organization := range []int64{x.Org(), access.AllOrganizations} {
 				f := webhook.EventFilter{Since: period[0], Until: period[1], Limit: 7}
 				got := slices.DeleteFunc(p.listedEvents(t, organization, f), func(id string) bool { // of other organizations
 					return !slices.ContainsFunc(all, func(e webhook.Event) bool { return e.ID == id })
@@ -314,7 +314,7 @@ func TestEventsOfPeriod(t *testing.T) {
 	if err := x.Queue.SaveDisorder(t.Context(), rows[0].RowID); err != nil {
 		t.Fatal(err)
 	}
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	check(t)
 }
 
@@ -336,16 +336,16 @@ func TestSubscriptionCounts(t *testing.T) {
 	}
 	update := func(c webhook.SubscriptionChange) {
 		t.Helper()
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, c))
 	}
 	check("created", store, webhook.SubscriptionCounts{Healthy: 1})
-	must[webhook.Subscription](t)(createSubscription(t, store, x.owner, webhook.SubscriptionChange{URL: new("https://example.com/"), IsActive: new(false)}))
+	must[webhook.Subscription](t)(createSubscription(t, store, x.Owner, webhook.SubscriptionChange{URL: new("https://example.com/"), IsActive: new(false)}))
 	check("another one, paused", store, webhook.SubscriptionCounts{Healthy: 1, Disabled: 1, Paused: 1})
 	for range 6 {
-		storagetest.Publish(t, store, x.owner, "user.created")
+		storagetest.Publish(t, store, x.Owner, "user.created")
 	}
-	for i, job := range x.jobs(t) {
-		x.end(t, job, x.begin(t, job), false)
+	for i, job := range x.Jobs(t) {
+		x.End(t, job, x.Begin(t, job), false)
 		if i == 4 {
 			break
 		}
@@ -358,7 +358,7 @@ func TestSubscriptionCounts(t *testing.T) {
 	stop()
 	store, _ = storagetest.OpenWith(t, o)
 	check("after a restart", store, webhook.SubscriptionCounts{Disabled: 2, Paused: 2})
-	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 		t.Fatal(err)
 	}
 	check("deleted", store, webhook.SubscriptionCounts{Disabled: 1, Paused: 1})
@@ -392,10 +392,10 @@ func TestBlockedBy(t *testing.T) {
 	}
 	plan := func(name string) {
 		t.Helper()
-		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
+		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.By, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 	}
 	expect(webhook.NotBlocked)
-	if err := x.Queue.HoldQueue(t.Context(), x.by, "test"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), x.By, "test"); err != nil {
 		t.Fatal(err)
 	}
 	expect(webhook.BlockedByHold)
@@ -411,6 +411,6 @@ func TestBlockedBy(t *testing.T) {
 	expect(webhook.BlockedByPause)
 	change(true)
 	plan("growth")
-	must[int64](t)(x.Queue.ReleaseQueue(t.Context(), x.by))
+	must[int64](t)(x.Queue.ReleaseQueue(t.Context(), x.By))
 	expect(webhook.NotBlocked)
 }

@@ -28,7 +28,7 @@ type found struct {
 func (x fixture) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 	t.Helper()
 	for {
-		page, err := x.History.AttemptPage(t.Context(), x.org(), x.sub.ID, f)
+		page, err := x.History.AttemptPage(t.Context(), x.Org(), x.Sub.ID, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func (x fixture) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 func (x fixture) lines(t *testing.T, f access.AuditFilter) (all found) {
 	t.Helper()
 	for {
-		page, err := x.History.AuditPage(t.Context(), x.org(), f)
+		page, err := x.History.AuditPage(t.Context(), x.Org(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,16 +74,16 @@ func (x fixture) lines(t *testing.T, f access.AuditFilter) (all found) {
 func TestLogSearches(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	rare := storagetest.Publish(t, x.Store, x.owner, "user.deleted")
+	rare := storagetest.Publish(t, x.Store, x.Owner, "user.deleted")
 	for range 60 {
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	}
-	for i, job := range x.jobs(t) {
-		attempt := x.begin(t, job)
+	for i, job := range x.Jobs(t) {
+		attempt := x.Begin(t, job)
 		if i == 20 { // and never ends
 			continue
 		}
-		x.end(t, job, attempt, i%3 == 0)
+		x.End(t, job, attempt, i%3 == 0)
 	}
 	listed := x.attempts(t, webhook.AttemptFilter{Limit: 1})
 	if len(listed.rows) != 61 {
@@ -91,7 +91,7 @@ func TestLogSearches(t *testing.T) {
 	}
 	first := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), listed.rows[60]))
 	for range 101 { // more than are looked up one by one
-		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, first.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,10 +140,10 @@ func TestLogSearches(t *testing.T) {
 
 // reads makes each kind of read of logs once.
 func (x fixture) reads(ctx context.Context) map[string]error {
-	_, err1 := x.History.AttemptPage(ctx, x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1})
-	_, err2 := x.History.AuditPage(ctx, x.org(), access.AuditFilter{Limit: 1})
-	_, err3 := x.History.Series(ctx, x.org(), "", 0, 1, 1)
-	_, err4 := x.Events(ctx, x.org(), 0, 1)
+	_, err1 := x.History.AttemptPage(ctx, x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 1})
+	_, err2 := x.History.AuditPage(ctx, x.Org(), access.AuditFilter{Limit: 1})
+	_, err3 := x.History.Series(ctx, x.Org(), "", 0, 1, 1)
+	_, err4 := x.Events(ctx, x.Org(), 0, 1)
 	return map[string]error{"attempts": err1, "audit log": err2, "series": err3, "events": err4}
 }
 
@@ -162,9 +162,9 @@ func (x fixture) expectReads(t *testing.T, busy bool) {
 func besides(t *testing.T) (a, b fixture) {
 	t.Helper()
 	a = newFixture(t)
-	b = fixture{Store: a.Store}
-	b.owner, _ = storagetest.Organization(t, a.Store, "beside", "growth", access.RoleOwner)
-	b.sub, _ = storagetest.Subscription(t, a.Store, b.owner, "https://example.com/beside", "user.created")
+	b = fixture{storagetest.Customer{Store: a.Store}}
+	b.Owner, _ = storagetest.Organization(t, a.Store, "beside", "growth", access.RoleOwner)
+	b.Sub, _ = storagetest.Subscription(t, a.Store, b.Owner, "https://example.com/beside", "user.created")
 	return a, b
 }
 
@@ -175,13 +175,13 @@ func TestTurnsOfLogs(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			a, b := besides(t)
-			end, err := a.TakeTurn(t.Context(), a.org())
+			end, err := a.TakeTurn(t.Context(), a.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
 			b.expectReads(t, false)
-			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("its replay: %v", err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -200,21 +200,21 @@ func TestTurnsOfLogs(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			a, b := besides(t)
-			end, err := a.TakeReplayTurn(t.Context(), a.org())
+			end, err := a.TakeReplayTurn(t.Context(), a.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
 			a.expectReads(t, false)
-			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.Org(), b.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("another's replay: %v", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := a.Queue.CountReplay(ctx, a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := a.Queue.CountReplay(ctx, a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a second replay: %v", err)
 			}
 			end()
-			if _, err := a.Queue.CountReplay(t.Context(), a.org(), a.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := a.Queue.CountReplay(t.Context(), a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay after the first: %v", err)
 			}
 		})
@@ -237,7 +237,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 				ends = append(ends, end)
 			}
 			b.expectReads(t, true)
-			if _, err := b.Queue.CountReplay(t.Context(), b.org(), b.sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := b.Queue.CountReplay(t.Context(), b.Org(), b.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay: %v", err)
 			}
 			time.AfterFunc(time.Second, ends[0])
@@ -251,7 +251,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newFixture(t)
 			const most = 32
-			end, err := x.TakeTurn(t.Context(), x.org())
+			end, err := x.TakeTurn(t.Context(), x.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +260,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 			for i := range most - 1 {
 				want = append(want, i)
 				waiting.Go(func() {
-					end, err := x.TakeTurn(t.Context(), x.org())
+					end, err := x.TakeTurn(t.Context(), x.Org())
 					if err != nil {
 						t.Error(err)
 						return
@@ -271,7 +271,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 				synctest.Wait()
 			}
 			began := time.Now()
-			_, err = x.TakeTurn(t.Context(), x.org())
+			_, err = x.TakeTurn(t.Context(), x.Org())
 			storagetest.ExpectFault(t, err, fault.Unavailable, "too_busy")
 			if time.Since(began) != 0 {
 				t.Error("who comes last has waited")
@@ -288,13 +288,13 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		for range 100 {
-			end, err := x.TakeTurn(t.Context(), x.org())
+			end, err := x.TakeTurn(t.Context(), x.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := x.TakeTurn(ctx, x.org()); !errors.Is(err, context.Canceled) {
+			if _, err := x.TakeTurn(ctx, x.Org()); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the error is %v", err)
 			}
 			end()
@@ -306,19 +306,19 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 func TestFeedsHaveTheirOwnConnections(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	x.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "")
-	x.publish(t, 1, "a")
+	x.Sub, _ = storagetest.Subscription(t, x.Store, x.Owner, "")
+	x.Publish(t, 1, "a")
 	within := func(read func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return read(ctx)
 	}
 	feed := func(ctx context.Context) error {
-		_, err := x.Feeds.Feed(ctx, x.org(), x.sub.ID, webhook.FeedRequest{Limit: 1})
+		_, err := x.Feeds.Feed(ctx, x.Org(), x.Sub.ID, webhook.FeedRequest{Limit: 1})
 		return err
 	}
 	preview := func(ctx context.Context) error {
-		_, err := x.Feeds.PreviewFilter(ctx, x.org(), nil, nil, true)
+		_, err := x.Feeds.PreviewFilter(ctx, x.Org(), nil, nil, true)
 		return err
 	}
 	hold := func(take func(context.Context) (func(), error)) func() {
@@ -337,9 +337,9 @@ func TestFeedsHaveTheirOwnConnections(t *testing.T) {
 	}
 	defer hold(x.HoldFeeds)()
 	y := x
-	y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.org/", "a")
+	y.Sub, _ = storagetest.Subscription(t, x.Store, x.Owner, "https://example.org/", "a")
 	if err := within(func(ctx context.Context) error {
-		_, err := y.Queue.CountReplay(ctx, y.org(), y.sub.ID, webhook.Replay{Only: webhook.OnlyAll})
+		_, err := y.Queue.CountReplay(ctx, y.Org(), y.Sub.ID, webhook.Replay{Only: webhook.OnlyAll})
 		return err
 	}); err != nil {
 		t.Errorf("a replay beside feeds: %v", err)
@@ -359,13 +359,13 @@ func TestPagesOfAttemptsInProgress(t *testing.T) {
 		var want, sending []int64
 		open := map[int64]webhook.Job{}
 		for i := range 60 {
-			storagetest.Publish(t, x.Store, x.owner, []string{"user.created", "user.deleted"}[i%2])
-			job := x.jobs(t)[0]
-			attempt := x.begin(t, job)
+			storagetest.Publish(t, x.Store, x.Owner, []string{"user.created", "user.deleted"}[i%2])
+			job := x.Jobs(t)[0]
+			attempt := x.Begin(t, job)
 			if want = append(want, attempt); i%3 == 0 {
 				open[attempt], sending = job, append(sending, attempt)
 			} else {
-				x.end(t, job, attempt, true)
+				x.End(t, job, attempt, true)
 			}
 			time.Sleep(time.Duration(i%2) * time.Millisecond) // some begin at the same time
 		}
@@ -387,7 +387,7 @@ func TestPagesOfAttemptsInProgress(t *testing.T) {
 					t.Errorf("%s, %d a page: %d of the two types, want %d", when, limit, both, len(want))
 				}
 			}
-			for _, a := range must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 200})) {
+			for _, a := range must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 200})) {
 				if got := x.attempts(t, webhook.AttemptFilter{Limit: 7, EventID: a.EventID}); !slices.Equal(got.rows, []int64{a.RowID}) {
 					t.Errorf("%s, of one event: %v, want %d", when, got.rows, a.RowID)
 				}
@@ -397,7 +397,7 @@ func TestPagesOfAttemptsInProgress(t *testing.T) {
 		x.BoundSearches(10, 2)
 		check("in small slices")
 		for _, attempt := range sending[:10] {
-			x.end(t, open[attempt], attempt, false)
+			x.End(t, open[attempt], attempt, false)
 		}
 		sending = sending[10:]
 		check("after some have ended")

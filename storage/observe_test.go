@@ -86,7 +86,7 @@ func TestObserver(t *testing.T) {
 		const publishers = 64
 		var wg sync.WaitGroup
 		for range publishers {
-			wg.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
+			wg.Go(func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") })
 		}
 		wg.Wait()
 		o.mu.Lock()
@@ -108,12 +108,12 @@ func TestObserver(t *testing.T) {
 			return webhook.NewEvent{Type: "user.created", Data: data, IdempotencyKey: key, Digest: sha256.Sum256(data)}
 		}
 		for range 3 {
-			if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", 1), keyed("l", 2)}); err != nil {
+			if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{keyed("k", 1), keyed("l", 2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", 2)}); err == nil {
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{keyed("k", 2)}); err == nil {
 			t.Error("a key that belongs to another event was accepted")
 		}
 		if o.events != 3 {
@@ -126,15 +126,15 @@ func TestObserver(t *testing.T) {
 		var o recordingObserver
 		x := openObserved(t, &o)
 		yes, no := true, false
-		x.fail(t, 7) // the fifth makes it failing
-		job := x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), true)
+		x.Fail(t, 7) // the fifth makes it failing
+		job := x.Jobs(t)[0]
+		x.End(t, job, x.Begin(t, job), true)
 		for _, active := range []*bool{&no, &no, &yes, &yes} {
-			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: active}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{IsActive: active}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		x.fail(t, 15)
+		x.Fail(t, 15)
 		want := []webhook.Status{webhook.Failing, webhook.Healthy, webhook.Disabled, webhook.Healthy, webhook.Failing, webhook.Disabled}
 		if d := cmp.Diff(want, o.turns); d != "" {
 			t.Errorf("changes (-want +got):\n%s", d)
@@ -149,10 +149,10 @@ func TestObserver(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, options)
 		x := fixtureOf(t, store)
 		for range 3 {
-			storagetest.Publish(t, x.Store, x.owner, "user.created")
+			storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		}
-		for _, job := range x.jobs(t)[:2] {
-			x.begin(t, job)
+		for _, job := range x.Jobs(t)[:2] {
+			x.Begin(t, job)
 		}
 		stop()
 		_, stop = storagetest.OpenWith(t, options)
@@ -178,8 +178,8 @@ func TestBacklog(t *testing.T) {
 	t.Run("the backlog counts deliveries and lanes by state, with the oldest due time", func(t *testing.T) {
 		t.Parallel()
 		ctx, no := t.Context(), false
-		x := fixture{Store: storagetest.Open(t)}
-		x.owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
+		x := fixture{storagetest.Customer{Store: storagetest.Open(t)}}
+		x.Owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		types := []string{"user.created", "order.paid"} // without audit events
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
 		waiting := func(want webhook.Backlog) {
@@ -192,19 +192,19 @@ func TestBacklog(t *testing.T) {
 				t.Errorf("backlog (-want +got):\n%s", d)
 			}
 		}
-		x.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/on", types...)
-		off, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/off", types...)
-		gone, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/gone", types...)
-		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/user", "user.created")
-		first := storagetest.Publish(t, x.Store, x.owner, "user.created").At
-		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		x.Sub, _ = storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/on", types...)
+		off, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/off", types...)
+		gone, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/gone", types...)
+		storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/user", "user.created")
+		first := storagetest.Publish(t, x.Store, x.Owner, "user.created").At
+		storagetest.Publish(t, x.Store, x.Owner, "order.paid")
 		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 4, Deliveries: 7}, OldestDue: first})
 
-		if _, err := x.Subscriptions.UpdateSubscription(ctx, x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(ctx, x.Actor(), x.Org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 3, Deliveries: 5}, Closed: webhook.Waiting{Lanes: 1, Deliveries: 2}, OldestDue: first})
-		if err := x.Subscriptions.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(ctx, x.Actor(), x.Org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		got, err := x.Survey.Backlog(ctx) // upkeep may have dropped its pending deliveries
@@ -213,11 +213,11 @@ func TestBacklog(t *testing.T) {
 		}
 
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-		y := fixture{Store: x.Store, owner: other}
-		y.sub, _ = storagetest.Subscription(t, x.Store, other, "https://example.com/down", types...)
-		y.fail(t, 4)
-		job := y.jobs(t)[1]
-		y.end(t, job, y.begin(t, job), false) // due again at 1000 as the first one is, but the next probe is at 2000
+		y := fixture{storagetest.Customer{Store: x.Store, Owner: other}}
+		y.Sub, _ = storagetest.Subscription(t, x.Store, other, "https://example.com/down", types...)
+		y.Fail(t, 4)
+		job := y.Jobs(t)[1]
+		y.End(t, job, y.Begin(t, job), false) // due again at 1000 as the first one is, but the next probe is at 2000
 		got, err = x.Survey.Backlog(ctx)
 		if err != nil || got.Failing != (webhook.Waiting{Lanes: 1, Deliveries: 4}) || got.OldestDue != 2000 {
 			t.Errorf("%+v, error %v", got, err)

@@ -25,12 +25,12 @@ func copiedDatabase(t *testing.T) (path, of string, x fixture) {
 	path = filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	x = fixtureOf(t, store)
-	storagetest.Publish(t, store, x.owner, "a")
+	storagetest.Publish(t, store, x.Owner, "a")
 	of = filepath.Join(t.TempDir(), "copy.db")
 	must[access.Put[webhook.EventType]](t)(store.Catalogue.PutEventType(t.Context(), storagetest.Operator(t, store).Actor("", ""), "a",
 		webhook.EventTypeChange{Description: new("about a")}))
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: of}))
-	storagetest.Publish(t, store, x.owner, "b")
+	storagetest.Publish(t, store, x.Owner, "b")
 	stop()
 	return path, of, x
 }
@@ -54,7 +54,7 @@ func TestRestore(t *testing.T) {
 		t.Parallel()
 		path, from, x := copiedDatabase(t)
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		want := []backup.Waiting{{SubscriptionID: x.sub.ID, URL: x.sub.URL, Pending: 1}}
+		want := []backup.Waiting{{SubscriptionID: x.Sub.ID, URL: x.Sub.URL, Pending: 1}}
 		if d := cmp.Diff(want, r.Waiting); d != "" || r.Database != path || r.Pending != 1 || r.Deliveries != 1 {
 			t.Errorf("%+v, waiting (-want +got):\n%s", r, d)
 		}
@@ -70,8 +70,8 @@ func TestRestore(t *testing.T) {
 		if hold == nil || hold.Reason != "restored from copy.db" {
 			t.Fatalf("held: %+v", hold)
 		}
-		jobs := x.jobs(t)
-		if len(jobs) != 1 || jobs[0].EventType != "a" || x.begin(t, jobs[0]) != 0 {
+		jobs := x.Jobs(t)
+		if len(jobs) != 1 || jobs[0].EventType != "a" || x.Begin(t, jobs[0]) != 0 {
 			t.Errorf("pending %+v, or it begins", jobs)
 		}
 		log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), 1, access.AuditFilter{Type: access.DatabaseRestored, Limit: 2}))
@@ -89,8 +89,8 @@ func TestRestore(t *testing.T) {
 			t.Errorf("first %+v, second %+v", first, second)
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if len(x.jobs(t)) != 2 || x.Queue.Hold() == nil {
-			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Queue.Hold())
+		if len(x.Jobs(t)) != 2 || x.Queue.Hold() == nil {
+			t.Errorf("%d pending, held %v", len(x.Jobs(t)), x.Queue.Hold())
 		}
 	})
 
@@ -102,7 +102,7 @@ func TestRestore(t *testing.T) {
 		if err := x.Queue.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.Publish(t, store, x.owner, "c")
+		storagetest.Publish(t, store, x.Owner, "c")
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from, Replace: true}))
 		stop()
 		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
@@ -117,7 +117,7 @@ func TestRestore(t *testing.T) {
 		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
-		attempt := x.begin(t, x.jobs(t)[0])
+		attempt := x.Begin(t, x.Jobs(t)[0])
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from, Replace: true}))
 		stop()
 		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
@@ -267,8 +267,8 @@ func TestRestoreOverDamage(t *testing.T) {
 				t.Errorf("%s was left beside the copy, error %v", log, err)
 			}
 			x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-			if len(x.jobs(t)) != 1 {
-				t.Errorf("%d pending", len(x.jobs(t)))
+			if len(x.Jobs(t)) != 1 {
+				t.Errorf("%d pending", len(x.Jobs(t)))
 			}
 		}
 	})
@@ -277,7 +277,7 @@ func TestRestoreOverDamage(t *testing.T) {
 		t.Parallel()
 		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		storagetest.Publish(t, store, x.owner, "c")
+		storagetest.Publish(t, store, x.Owner, "c")
 		killed := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal", ".key"} {
 			if err := os.WriteFile(filepath.Join(killed, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(path+suffix)), 0o600); err != nil {
@@ -299,19 +299,19 @@ func TestRestoreCountsOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	operator := storagetest.Operator(t, store) // whose organization gets the event
-	x := fixture{Store: store, owner: operator}
+	x := fixture{storagetest.Customer{Store: store, Owner: operator}}
 	for i := range 12 {
-		x.sub, _ = storagetest.Subscription(t, store, operator, "https://example.com/", "a", access.DatabaseRestored)
+		x.Sub, _ = storagetest.Subscription(t, store, operator, "https://example.com/", "a", access.DatabaseRestored)
 		if i == 0 {
-			x.publish(t, 1, "a")
+			x.Publish(t, 1, "a")
 		}
 	}
-	x.publish(t, 2, "a")
-	x.begin(t, x.jobs(t)[0])
+	x.Publish(t, 2, "a")
+	x.Begin(t, x.Jobs(t)[0])
 	// The restore gives this one up, because it was interrupted too often.
 	storagetest.Exec(t, store, "UPDATE deliveries SET attempts = 100 WHERE state >= 4")
 	storagetest.Subscription(t, store, operator, "https://example.com/", "b")
-	x.publish(t, 1, "b")
+	x.Publish(t, 1, "b")
 	from := filepath.Join(t.TempDir(), "copy.db")
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from}))
 	stop()

@@ -14,17 +14,17 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, x fixture) (webhook.Job, int64){
 		"of a test": func(t *testing.T, x fixture) (webhook.Job, int64) {
-			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
+			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			return job, attempt
 		},
 		"of a delivery that was dropped": func(t *testing.T, x fixture) (webhook.Job, int64) {
-			x.publish(t, 1, "user.created")
-			job := x.jobs(t)[0]
-			attempt := x.begin(t, job)
-			if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 1 {
+			x.Publish(t, 1, "user.created")
+			job := x.Jobs(t)[0]
+			attempt := x.Begin(t, job)
+			if n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0); err != nil || n != 1 {
 				t.Fatalf("%d discarded, error %v", n, err)
 			}
 			return job, attempt
@@ -38,14 +38,14 @@ func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 			if _, err := x.DeleteEvents(t.Context(), future); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.Org(), job.EventID); err != nil {
 				t.Errorf("while the attempt is on the wire: %v", err)
 			}
-			x.end(t, job, attempt, true)
+			x.End(t, job, attempt, true)
 			if _, err := x.DeleteEvents(t.Context(), future); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := x.History.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := x.History.Event(t.Context(), x.Org(), job.EventID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("after its end: %v", err)
 			}
 		})

@@ -16,20 +16,20 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
 	x := fixtureOf(t, store)
-	must[access.Organization](t)(store.Directory.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+	must[access.Organization](t)(store.Directory.UpdateOrganization(t.Context(), x.Actor(), x.Owner.Organization.ID,
 		access.OrganizationChange{Plan: new("enterprise")}))
-	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil { // it receives audit events, too
+	if err := store.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil { // it receives audit events, too
 		t.Fatal(err)
 	}
 	for range 400 {
-		storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
+		storagetest.Subscription(t, store, x.Owner, "https://example.com/", "wide")
 	}
 	future := time.Now().Add(time.Hour).UnixMilli()
 	if _, err := store.DeleteEvents(t.Context(), future); err != nil { // the published audit events
 		t.Fatal(err)
 	}
 	for range 5 {
-		storagetest.Publish(t, store, x.owner, "wide")
+		storagetest.Publish(t, store, x.Owner, "wide")
 	}
 	const want = 4 // for two events, two events, one event, and none
 	if transactions, err := store.DeleteEvents(t.Context(), future); err != nil || transactions != want {
@@ -42,7 +42,7 @@ func TestAnEventIsKeptForItsWholeTime(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	x.disable(t)
-	p := storagetest.Publish(t, x.Store, x.owner, "none")
+	p := storagetest.Publish(t, x.Store, x.Owner, "none")
 	for _, after := range []int64{0, 1} {
 		if _, err := x.DeleteEvents(t.Context(), p.At+after); err != nil || x.isDeleted(t, p.ID) != (after > 0) {
 			t.Errorf("%d ms after its time, deleted: %v, error %v", after, x.isDeleted(t, p.ID), err)
@@ -59,14 +59,14 @@ func TestReplayAfterAllWasForgotten(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		time.Sleep(time.Hour + 15*time.Second)
-		if left, err := store.Events(t.Context(), x.org(), 0, 1); err != nil || len(left) > 0 {
+		if left, err := store.Events(t.Context(), x.Org(), 0, 1); err != nil || len(left) > 0 {
 			t.Fatalf("left: %v, error %v", left, err)
 		}
 		stop()
 		x.Store, stop = storagetest.OpenWith(t, o)
 		defer stop()
-		x.missed(t, 2, "missed")
-		x.replays(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
+		x.Missed(t, 2, "missed")
+		x.Replays(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
 	})
 }
 
@@ -78,8 +78,8 @@ func TestQueryPlansOfRetention(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		for _, old := range []bool{true, false} {
-			x.publish(t, 100, "a")
-			x.endAll(t, true)
+			x.Publish(t, 100, "a")
+			x.EndAll(t, true)
 			if old {
 				time.Sleep(time.Hour + time.Minute)
 			}

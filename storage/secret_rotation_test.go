@@ -15,7 +15,7 @@ import (
 // rotated rotates the secret of the subscription and returns the new one.
 func (x fixture) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error) {
 	t.Helper()
-	_, secret, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, r)
+	_, secret, err := x.Subscriptions.RotateSecret(t.Context(), x.Actor(), x.Org(), x.Sub.ID, r)
 	return secret, err
 }
 
@@ -29,7 +29,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		x := fixtureOf(t, store)
 		signs := func(current, previous webhook.Secret) {
 			t.Helper()
-			at, err := x.Queue.Target(t.Context(), x.sub.RowID)
+			at, err := x.Queue.Target(t.Context(), x.Sub.RowID)
 			if err != nil || at.Secret.Reveal() != current.Reveal() || at.Previous.Reveal() != previous.Reveal() {
 				t.Errorf("it signs with other secrets; %v", err)
 			}
@@ -72,7 +72,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 			t.Fatal(err)
 		}
 		signs(fourth, third)
-		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 2, Type: access.SecretRotated})
+		log, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 2, Type: access.SecretRotated})
 		if err != nil || log[0].Details != `{"ended_overlap":true,"overlap_seconds":60,"url_host":"example.com"}` || log[1].Details != `{"ended_overlap":false,"overlap_seconds":300,"url_host":"example.com"}` {
 			t.Errorf("%+v %v", log, err)
 		}
@@ -85,7 +85,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		x.MoveClock(9 * aDay)
 		time.Sleep(2 * time.Minute)
 		kept(1) // the clock is in doubt
-		if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
+		if err := x.AcceptClock(t.Context(), x.Actor()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(61 * time.Second)
@@ -93,7 +93,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		if _, err := x.rotated(t, overlap); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		kept(0)

@@ -19,7 +19,7 @@ func TestASearchForOldRowsDelaysNoRecovery(t *testing.T) {
 		o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1, DisabledAfter: 2, ProbeDisabled: time.Minute}
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		if err := x.customer().Change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+		if err := x.Customer.Change(t, x.Actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // all connections for logs
@@ -31,11 +31,11 @@ func TestASearchForOldRowsDelaysNoRecovery(t *testing.T) {
 		}
 		// The search tries every ten seconds, and waits for five. The second outage ends while it waits.
 		for range 2 {
-			lost := x.outage(t)
+			lost := x.Outage(t)
 			time.Sleep(2 * time.Second)
-			x.waitAgain(t, lost)
-			for _, job := range x.jobs(t) {
-				x.end(t, job, x.begin(t, job), true)
+			x.WaitAgain(t, lost)
+			for _, job := range x.Jobs(t) {
+				x.End(t, job, x.Begin(t, job), true)
 			}
 			time.Sleep(500 * time.Millisecond)
 		}

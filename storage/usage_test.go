@@ -18,7 +18,7 @@ import (
 // used returns the usage of the organization on all days, without the stored bytes.
 func (x fixture) used(t *testing.T) (sum access.OrganizationUse) {
 	t.Helper()
-	for _, u := range must[access.UsagePage](t)(x.OrganizationUsage(t.Context(), x.org(), access.UsageFilter{Until: math.MaxInt32, Limit: 100})).Rows {
+	for _, u := range must[access.UsagePage](t)(x.OrganizationUsage(t.Context(), x.Org(), access.UsageFilter{Until: math.MaxInt32, Limit: 100})).Rows {
 		if u.StoredBytes == 0 {
 			t.Errorf("%+v", u)
 		}
@@ -44,43 +44,43 @@ func TestOrganizationUsage(t *testing.T) {
 			}
 		}
 		expect("events about audit events do not count", access.OrganizationUse{})
-		for _, job := range x.jobs(t) {
-			x.end(t, job, x.begin(t, job), true)
+		for _, job := range x.Jobs(t) {
+			x.End(t, job, x.Begin(t, job), true)
 		}
 		before := x.used(t).Succeeded
-		x.publish(t, 3, "a")
+		x.Publish(t, 3, "a")
 		key := []webhook.NewEvent{{Type: "a", Data: []byte(`{}`), IdempotencyKey: "once"}}
 		for range 2 {
-			must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), key))
+			must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), key))
 		}
 		expect("a repeated event counts once", access.OrganizationUse{Events: 4, Succeeded: before})
 
-		jobs := x.jobs(t)
+		jobs := x.Jobs(t)
 		for i, job := range jobs[:3] {
-			x.end(t, job, x.begin(t, job), i == 0)
+			x.End(t, job, x.Begin(t, job), i == 0)
 		}
 		expect("a failed attempt does not count while others follow", access.OrganizationUse{Events: 4, Succeeded: before + 1})
-		again := x.jobs(t)
+		again := x.Jobs(t)
 		for _, job := range again {
 			if job.Attempts == 1 && job.Delivery == jobs[1].Delivery {
-				x.end(t, job, x.begin(t, job), false)
+				x.End(t, job, x.Begin(t, job), false)
 			}
 		}
 		expect("a delivery counts as failed after its last attempt", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 1})
 
-		_, test, row, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
+		_, test, row, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		must[[]webhook.Settled](t)(x.Queue.Record(t.Context(), webhook.Result{
-			Attempt: row, Delivery: test.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
+			Attempt: row, Delivery: test.Delivery, Subscription: x.Sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
 		}))
 		expect("a test does not count", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 1})
 
 		for range 10 { // crashes while the attempt is on the wire
-			for _, job := range x.jobs(t) {
+			for _, job := range x.Jobs(t) {
 				if job.Delivery == jobs[3].Delivery {
-					x.begin(t, job)
+					x.Begin(t, job)
 				}
 			}
 			stop()
@@ -97,14 +97,14 @@ func TestUsageOfManyKeysEndsAPageEarly(t *testing.T) {
 	x := newFixture(t)
 	var want []string
 	for i := range 40 {
-		key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+		key, _ := storagetest.Key(t, x.Store, x.Owner, access.EventsRead)
 		if i%13 == 3 {
 			storagetest.Exec(t, x.Store, "INSERT INTO key_days VALUES (?, 100, 1, 0, 0), (?, 101, 1, 0, 0)", key.RowID, key.RowID)
 			want = append([]string{fmt.Sprint(key.RowID, " 101"), fmt.Sprint(key.RowID, " 100")}, want...)
 		}
 	}
 	x.BoundSearches(5, 2)
-	for _, organization := range []int64{x.org(), access.AllOrganizations} {
+	for _, organization := range []int64{x.Org(), access.AllOrganizations} {
 		var got []string
 		early := 0
 		f := access.UsageFilter{Until: 1000, Limit: 3}
@@ -130,14 +130,14 @@ func TestUsageFollowsItsOrganization(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("", "")}
+		x := platform{storagetest.PlatformOf(t, store)}
 		rows := func(organization int64) (keys, days int) {
 			f := access.UsageFilter{Until: math.MaxInt32, Limit: 10}
 			return len(must[access.UsagePage](t)(x.KeyUsage(t.Context(), organization, f)).Rows), len(must[access.UsagePage](t)(x.OrganizationUsage(t.Context(), organization, f)).Rows)
 		}
-		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "empty", Plan: "growth"}))
+		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "empty", Plan: "growth"}))
 		storagetest.Exec(t, store, "INSERT OR REPLACE INTO organization_days VALUES (?, 100, 1, 1, 1, 1)", empty.RowID)
-		if err := x.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.By, empty.ID); err != nil {
 			t.Fatal(err)
 		}
 		if keys, days := rows(empty.RowID); keys+days > 0 {
@@ -146,7 +146,7 @@ func TestUsageFollowsItsOrganization(t *testing.T) {
 		owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 		_, raw := storagetest.Key(t, store, owner, access.EventsRead)
 		x.Directory.Used(must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), raw.Digest())), access.KeyUse{Allowed: 1})
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, owner.Organization.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, owner.Organization.ID))
 		time.Sleep(2 * time.Minute)
 		page := must[access.UsagePage](t)(x.KeyUsage(t.Context(), owner.Home.RowID, access.UsageFilter{Until: math.MaxInt32, Limit: 10}))
 		if keys, days := rows(owner.Home.RowID); keys != 1 || days != 1 || page.Rows[0].Name == "test" {

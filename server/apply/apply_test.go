@@ -286,7 +286,7 @@ func TestProblems(t *testing.T) {
 		"a name twice":       {`"plans":[{"name":"a","name":"b"}]`, nil},
 		"unknown fields and missing ones": {`"plans":[{"name":"a","colour":1}],"users":[{"external_id":"x"}]`, []string{
 			"document.plans.0.api_rate_limit_per_minute missing", "document.plans.0.colour unknown_field",
-			"document.users.0.name missing", "document.users.0.email missing",
+			"document.users.0.name missing",
 		}},
 		"an object twice": {`"plans":[{"name":"a","api_rate_limit_per_minute":1},{"name":"a","api_rate_limit_per_minute":1}]`,
 			[]string{"document.plans.1 duplicate"}},
@@ -396,6 +396,34 @@ func TestWhatIsCreated(t *testing.T) {
 	f.apply(t, strings.Replace(full, `"plans":[`, `"plans":[{"name":"first","api_rate_limit_per_minute":1},{"name":"second","api_rate_limit_per_minute":1},`, 1)).
 		want(t, 200, "create plan first api_rate_limit_per_minute:<nil>>1", "create plan second api_rate_limit_per_minute:<nil>>1")
 	f.apply(t, full, `"prune":true`).want(t, 200, "remove plan first", "remove plan second") // the oldest first
+}
+
+// TestUserWithoutAnAddress is like a PUT of a user.
+func TestUserWithoutAnAddress(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	f.do(t, "POST", "users/", `{"email":"hand@example.com","external_id":"hand","name":"Hand"}`)
+	const hand, ada = `{"external_id":"hand","name":"Hand"}`, `{"external_id":"ada","name":"Ada"}`
+	address := func(email string) string { return strings.TrimSuffix(ada, "}") + `,"email":` + email + "}" }
+	for _, tt := range []struct {
+		document string
+		want     []string
+		email    string
+	}{
+		{ada, []string{"create user ada name:<nil>>Ada"}, `"email":null`},
+		{address("null"), nil, `"email":null`},
+		{address(`"ada@example.com"`), []string{"update user ada email:>ada@example.com"}, `"email":"ada@example.com"`},
+		{ada, []string{"update user ada email:ada@example.com>"}, `"email":null`},
+		{hand, nil, `"email":null`}, // apply did not make the user, so a field that is left out stays
+	} {
+		f.apply(t, `"users":[`+tt.document+`]`).want(t, 200, tt.want...)
+		if r := f.do(t, "GET", "users/ada/", ""); r.status != 200 || !strings.Contains(r.text, tt.email) {
+			t.Errorf("after %s: %s", tt.document, r.text)
+		}
+	}
+	if r := f.do(t, "GET", "users/hand/", ""); !strings.Contains(r.text, `"email":"hand@example.com"`) {
+		t.Errorf("the other user: %s", r.text)
+	}
 }
 
 func TestPrune(t *testing.T) {

@@ -39,8 +39,8 @@ func (r *run) makeOrganization(i *item) error {
 func idOfUser(u access.User) string { return u.ID }
 
 func (r *run) makeUser(i *item) error {
-	i.Require("external_id", "name", "email")
-	external, name, email := i.ExternalID("external_id"), i.Label("name"), i.Email("email")
+	i.Require("external_id", "name")
+	external, name, email := i.ExternalID("external_id"), i.Label("name"), i.EmailOrNull("email")
 	i.name = valueOf(external)
 	requireName(i, external)
 	var c access.UserChange
@@ -51,7 +51,7 @@ func (r *run) makeUser(i *item) error {
 			return nil
 		},
 		create: func() (access.User, error) {
-			return r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: *email, ExternalID: external, IsActive: true})
+			return r.Store.CreateUser(r.ctx, r.by, access.User{Name: *name, Email: valueOf(email), ExternalID: external, IsActive: true})
 		},
 		update: func(before access.User) (access.User, error) { return r.Store.UpdateUser(r.ctx, r.by, before.ID, c) },
 	})

@@ -2,12 +2,10 @@ package cli_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -154,39 +152,6 @@ func TestRun(t *testing.T) {
 			t.Errorf("more than three:\n%s", stdout)
 		}
 	})
-}
-
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	t.Run("names Go and the modules of the driver", func(t *testing.T) {
-		t.Parallel()
-		code, stdout, _ := run(t, []string{"version"})
-		for _, want := range []string{"keyhook", "commit", "date", runtime.Version(), "sqlite ", "modernc.org/sqlite", "modernc.org/libc"} {
-			if code != cli.ExitOK || !strings.Contains(stdout, want) {
-				t.Errorf("code %d, no %s in:\n%s", code, want, stdout)
-			}
-		}
-	})
-	t.Run("is an object with --json", func(t *testing.T) {
-		t.Parallel()
-		code, stdout, _ := run(t, []string{"version", "--json"})
-		var got map[string]string
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitOK {
-			t.Fatalf("code %d, error %v, output:\n%s", code, err, stdout)
-		}
-		for _, name := range []string{"version", "commit", "date", "go", "platform", "sqlite", "modernc_sqlite", "modernc_libc"} {
-			if got[name] == "" {
-				t.Errorf("no %s in %v", name, got)
-			}
-		}
-	})
-}
-
-func TestLicensesAreInTheBinary(t *testing.T) {
-	t.Parallel()
-	if code, stdout, _ := run(t, []string{"licenses"}); code != cli.ExitOK || !strings.Contains(stdout, "\npreact ") || !strings.Contains(stdout, "\nmodernc.org/sqlite v") {
-		t.Errorf("code %d:\n%s", code, stdout[:min(4000, len(stdout))])
-	}
 }
 
 func TestConfigShow(t *testing.T) {

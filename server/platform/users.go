@@ -111,16 +111,17 @@ func (h *Endpoints) PutUser(x *exchange.Exchange) error {
 }
 
 type tokenBody struct {
-	ID             string         `json:"id"`
-	Name           string         `json:"name"`
-	TokenPrefix    string         `json:"token_prefix"`
-	Status         string         `json:"status"`
-	UserID         string         `json:"user_id"`
-	OrganizationID string         `json:"organization_id"`
-	CreatedAt      exchange.Time  `json:"created_at"`
-	ExpiresAt      *exchange.Time `json:"expires_at"`
-	LastUsedAt     *exchange.Time `json:"last_used_at"`
-	RevokedAt      *exchange.Time `json:"revoked_at"`
+	ID                     string         `json:"id"`
+	Name                   string         `json:"name"`
+	TokenPrefix            string         `json:"token_prefix"`
+	Status                 string         `json:"status"`
+	UserID                 string         `json:"user_id"`
+	OrganizationID         string         `json:"organization_id"`
+	OrganizationExternalID *string        `json:"organization_external_id"`
+	CreatedAt              exchange.Time  `json:"created_at"`
+	ExpiresAt              *exchange.Time `json:"expires_at"`
+	LastUsedAt             *exchange.Time `json:"last_used_at"`
+	RevokedAt              *exchange.Time `json:"revoked_at"`
 }
 
 // createdTokenBody is the only response that shows a token.
@@ -132,7 +133,7 @@ type createdTokenBody struct {
 func newTokenBody(t access.AccessToken) tokenBody {
 	return tokenBody{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
-		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: exchange.Time(t.CreatedAt),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, OrganizationExternalID: t.OrganizationExternalID, CreatedAt: exchange.Time(t.CreatedAt),
 		ExpiresAt: (*exchange.Time)(t.ExpiresAt), LastUsedAt: (*exchange.Time)(t.LastUsedAt), RevokedAt: (*exchange.Time)(t.RevokedAt),
 	}
 }

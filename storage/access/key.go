@@ -42,16 +42,17 @@ func (k Key) Status(now int64) Status { return status(k.RevokedAt, k.ExpiresAt, 
 
 // AccessToken is a user's bearer token in one organization, as it is stored: everything but the token itself.
 type AccessToken struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"public_id"`
-	UserID         string `db:"user_public_id"`
-	OrganizationID string `db:"organization_public_id"`
-	Name           string `db:"name"`
-	TokenPrefix    string `db:"token_prefix"`
-	CreatedAt      int64  `db:"created_at"`
-	ExpiresAt      *int64 `db:"expires_at"`
-	LastUsedAt     *int64 `db:"last_used_at"`
-	RevokedAt      *int64 `db:"revoked_at"`
+	RowID                  int64   `db:"id"`
+	ID                     string  `db:"public_id"`
+	UserID                 string  `db:"user_public_id"`
+	OrganizationID         string  `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	Name                   string  `db:"name"`
+	TokenPrefix            string  `db:"token_prefix"`
+	CreatedAt              int64   `db:"created_at"`
+	ExpiresAt              *int64  `db:"expires_at"`
+	LastUsedAt             *int64  `db:"last_used_at"`
+	RevokedAt              *int64  `db:"revoked_at"`
 }
 
 // Status returns the status at now.

@@ -35,7 +35,7 @@ func TestLastUse(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				x := newPlatform(t)
-				p := x.operator
+				p := x.Operator
 				if byKey {
 					p = x.byKey(t, p, access.EventsRead)
 				}
@@ -83,7 +83,7 @@ func TestLastUse(t *testing.T) {
 			used := make([]access.Principal, 1200)
 			for i := range used {
 				wg.Go(func() {
-					_, credential := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+					_, credential := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 					p, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 					if err != nil {
 						t.Error(err)

@@ -61,11 +61,11 @@ func newGranter(t *testing.T, r *rapid.T, x platform) *granter {
 	for role, permissions := range map[string]access.Scope{
 		name + "-caller": g.held, name + "-empty": {}, name + "-other": access.NewScope(access.EventsRead, access.WebhooksWrite),
 	} {
-		must[access.Role](t)(x.Directory.CreateRole(g.ctx, x.by, access.Role{Name: role, Permissions: permissions}))
+		must[access.Role](t)(x.Directory.CreateRole(g.ctx, x.By, access.Role{Name: role, Permissions: permissions}))
 	}
 	g.roles = []string{name + "-caller", name + "-empty", name + "-other", access.RoleOperator}
 	for range 2 {
-		g.organizations = append(g.organizations, must[access.Organization](t)(x.Directory.CreateOrganization(g.ctx, x.by, access.Organization{Name: name, Plan: "enterprise"})))
+		g.organizations = append(g.organizations, must[access.Organization](t)(x.Directory.CreateOrganization(g.ctx, x.By, access.Organization{Name: name, Plan: "enterprise"})))
 	}
 	own, foreign := g.organizations[0], g.organizations[1]
 	if rapid.Bool().Draw(r, "by key") { // of a user who has every permission
@@ -186,27 +186,27 @@ func TestGrantsAreCheckedAtTheirMoment(t *testing.T) {
 		code string
 	}{
 		"its token": {func(x platform, caller access.Principal) error {
-			return x.Directory.RevokeToken(t.Context(), x.by, caller.User.ID, caller.Token.ID)
+			return x.Directory.RevokeToken(t.Context(), x.By, caller.User.ID, caller.Token.ID)
 		}, fault.Unauthenticated, "token_revoked"},
 		"its role": {func(x platform, caller access.Principal) error {
-			_, err := x.Directory.SetMember(t.Context(), x.by, caller.Home.ID, caller.User.ID, access.RoleMember)
+			_, err := x.Directory.SetMember(t.Context(), x.By, caller.Home.ID, caller.User.ID, access.RoleMember)
 			return err
 		}, fault.Forbidden, "permission_denied"},
 		"its membership": {func(x platform, caller access.Principal) error {
-			return x.Directory.RemoveMember(t.Context(), x.by, caller.Home.ID, caller.User.ID)
+			return x.Directory.RemoveMember(t.Context(), x.By, caller.Home.ID, caller.User.ID)
 		}, fault.Forbidden, "permission_denied"},
 		"its user": {func(x platform, caller access.Principal) error {
-			_, err := x.Directory.UpdateUser(t.Context(), x.by, caller.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(t.Context(), x.By, caller.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, fault.Forbidden, "permission_denied"},
 	} {
 		t.Run("not after it has lost "+name, func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
-			caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "second", access.RoleOperator)
+			caller, _ := storagetest.Member(t, x.Store, x.Operator.Home, "second", access.RoleOperator)
 			by := caller.Actor("192.0.2.1", "req")
 			grant := func() error {
-				_, err := x.Directory.CreateToken(t.Context(), by, x.operator.User.ID, x.operator.Home.ID, access.Mint(access.TokenPrefix), "", nil)
+				_, err := x.Directory.CreateToken(t.Context(), by, x.Operator.User.ID, x.Operator.Home.ID, access.Mint(access.TokenPrefix), "", nil)
 				return err
 			}
 			if err := grant(); err != nil {
@@ -226,10 +226,10 @@ func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	held := access.NewScope(access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
-	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "support", Permissions: held}))
-	caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "helper", "support")
+	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "support", Permissions: held}))
+	caller, _ := storagetest.Member(t, x.Store, x.Operator.Home, "helper", "support")
 	elsewhere, _ := storagetest.Organization(t, x.Store, "elsewhere", "growth", access.RoleOwner)
-	must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
+	must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
 	wide, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsWrite, access.WebhooksWrite)
 
 	caller = caller.In(elsewhere.Home)
@@ -269,7 +269,7 @@ func TestACredentialOfAClosedOrganizationCreatesNoKey(t *testing.T) {
 	_, key := storagetest.Key(t, x.Store, caller, access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
 	cookie := access.MintSession()
 	session := must[access.Principal](t)(x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "u-1", Email: caller.User.Email}))
-	must[access.Session](t)(x.Directory.CreateIdentitySession(t.Context(), session, access.Identity{}, x.by, cookie))
+	must[access.Session](t)(x.Directory.CreateIdentitySession(t.Context(), session, access.Identity{}, x.By, cookie))
 
 	callers := []struct {
 		code string
@@ -279,7 +279,7 @@ func TestACredentialOfAClosedOrganizationCreatesNoKey(t *testing.T) {
 		{"token_revoked", must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))},
 		{"invalid_key", must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), cookie.Digest()))},
 	}
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, caller.Home.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, caller.Home.ID))
 	for _, c := range callers {
 		_, err := x.createOf(t, c.In(elsewhere.Home), "", access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, c.code)

@@ -17,13 +17,13 @@ func TestIdentities(t *testing.T) {
 	x := newPlatform(t)
 	ctx := t.Context()
 	user := func(name string, externalID *string, active bool) access.User {
-		return must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Email: name + "@example.com", Name: name, ExternalID: externalID, IsActive: active}))
+		return must[access.User](t)(x.Directory.CreateUser(ctx, x.By, access.User{Email: name + "@example.com", Name: name, ExternalID: externalID, IsActive: active}))
 	}
 	org := func(name string, externalID *string) access.Organization {
-		return must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: externalID}))
+		return must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: name, Plan: "growth", ExternalID: externalID}))
 	}
 	join := func(o access.Organization, u access.User, role string) {
-		must[access.Member](t)(x.Directory.SetMember(ctx, x.by, o.ID, u.ID, role))
+		must[access.Member](t)(x.Directory.SetMember(ctx, x.By, o.ID, u.ID, role))
 	}
 	one, two, other := org("one", new("ext-one")), org("two", nil), org("other", new("ext-other"))
 	impostor := org("impostor", new(one.ID)) // its external id is the id of another
@@ -98,7 +98,7 @@ func TestIdentitiesAreExact(t *testing.T) {
 	x := newPlatform(t)
 	ctx := t.Context()
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-	second := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: "second", Plan: "growth"}))
+	second := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: "second", Plan: "growth"}))
 	i := access.Identity{Subject: "u-1", Email: owner.User.Email}
 	ask := func() string {
 		p, err := x.Directory.PrincipalByIdentity(ctx, i, "")
@@ -122,18 +122,18 @@ func TestIdentitiesAreExact(t *testing.T) {
 			if err != nil || u.ExternalID == nil || *u.ExternalID != "u-1" {
 				t.Errorf("%v: the user's external id is %v", err, u.ExternalID)
 			}
-			_, err = x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")})
+			_, err = x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{ExternalID: new("")})
 			return err
 		}, owner.User.Name + " api_keys:read"},
 		{"another user gets the subject", func() error {
-			if _, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")}); err != nil {
+			if _, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{ExternalID: new("")}); err != nil {
 				return err
 			}
-			u, err := x.Directory.CreateUser(ctx, x.by, access.User{Email: "other@example.com", Name: "other", ExternalID: new("u-1"), IsActive: true})
+			u, err := x.Directory.CreateUser(ctx, x.By, access.User{Email: "other@example.com", Name: "other", ExternalID: new("u-1"), IsActive: true})
 			if err != nil {
 				return err
 			}
-			_, err = x.Directory.SetMember(ctx, x.by, second.ID, u.ID, access.RoleMember)
+			_, err = x.Directory.SetMember(ctx, x.By, second.ID, u.ID, access.RoleMember)
 			i.Organization = ""
 			return err
 		}, "other api_keys:read"},
@@ -142,38 +142,38 @@ func TestIdentitiesAreExact(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = x.Directory.UpdateUser(ctx, x.by, users[0].ID, access.UserChange{ExternalID: new("")})
+			_, err = x.Directory.UpdateUser(ctx, x.By, users[0].ID, access.UserChange{ExternalID: new("")})
 			return err
 		}, owner.User.Name + " api_keys:read"},
 		{"the role has less", func() error {
-			if _, err := x.Directory.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead)}); err != nil {
+			if _, err := x.Directory.CreateRole(ctx, x.By, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead)}); err != nil {
 				return err
 			}
-			_, err := x.Directory.SetMember(ctx, x.by, owner.Home.ID, owner.User.ID, "clerk")
+			_, err := x.Directory.SetMember(ctx, x.By, owner.Home.ID, owner.User.ID, "clerk")
 			return err
 		}, owner.User.Name + " events:read"},
 		{"a second membership", func() error {
-			_, err := x.Directory.SetMember(ctx, x.by, second.ID, owner.User.ID, "clerk")
+			_, err := x.Directory.SetMember(ctx, x.By, second.ID, owner.User.ID, "clerk")
 			return err
 		}, "organization_required"},
-		{"which ends", func() error { return x.Directory.RemoveMember(ctx, x.by, second.ID, owner.User.ID) }, owner.User.Name + " events:read"},
+		{"which ends", func() error { return x.Directory.RemoveMember(ctx, x.By, second.ID, owner.User.ID) }, owner.User.Name + " events:read"},
 		{"the user has another subject", func() error {
-			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-2")})
+			_, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{ExternalID: new("u-2")})
 			return err
 		}, "subject_mismatch"},
 		{"the user has this subject", func() error {
-			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-1")})
+			_, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{ExternalID: new("u-1")})
 			return err
 		}, owner.User.Name + " events:read"},
 		{"the user is dismissed", func() error {
-			_, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, "user_inactive"},
 		{"the user comes back, and leaves the organization", func() error {
-			if _, err := x.Directory.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{IsActive: new(true)}); err != nil {
+			if _, err := x.Directory.UpdateUser(ctx, x.By, owner.User.ID, access.UserChange{IsActive: new(true)}); err != nil {
 				return err
 			}
-			return x.Directory.RemoveMember(ctx, x.by, owner.Home.ID, owner.User.ID)
+			return x.Directory.RemoveMember(ctx, x.By, owner.Home.ID, owner.User.ID)
 		}, "not_a_member"},
 	} {
 		if err := step.do(); err != nil {
@@ -255,7 +255,7 @@ func TestIdentitiesAreNotConfused(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{ExternalID: new("u-12")}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, owner.User.ID, access.UserChange{ExternalID: new("u-12")}))
 	for range 2 { // the second time from the cache
 		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), access.Identity{Subject: "u-12"}, ""))
 		for _, other := range []access.Identity{{Subject: "u-1", Email: "2"}, {Subject: "u-1", Organization: "2"}} {

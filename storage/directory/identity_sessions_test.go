@@ -23,13 +23,13 @@ func newTraveler(t *testing.T) traveler {
 	t.Helper()
 	x := traveler{platform: newPlatform(t)}
 	ctx := t.Context()
-	x.user = must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Name: "Ida", ExternalID: new("idp|1"), IsActive: true}))
+	x.user = must[access.User](t)(x.Directory.CreateUser(ctx, x.By, access.User{Name: "Ida", ExternalID: new("idp|1"), IsActive: true}))
 	for _, in := range []struct {
 		o          *access.Organization
 		name, role string
 	}{{&x.first, "first", access.RoleOwner}, {&x.second, "second", access.RoleMember}, {&x.ops, "ops", access.RoleOperator}} {
-		*in.o = must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: in.name, Plan: "growth", ExternalID: new("ext-" + in.name)}))
-		must[access.Member](t)(x.Directory.SetMember(ctx, x.by, in.o.ID, x.user.ID, in.role))
+		*in.o = must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: in.name, Plan: "growth", ExternalID: new("ext-" + in.name)}))
+		must[access.Member](t)(x.Directory.SetMember(ctx, x.By, in.o.ID, x.user.ID, in.role))
 	}
 	return x
 }
@@ -75,7 +75,7 @@ func TestSessionsOfIdentities(t *testing.T) {
 			if there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.ops.ID)); !there.Can(access.PlatformActAs) || there.Home.ID != x.ops.ID {
 				t.Errorf("in %s with %s", there.Home.Name, there.Permissions)
 			}
-			for _, named := range []string{x.operator.Home.ID, x.first.ID, "", "nothing"} {
+			for _, named := range []string{x.Operator.Home.ID, x.first.ID, "", "nothing"} {
 				if own := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, named)); own.Home.ID != x.first.ID {
 					t.Errorf("named %q: in %s", named, own.Home.Name)
 				}
@@ -116,7 +116,7 @@ func TestSessionsOfIdentities(t *testing.T) {
 	t.Run("of an operator act with the operator's rights everywhere", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.first.ID, x.user.ID, access.RoleOperator))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, x.first.ID, x.user.ID, access.RoleOperator))
 		p, _ := x.signIn(t, me)
 		if there := must[access.Principal](t)(x.Directory.SwitchOrganization(t.Context(), p, x.second.ID)); there.Home.ID != x.first.ID || !there.Can(access.PlatformActAs) {
 			t.Errorf("in %s with %s", there.Home.Name, there.Permissions)
@@ -127,14 +127,14 @@ func TestSessionsOfIdentities(t *testing.T) {
 		x := newTraveler(t)
 		_, err := x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|2"})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "unknown_user")
-		_, err = x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|1", Organization: x.operator.Home.ID})
+		_, err = x.Directory.PrincipalToSignIn(t.Context(), access.Identity{Subject: "idp|1", Organization: x.Operator.Home.ID})
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
 	})
 	t.Run("are started by a verified e-mail address, which then belongs to the subject", func(t *testing.T) {
 		t.Parallel()
 		x := newTraveler(t)
-		u := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "eve@example.com", Name: "Eve", IsActive: true}))
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.first.ID, u.ID, access.RoleMember))
+		u := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "eve@example.com", Name: "Eve", IsActive: true}))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, x.first.ID, u.ID, access.RoleMember))
 		if p, _ := x.signIn(t, access.Identity{Subject: "idp|9", Email: "Eve@example.com"}); p.User.ID != u.ID || p.User.ExternalID == nil {
 			t.Errorf("the user is %+v", p.User)
 		}
@@ -145,13 +145,13 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, x traveler) error{
 		"when the user is deactivated": func(t *testing.T, x traveler) error {
-			return second(x.Directory.UpdateUser(t.Context(), x.by, x.user.ID, access.UserChange{IsActive: new(false)}))
+			return second(x.Directory.UpdateUser(t.Context(), x.By, x.user.ID, access.UserChange{IsActive: new(false)}))
 		},
 		"when the user is removed from the organization of the session": func(t *testing.T, x traveler) error {
-			return x.Directory.RemoveMember(t.Context(), x.by, x.first.ID, x.user.ID)
+			return x.Directory.RemoveMember(t.Context(), x.By, x.first.ID, x.user.ID)
 		},
 		"when that organization is closed": func(t *testing.T, x traveler) error {
-			return second(x.CloseOrganization(t.Context(), x.by, x.first.ID))
+			return second(x.CloseOrganization(t.Context(), x.By, x.first.ID))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +196,13 @@ func TestSessionsOfIdentitiesEnd(t *testing.T) {
 		if in() != x.second.ID {
 			t.Fatal("the session does not switch")
 		}
-		if err := x.Directory.RemoveMember(t.Context(), x.by, x.second.ID, x.user.ID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.By, x.second.ID, x.user.ID); err != nil {
 			t.Fatal(err)
 		}
 		if in() != x.first.ID {
 			t.Error("the session still switches")
 		}
-		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.ops.ID))
+		must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.ops.ID))
 		var left []string
 		for _, o := range must[[]access.Organization](t)(x.Directory.SessionOrganizations(t.Context(), p)) {
 			left = append(left, o.Name)
@@ -230,10 +230,10 @@ func TestAClosedOrganizationDoesNotCount(t *testing.T) {
 	t.Parallel()
 	x := newTraveler(t)
 	i := access.Identity{Subject: "idp|1"}
-	if err := x.Directory.RemoveMember(t.Context(), x.by, x.ops.ID, x.user.ID); err != nil {
+	if err := x.Directory.RemoveMember(t.Context(), x.By, x.ops.ID, x.user.ID); err != nil {
 		t.Fatal(err)
 	}
-	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.by, x.first.ID))
+	must[access.Closure](t)(x.CloseOrganization(t.Context(), x.By, x.first.ID))
 	if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), i, "")); p.Home.ID != x.second.ID {
 		t.Errorf("the user acts in %s", p.Home.Name)
 	}

@@ -12,7 +12,7 @@ import (
 // customer is an organization without members.
 func (x platform) customer(t *testing.T, name string) access.Organization {
 	t.Helper()
-	return must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new(name)}))
+	return must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: name, Plan: "growth", ExternalID: new(name)}))
 }
 
 // account returns the service account of an organization as its only member.
@@ -40,7 +40,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		key, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite, access.PlatformRead)
+		key, credential := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite, access.PlatformRead)
 		account := x.account(t, acme)
 		if key.CreatedBy != account.UserID || key.Scope.String() != access.EventsWrite {
 			t.Errorf("created %+v", key)
@@ -50,10 +50,10 @@ func TestServiceAccount(t *testing.T) {
 			t.Errorf("the key acts as %+v", p.User)
 		}
 		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), acme.RowID, access.AuditFilter{Limit: 10, Type: access.KeyCreated}))
-		if e := page.Events[0]; e.Actor.ID != x.operator.User.ID {
+		if e := page.Events[0]; e.Actor.ID != x.Operator.User.ID {
 			t.Errorf("the log names %+v", e.Actor)
 		}
-		again, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		again, _ := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
 		if again.CreatedBy != x.account(t, acme).UserID {
 			t.Errorf("the second key belongs to %s", again.CreatedBy)
 		}
@@ -65,7 +65,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		narrow := x.byKey(t, x.operator, access.APIKeysWrite, access.PlatformActAs, access.EventsRead)
+		narrow := x.byKey(t, x.Operator, access.APIKeysWrite, access.PlatformActAs, access.EventsRead)
 		key := must[access.Key](t)(x.createOf(t, narrow.In(acme), "", access.EventsRead, access.EventsWrite))
 		if key.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", key.Scope)
@@ -77,7 +77,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		_, err := x.createOf(t, x.operator.In(acme), "", access.PlatformRead)
+		_, err := x.createOf(t, x.Operator.In(acme), "", access.PlatformRead)
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		if members := must[[]access.Member](t)(x.Directory.Members(t.Context(), acme.ID, 0, 10)); len(members) != 0 {
 			t.Errorf("members are %+v", members)
@@ -87,8 +87,8 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
-		for _, by := range []access.Principal{owner, x.operator.In(owner.Home)} {
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Home.ID, x.Operator.User.ID, access.RoleMember))
+		for _, by := range []access.Principal{owner, x.Operator.In(owner.Home)} {
 			if key := must[access.Key](t)(x.createOf(t, by, "", access.EventsRead)); key.CreatedBy != by.User.ID {
 				t.Errorf("the key of %s belongs to %s", by.User.Name, key.CreatedBy)
 			}
@@ -98,11 +98,11 @@ func TestServiceAccount(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		theirs := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
-		if err := x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, theirs.UserID); err != nil {
+		theirs := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Home.ID, x.Operator.User.ID, access.RoleMember))
+		if err := x.Directory.RemoveMember(t.Context(), x.By, owner.Home.ID, theirs.UserID); err != nil {
 			t.Fatal(err)
 		}
-		key, _ := storagetest.Key(t, x.Store, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite)
+		key, _ := storagetest.Key(t, x.Store, x.Operator.In(owner.Home), access.EventsRead, access.EventsWrite)
 		reader, _ := storagetest.Member(t, x.Store, owner.Home, "reader", access.RoleMember)
 		made, _ := x.rotated(t, reader, key.ID, 0)
 		if made.CreatedBy != key.CreatedBy || made.Scope.String() != access.EventsRead {
@@ -111,7 +111,7 @@ func TestServiceAccount(t *testing.T) {
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		_, _, err := x.rotate(t, other.In(owner.Home), made.ID, 0) // it may not act elsewhere any more
 		storagetest.ExpectFault(t, err, fault.Conflict, "not_a_member")
-		again, _ := x.rotated(t, x.operator.In(owner.Home), made.ID, 0)
+		again, _ := x.rotated(t, x.Operator.In(owner.Home), made.ID, 0)
 		if again.CreatedBy != key.CreatedBy {
 			t.Errorf("rotated into %+v", again)
 		}
@@ -121,7 +121,7 @@ func TestServiceAccount(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		made, _ := x.rotated(t, x.operator.In(owner.Home), key.ID, 0)
+		made, _ := x.rotated(t, x.Operator.In(owner.Home), key.ID, 0)
 		user := must[access.User](t)(x.Directory.User(t.Context(), made.CreatedBy))
 		if !user.IsService() || *user.ServiceOf != owner.Home.RowID {
 			t.Errorf("rotated into a key of %+v", user)
@@ -136,17 +136,17 @@ func TestServiceAccountStays(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		key, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		key, credential := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
 		account := x.account(t, acme)
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, acme.ID, account.UserID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, acme.ID, account.UserID), fault.Conflict, "in_use")
 		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
-		if err := x.Directory.RevokeKey(t.Context(), x.by, acme.RowID, key.ID); err != nil {
+		if err := x.Directory.RevokeKey(t.Context(), x.By, acme.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Directory.RemoveMember(t.Context(), x.by, acme.ID, account.UserID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.By, acme.ID, account.UserID); err != nil {
 			t.Fatal(err)
 		}
-		again, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		again, _ := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
 		if again.CreatedBy != account.UserID || x.account(t, acme).UserID != account.UserID {
 			t.Errorf("the key belongs to %s", again.CreatedBy)
 		}
@@ -155,44 +155,44 @@ func TestServiceAccountStays(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme, other := x.customer(t, "acme"), x.customer(t, "other")
-		storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
 		id := x.account(t, acme).UserID
-		_, err := x.Directory.CreateToken(t.Context(), x.by, id, acme.ID, access.Mint(access.TokenPrefix), "", nil)
+		_, err := x.Directory.CreateToken(t.Context(), x.By, id, acme.ID, access.Mint(access.TokenPrefix), "", nil)
 		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		for _, c := range []access.UserChange{{Email: new("a@example.com")}, {ExternalID: new("sub")}} {
-			_, err := x.Directory.UpdateUser(t.Context(), x.by, id, c)
+			_, err := x.Directory.UpdateUser(t.Context(), x.By, id, c)
 			storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
 		}
-		_, err = x.Directory.PutUser(t.Context(), x.by, id, access.UserChange{Email: new("a@example.com")})
+		_, err = x.Directory.PutUser(t.Context(), x.By, id, access.UserChange{Email: new("a@example.com")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "service_account")
-		_, err = x.Directory.SetMember(t.Context(), x.by, acme.ID, id, access.RoleMember)
+		_, err = x.Directory.SetMember(t.Context(), x.By, acme.ID, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
-		_, err = x.Directory.SetMember(t.Context(), x.by, other.ID, id, access.RoleOwner)
+		_, err = x.Directory.SetMember(t.Context(), x.By, other.ID, id, access.RoleOwner)
 		storagetest.ExpectFault(t, err, fault.Conflict, "service_account")
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, acme.ID, id, access.RoleOwner))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, acme.ID, id, access.RoleOwner))
 	})
 	t.Run("refused when it is inactive", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		_, credential := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
-		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, x.account(t, acme).UserID, access.UserChange{IsActive: new(false)}))
+		_, credential := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, x.account(t, acme).UserID, access.UserChange{IsActive: new(false)}))
 		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "creator_inactive")
-		_, err = x.createOf(t, x.operator.In(acme), "", access.EventsWrite)
+		_, err = x.createOf(t, x.Operator.In(acme), "", access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Conflict, "user_inactive")
 	})
 	t.Run("until its organization is deleted", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		acme := x.customer(t, "acme")
-		key, _ := storagetest.Key(t, x.Store, x.operator.In(acme), access.EventsWrite)
+		key, _ := storagetest.Key(t, x.Store, x.Operator.In(acme), access.EventsWrite)
 		id := x.account(t, acme).UserID
-		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, acme.ID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.By, acme.ID), fault.Conflict, "in_use")
 		if err := x.Directory.RunStatement(t.Context(), "DELETE FROM api_keys WHERE public_id = ?", key.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.DeleteOrganization(t.Context(), x.by, acme.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.By, acme.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.User(t.Context(), id)
@@ -205,11 +205,11 @@ func TestKeyOfANamedUser(t *testing.T) {
 	x := newPlatform(t)
 	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	reader, _ := storagetest.Member(t, x.Store, owner.Home, "reader", access.RoleMember)
-	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, reader.User.ID, access.UserChange{ExternalID: new("reader-1")}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, reader.User.ID, access.UserChange{ExternalID: new("reader-1")}))
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-	elsewhere := x.operator.In(owner.Home)
+	elsewhere := x.Operator.In(owner.Home)
 	service, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsRead)
-	foreign, _ := storagetest.Key(t, x.Store, x.operator.In(other.Home), access.EventsRead)
+	foreign, _ := storagetest.Key(t, x.Store, x.Operator.In(other.Home), access.EventsRead)
 	system := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
 
 	for name, tt := range map[string]struct {
@@ -242,7 +242,7 @@ func TestKeyOfANamedUser(t *testing.T) {
 		"is refused for a user of another organization":        {elsewhere, other.User.ID, fault.Invalid, "validation_failed", []string{"user_id not_a_member"}},
 		"is refused for another's service account":             {elsewhere, foreign.CreatedBy, fault.Invalid, "validation_failed", []string{"user_id not_a_member"}},
 		"is refused for the built-in user":                     {elsewhere, system.User.ID, fault.Invalid, "validation_failed", []string{"user_id unknown_user"}},
-		"is refused for oneself without a membership":          {elsewhere, x.operator.User.ID, fault.Conflict, "not_a_member", nil},
+		"is refused for oneself without a membership":          {elsewhere, x.Operator.User.ID, fault.Conflict, "not_a_member", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := x.createOf(t, tt.by, tt.user, access.EventsRead)
@@ -251,10 +251,10 @@ func TestKeyOfANamedUser(t *testing.T) {
 	}
 	t.Run("ends with the member", func(t *testing.T) {
 		credential := access.Mint("svc")
-		must[access.Key](t)(x.Directory.CreateKey(t.Context(), elsewhere, x.by, access.NewKey{
+		must[access.Key](t)(x.Directory.CreateKey(t.Context(), elsewhere, x.By, access.NewKey{
 			Credential: credential, Name: "x", User: "reader-1", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
 		}))
-		if err := x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, reader.User.ID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.By, owner.Home.ID, reader.User.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())

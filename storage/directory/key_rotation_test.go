@@ -77,7 +77,7 @@ func TestRotateKey(t *testing.T) {
 			x := newPlatform(t)
 			key := func(end *int64) (access.Key, access.Digest) {
 				credential := access.Mint("svc")
-				made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+				made := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 					Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: end,
 				}))
 				return made, credential.Digest()
@@ -89,7 +89,7 @@ func TestRotateKey(t *testing.T) {
 			next := map[string]access.Credential{}
 			for _, id := range []string{forever.ID, long.ID, short.ID} {
 				must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), a)) // into the cache
-				_, next[id] = x.rotated(t, x.operator, id, 10*time.Second)
+				_, next[id] = x.rotated(t, x.Operator, id, 10*time.Second)
 			}
 			ends := map[access.Digest]time.Duration{a: 10 * time.Second, b: 10 * time.Second, c: 5 * time.Second}
 			for _, now := range []time.Duration{5*time.Second - time.Millisecond, 5 * time.Second, 10*time.Second - time.Millisecond, 10 * time.Second} {
@@ -114,9 +114,9 @@ func TestRotateKey(t *testing.T) {
 	t.Run("revokes the old key at once where there is no grace", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		key, credential := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+		key, credential := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())) // into the cache
-		made, next := x.rotated(t, x.operator, key.ID, 0)
+		made, next := x.rotated(t, x.Operator, key.ID, 0)
 		_, err := x.Directory.PrincipalByKey(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
 		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest())); p.Key.ID != made.ID || p.Permissions.String() != access.EventsRead {
@@ -132,7 +132,7 @@ func TestRotationAuthority(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{
 			Name: "keeper", Permissions: access.NewScope(access.APIKeysWrite, access.EventsRead, access.AuditRead),
 		}))
 		keeper, _ := storagetest.Member(t, x.Store, owner.Home, "keeper", "keeper")
@@ -142,7 +142,7 @@ func TestRotationAuthority(t *testing.T) {
 			t.Errorf("made %+v", made)
 		}
 		// Its creator now decides over it, and not the one of before.
-		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, owner.User.ID, access.UserChange{IsActive: new(false)}))
 		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest())); p.User.ID != keeper.User.ID {
 			t.Errorf("it acts as %s", p.User.Email)
 		}
@@ -150,13 +150,13 @@ func TestRotationAuthority(t *testing.T) {
 	t.Run("by a key grants no more than that key's own scope", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		by := x.byKey(t, x.operator, access.APIKeysWrite, access.EventsRead)
-		key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead, access.PlatformWrite)
+		by := x.byKey(t, x.Operator, access.APIKeysWrite, access.EventsRead)
+		key, _ := storagetest.Key(t, x.Store, x.Operator, access.EventsRead, access.PlatformWrite)
 		made, _ := x.rotated(t, by, key.ID, 0)
 		if made.Scope.String() != access.EventsRead || made.NotGranted.String() != access.PlatformWrite {
 			t.Errorf("made %+v", made)
 		}
-		other, credential := storagetest.Key(t, x.Store, x.operator, access.PlatformWrite)
+		other, credential := storagetest.Key(t, x.Store, x.Operator, access.PlatformWrite)
 		_, _, err := x.rotate(t, by, other.ID, 0)
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())) // what is refused leaves it as it was
@@ -180,7 +180,7 @@ func TestRotationAuthority(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Home.ID, owner.User.ID, access.RoleMember))
 		if made, _ := x.rotated(t, owner, key.ID, 0); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
 		}
@@ -203,14 +203,14 @@ func TestRefusedRotation(t *testing.T) {
 			}
 		}
 		plan := func(name string) {
-			must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: &name}))
+			must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.By, owner.Home.ID, access.OrganizationChange{Plan: &name}))
 		}
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		stranger := other.In(owner.Home) // it may not act elsewhere
 		plan("free")
 		_, _, err := x.rotate(t, self, "key_none", 0)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, _, err = x.rotate(t, x.operator, gone.ID, 0) // of another organization
+		_, _, err = x.rotate(t, x.Operator, gone.ID, 0) // of another organization
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		_, _, err = x.rotate(t, self, gone.ID, 0)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
@@ -234,11 +234,11 @@ func TestRefusedRotation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
 			end := time.Now().Add(time.Minute).UnixMilli()
-			key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 				Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 			}))
 			time.Sleep(time.Minute)
-			_, _, err := x.rotate(t, x.operator, key.ID, time.Hour)
+			_, _, err := x.rotate(t, x.Operator, key.ID, time.Hour)
 			storagetest.ExpectFault(t, err, fault.Conflict, "key_not_active")
 		})
 	})
@@ -251,13 +251,13 @@ func TestConcurrentRotation(t *testing.T) {
 		t.Parallel()
 		for _, grace := range []time.Duration{0, time.Hour} {
 			x := newPlatform(t)
-			key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+			key, _ := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 			var mu sync.Mutex
 			codes := map[string]int{}
 			var wg sync.WaitGroup
 			for range 20 {
 				wg.Go(func() {
-					_, err := x.Directory.RotateKey(t.Context(), x.operator, x.by, key.ID, access.Mint("svc"), grace)
+					_, err := x.Directory.RotateKey(t.Context(), x.Operator, x.By, key.ID, access.Mint("svc"), grace)
 					f, _ := fault.As(err)
 					mu.Lock()
 					defer mu.Unlock()
@@ -271,7 +271,7 @@ func TestConcurrentRotation(t *testing.T) {
 			if d := cmp.Diff(map[string]int{"": 1, "already_rotated": 19}, codes); d != "" {
 				t.Errorf("with a grace of %s (-want +got):\n%s", grace, d)
 			}
-			if all := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
+			if all := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
 				t.Errorf("%d keys", len(all))
 			}
 		}
@@ -280,13 +280,13 @@ func TestConcurrentRotation(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
-			old := x.byKey(t, x.operator, access.EventsRead)
+			old := x.byKey(t, x.Operator, access.EventsRead)
 			begin := time.Now().UnixMilli()
 			x.Directory.Used(old, access.KeyUse{Allowed: 1})
-			made, next := x.rotated(t, x.operator, old.Key.ID, time.Hour)
+			made, next := x.rotated(t, x.Operator, old.Key.ID, time.Hour)
 			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), next.Digest()))
 			used := func(id string) any {
-				if at := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, id)).LastUsedAt; at != nil {
+				if at := must[access.Key](t)(x.Directory.Key(t.Context(), x.Operator.Home.RowID, id)).LastUsedAt; at != nil {
 					return *at - begin
 				}
 				return nil

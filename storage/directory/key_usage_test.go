@@ -48,11 +48,11 @@ func TestKeyUsage(t *testing.T) {
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		synctest.Test(t, func(t *testing.T) {
 			store, stop := storagetest.OpenWith(t, o)
-			x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("", "")}
-			old := x.byKey(t, x.operator, access.EventsRead)
-			made, raw := x.rotated(t, x.operator, old.Key.ID, 2*aDay)
+			x := platform{storagetest.PlatformOf(t, store)}
+			old := x.byKey(t, x.Operator, access.EventsRead)
+			made, raw := x.rotated(t, x.Operator, old.Key.ID, 2*aDay)
 			heir := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), raw.Digest()))
-			x.Directory.Used(x.operator, one) // a token has no counts
+			x.Directory.Used(x.Operator, one) // a token has no counts
 			day := today()
 			stop() // an open store does upkeep each second
 			time.Sleep(time.Until(time.Unix((day+1)*24*60*60, 0)) - time.Second)
@@ -87,8 +87,8 @@ func TestKeyUsage(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
 			store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-			x := platform{store, storagetest.Operator(t, store), access.Actor{}}
-			first, second := x.byKey(t, x.operator, access.EventsRead), x.byKey(t, x.operator, access.EventsRead)
+			x := platform{storagetest.PlatformOf(t, store)}
+			first, second := x.byKey(t, x.Operator, access.EventsRead), x.byKey(t, x.Operator, access.EventsRead)
 			allow := storagetest.Refuse(t, store, "INSERT ON key_days", "true")
 			var sum int64
 			for i := range 180 {
@@ -122,7 +122,7 @@ func TestKeyUsage(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
-			p := x.byKey(t, x.operator, access.EventsRead)
+			p := x.byKey(t, x.Operator, access.EventsRead)
 			for second := range int64(300) {
 				x.Directory.Used(p, one)
 				time.Sleep(time.Second)
@@ -165,8 +165,8 @@ func TestUsageIsKeptFor400Days(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := storagetest.Options(t, path)
 		store, stop := storagetest.OpenWith(t, o)
-		x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("", "")}
-		p := x.byKey(t, x.operator, access.EventsRead)
+		x := platform{storagetest.PlatformOf(t, store)}
+		p := x.byKey(t, x.Operator, access.EventsRead)
 		begin := today()
 		// use makes a request and closes the store for a while, because an open one does upkeep each second.
 		use := func(d time.Duration) {
@@ -198,7 +198,7 @@ func TestUsageIsKeptFor400Days(t *testing.T) {
 		if d := cmp.Diff([]int64{9000, 400, 1, 0}, days()); d != "" {
 			t.Errorf("while the clock is doubted (-want +got):\n%s", d)
 		}
-		if err := x.AcceptClock(t.Context(), x.by); err != nil {
+		if err := x.AcceptClock(t.Context(), x.By); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff([]int64{9000, 400, 1}, days()); d != "" || organizationDays() != 1 {

@@ -19,14 +19,6 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// create asks for a key in the name of by.
-func (x platform) create(t *testing.T, by access.Principal, permissions ...string) (access.Key, error) {
-	t.Helper()
-	return x.Directory.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
-		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
-	})
-}
-
 // byKey returns the principal of a new key of p.
 func (x platform) byKey(t *testing.T, p access.Principal, permissions ...string) access.Principal {
 	t.Helper()
@@ -65,12 +57,12 @@ func TestCreateKey(t *testing.T) {
 	t.Run("a key never hands on more than its own scope", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		key := x.byKey(t, x.operator, access.APIKeysWrite, access.EventsRead)
-		made := must[access.Key](t)(x.create(t, key, access.EventsRead, access.EventsWrite, access.PlatformActAs))
-		if made.Scope.String() != access.EventsRead || made.CreatedBy != x.operator.User.ID {
+		key := x.byKey(t, x.Operator, access.APIKeysWrite, access.EventsRead)
+		made := must[access.Key](t)(x.Create(t, key, access.EventsRead, access.EventsWrite, access.PlatformActAs))
+		if made.Scope.String() != access.EventsRead || made.CreatedBy != x.Operator.User.ID {
 			t.Errorf("made %+v", made)
 		}
-		_, err := x.create(t, key, access.EventsWrite)
+		_, err := x.Create(t, key, access.EventsWrite)
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 	})
 	t.Run("each begins a rate window of its own", func(t *testing.T) {
@@ -78,7 +70,7 @@ func TestCreateKey(t *testing.T) {
 		x := newPlatform(t)
 		seen := map[int64]bool{}
 		for range 5 {
-			made := must[access.Key](t)(x.create(t, x.operator, access.EventsRead))
+			made := must[access.Key](t)(x.Create(t, x.Operator, access.EventsRead))
 			if made.Window != made.RowID || seen[made.Window] {
 				t.Errorf("window %d of key %d", made.Window, made.RowID)
 			}
@@ -94,11 +86,11 @@ func TestRefusedCreateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
-		_, err := x.create(t, owner, access.EventsRead)
+		_, err := x.Create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// The current plan counts, not the plan when the request was authenticated.
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
-		must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
+		must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
 		t.Parallel()
@@ -107,16 +99,16 @@ func TestRefusedCreateKey(t *testing.T) {
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for name, by := range map[string]access.Principal{
 			"one who may not act elsewhere": other.In(owner.Home),
-			"one without a user":            {Organization: owner.Home, Home: owner.Home, Permissions: x.operator.Permissions},
+			"one without a user":            {Organization: owner.Home, Home: owner.Home, Permissions: x.Operator.Permissions},
 			"a user of another row":         {Organization: owner.Home, Home: owner.Home, User: access.User{RowID: 1 << 40}},
 		} {
-			_, err := x.create(t, by, access.EventsRead)
+			_, err := x.Create(t, by, access.EventsRead)
 			if f, ok := fault.As(err); !ok || f.Code != "not_a_member" || f.Kind != fault.Conflict {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
-		made := must[access.Key](t)(x.create(t, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Home.ID, x.Operator.User.ID, access.RoleMember))
+		made := must[access.Key](t)(x.Create(t, x.Operator.In(owner.Home), access.EventsRead, access.EventsWrite))
 		if made.Scope.String() != access.EventsRead || made.OrganizationID != owner.Home.ID {
 			t.Errorf("the role of the organization acted in grants %+v", made)
 		}
@@ -124,7 +116,7 @@ func TestRefusedCreateKey(t *testing.T) {
 	t.Run("is refused where the scope names what does not exist, each by name", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.create(t, x.operator, "no:such", access.EventsRead, "nor:this")
+		_, err := x.Create(t, x.Operator, "no:such", access.EventsRead, "nor:this")
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope unknown_permission", "scope unknown_permission")
 		if f, _ := fault.As(err); !strings.Contains(f.Fields[0].Message, "no:such") || !strings.Contains(f.Fields[1].Message, "nor:this") {
 			t.Errorf("%+v", f.Fields)
@@ -135,7 +127,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		x := newPlatform(t)
 		member, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleMember)
 		for _, requested := range [][]string{{access.EventsWrite}, {access.PlatformRead, access.PlatformActAs}, {}} {
-			_, err := x.create(t, member, requested...)
+			_, err := x.Create(t, member, requested...)
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		}
 		if keys := must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(keys) != 0 {
@@ -146,28 +138,28 @@ func TestRefusedCreateKey(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
-		if made := must[access.Key](t)(x.create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Home.ID, owner.User.ID, access.RoleMember))
+		if made := must[access.Key](t)(x.Create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
 		}
-		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
-		_, err := x.create(t, owner, access.EventsRead)
+		must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, owner.User.ID, access.UserChange{IsActive: new(false)}))
+		_, err := x.Create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Conflict, "not_a_member")
 	})
 	t.Run("a credential revoked in the meantime leaves no key behind", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		key := x.byKey(t, x.operator, access.APIKeysWrite)
-		if err := x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.Key.ID); err != nil {
+		key := x.byKey(t, x.Operator, access.APIKeysWrite)
+		if err := x.Directory.RevokeKey(t.Context(), x.By, x.Operator.Home.RowID, key.Key.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.create(t, key, access.APIKeysWrite)
+		_, err := x.Create(t, key, access.APIKeysWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		if err := x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, owner.Token.ID); err != nil {
+		if err := x.Directory.RevokeToken(t.Context(), x.By, owner.User.ID, owner.Token.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err = x.create(t, owner, access.EventsRead)
+		_, err = x.Create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
 	})
 }
@@ -203,7 +195,7 @@ func TestKeys(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		must[access.Key](t)(x.create(t, x.operator, access.EventsRead)) // of another organization
+		must[access.Key](t)(x.Create(t, x.Operator, access.EventsRead)) // of another organization
 		now := time.Now().UnixMilli()
 		for _, k := range []struct {
 			name    string
@@ -247,31 +239,31 @@ func TestKeys(t *testing.T) {
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for _, id := range []string{key.ID, "key_none", ""} {
-			_, err := x.Directory.Key(t.Context(), x.operator.Home.RowID, id)
+			_, err := x.Directory.Key(t.Context(), x.Operator.Home.RowID, id)
 			storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-			storagetest.ExpectFault(t, x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, id), fault.NotFound, "not_found")
+			storagetest.ExpectFault(t, x.Directory.RevokeKey(t.Context(), x.By, x.Operator.Home.RowID, id), fault.NotFound, "not_found")
 		}
 		must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 	})
 	t.Run("is revoked once, however often and from however many sides", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+		key, _ := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 		var failed atomic.Int64
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID) != nil {
+				if x.Directory.RevokeKey(t.Context(), x.By, x.Operator.Home.RowID, key.ID) != nil {
 					failed.Add(1)
 				}
 			})
 		}
 		wg.Wait()
-		read := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, key.ID))
+		read := must[access.Key](t)(x.Directory.Key(t.Context(), x.Operator.Home.RowID, key.ID))
 		if failed.Load() != 0 || read.RevokedAt == nil || read.Status(0) != access.Revoked {
 			t.Errorf("%d failed, the key is %+v", failed.Load(), read)
 		}
-		x.expectLog(t, x.operator.Home.RowID,
+		x.expectLog(t, x.Operator.Home.RowID,
 			told{"api_key_revoked", "api_key " + key.ID, map[string]any{"name": "test"}},
 			told{"api_key_created", "api_key " + key.ID, map[string]any{
 				"name": "test", "scope": access.EventsRead, "scope_not_granted": "", "expires_at": nil,
@@ -295,7 +287,7 @@ func TestKeysOfOtherOrganizations(t *testing.T) {
 		}
 	})
 	t.Run("the audit log of its organization has the revocation by an operator", func(t *testing.T) {
-		by := x.operator.In(owner.Home).Actor("192.0.2.1", "req")
+		by := x.Operator.In(owner.Home).Actor("192.0.2.1", "req")
 		if err := x.Directory.RevokeKey(t.Context(), by, owner.Home.RowID, key.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +302,7 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 		x := newPlatform(t)
 		end := time.Now().Add(time.Hour).UnixMilli()
 		create := func(expires *int64) (access.Key, error) {
-			return x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			return x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 				Credential: access.Mint("svc"), Name: "n", Scope: access.NewScope(access.EventsRead), ExpiresAt: expires, ExternalID: new("backend"),
 			})
 		}
@@ -318,13 +310,13 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 		_, err := create(nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
 		time.Sleep(time.Hour)
-		_, err = x.Directory.KeyID(t.Context(), x.operator.Home.RowID, "backend")
+		_, err = x.Directory.KeyID(t.Context(), x.Operator.Home.RowID, "backend")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		heir := must[access.Key](t)(create(nil))
-		if id := must[string](t)(x.Directory.KeyID(t.Context(), x.operator.Home.RowID, "backend")); id != heir.ID {
+		if id := must[string](t)(x.Directory.KeyID(t.Context(), x.Operator.Home.RowID, "backend")); id != heir.ID {
 			t.Errorf("the external id names %s, want %s", id, heir.ID)
 		}
-		if got := must[access.Key](t)(x.Directory.Key(t.Context(), x.operator.Home.RowID, old.ID)); got.ExternalID != nil {
+		if got := must[access.Key](t)(x.Directory.Key(t.Context(), x.Operator.Home.RowID, old.ID)); got.ExternalID != nil {
 			t.Errorf("the key that has ended keeps %s", *got.ExternalID)
 		}
 	})
@@ -333,9 +325,9 @@ func TestAKeyThatExpiresFreesItsExternalID(t *testing.T) {
 func TestUnusedKeys(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+	key, _ := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 	unusedSince := func(at int64) int {
-		return len(must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10, Unused: at})).Keys)
+		return len(must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10, Unused: at})).Keys)
 	}
 	if unusedSince(key.CreatedAt) != 1 || unusedSince(key.CreatedAt-1) != 0 {
 		t.Error("a key that was never used does not count from its creation")

@@ -30,7 +30,7 @@ func newPortal(t *testing.T) portal {
 func (x portal) link(t *testing.T, role string) access.Credential {
 	t.Helper()
 	c := access.Mint(access.LinkPrefix)
-	must[access.SignInLink](t)(x.Directory.CreatePortalLink(t.Context(), x.by, x.home.ID, access.NewPortalLink{Credential: c, Role: role, Life: time.Hour}))
+	must[access.SignInLink](t)(x.Directory.CreatePortalLink(t.Context(), x.By, x.home.ID, access.NewPortalLink{Credential: c, Role: role, Life: time.Hour}))
 	return c
 }
 
@@ -56,7 +56,7 @@ func (x portal) session(t *testing.T, role string) (access.Principal, access.Dig
 // clerk creates a role.
 func (x portal) clerk(t *testing.T, permissions ...string) {
 	t.Helper()
-	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(permissions...)}))
+	must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk", Permissions: access.NewScope(permissions...)}))
 }
 
 func TestPortalLinks(t *testing.T) {
@@ -179,14 +179,14 @@ func TestRefusedPortalLinks(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
 		x.clerk(t, access.EventsRead, access.PlatformRead)
-		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOperator), fault.Invalid, "validation_failed", "role role_not_allowed")
-		storagetest.ExpectFault(t, create(t, x, x.by, "clerk"), fault.Invalid, "validation_failed", "role role_not_allowed")
-		storagetest.ExpectFault(t, create(t, x, x.by, "nobody"), fault.Invalid, "validation_failed", "role unknown_role")
+		storagetest.ExpectFault(t, create(t, x, x.By, access.RoleOperator), fault.Invalid, "validation_failed", "role role_not_allowed")
+		storagetest.ExpectFault(t, create(t, x, x.By, "clerk"), fault.Invalid, "validation_failed", "role role_not_allowed")
+		storagetest.ExpectFault(t, create(t, x, x.By, "nobody"), fault.Invalid, "validation_failed", "role unknown_role")
 	})
 	t.Run("by a caller who has less than the session would have", func(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
-		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{
 			Name: "backend", Permissions: access.NewScope(access.PlatformActAs, access.EventsRead),
 		}))
 		backend, _ := storagetest.Organization(t, x.Store, "shop", "enterprise", "backend")
@@ -205,20 +205,20 @@ func TestRefusedPortalLinks(t *testing.T) {
 		p, d := x.session(t, access.RoleOwner)
 		link := x.link(t, access.RoleOwner)
 		active := func(is bool) {
-			must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: &is}))
+			must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, p.User.ID, access.UserChange{IsActive: &is}))
 		}
 		active(false)
-		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOwner), fault.Conflict, "user_inactive")
+		storagetest.ExpectFault(t, create(t, x, x.By, access.RoleOwner), fault.Conflict, "user_inactive")
 		_, err := x.use(t, link)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "user_inactive")
 		_, err = x.Directory.PrincipalBySession(t.Context(), d)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "user_inactive")
 		active(true)
 		must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d))
-		if _, err := x.CloseOrganization(t.Context(), x.by, x.home.ID); err != nil {
+		if _, err := x.CloseOrganization(t.Context(), x.By, x.home.ID); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.ExpectFault(t, create(t, x, x.by, access.RoleOwner), fault.Conflict, "organization_closed")
+		storagetest.ExpectFault(t, create(t, x, x.By, access.RoleOwner), fault.Conflict, "organization_closed")
 		for _, err := range []error{second(x.use(t, link)), second(x.Directory.PrincipalBySession(t.Context(), d))} {
 			if fault.KindOf(err) != fault.Unauthenticated {
 				t.Errorf("got %v", err)
@@ -260,12 +260,12 @@ func TestPortalSessionsAreNarrowed(t *testing.T) {
 			{access.NewScope(access.PlatformActAs, access.PlatformRead, access.WebhooksRead), access.NewScope(access.WebhooksRead)},
 			{access.NewScope(), access.NewScope()},
 		} {
-			must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &tt.grants}))
+			must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{Permissions: &tt.grants}))
 			if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); !got.Permissions.Equal(tt.want) {
 				t.Errorf("with %s: %s", tt.grants, got.Permissions)
 			}
 		}
-		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.By, "clerk"); err != nil {
 			t.Fatal(err)
 		}
 		x.clerk(t, access.EventsRead, access.APIKeysWrite) // another role, perhaps in the same row
@@ -291,10 +291,10 @@ func TestPortalSessionsAreNarrowed(t *testing.T) {
 	t.Run("they end with their organization", func(t *testing.T) {
 		t.Parallel()
 		x := newPortal(t)
-		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Empty", Plan: "growth"}))
+		empty := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Empty", Plan: "growth"}))
 		in := portal{x.platform, empty}
 		_, d := in.session(t, access.RoleOwner)
-		if err := x.DeleteOrganization(t.Context(), x.by, empty.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.By, empty.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.PrincipalBySession(t.Context(), d)

@@ -25,17 +25,17 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 			x := newPlatform(t)
 			identity := access.Identity{Subject: "s-1", Email: "new@example.com"}
 			if tt.before == "subject_mismatch" {
-				must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "holder", ExternalID: new("s-2"), IsActive: true}))
+				must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: identity.Email, Name: "holder", ExternalID: new("s-2"), IsActive: true}))
 			}
 			for range 2 { // read, and cached if refusals were
 				_, err := x.Directory.PrincipalByIdentity(t.Context(), identity, "")
 				storagetest.ExpectFault(t, err, fault.Unauthenticated, tt.before)
 			}
 			tt.user.Name, tt.user.IsActive = "new", true
-			made := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, tt.user))
+			made := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, tt.user))
 			_, err := x.Directory.PrincipalByIdentity(t.Context(), identity, "")
 			storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
-			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, x.operator.Home.ID, made.ID, access.RoleMember))
+			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, x.Operator.Home.ID, made.ID, access.RoleMember))
 			if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != made.ID {
 				t.Errorf("the identity means %s, want the new user", p.User.Name)
 			}
@@ -48,11 +48,11 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 		ada, _ := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
 		identity := access.Identity{Subject: "s-1", Email: ada.User.Email}
 		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, ""))
-		if _, err := x.Directory.UpdateUser(t.Context(), x.by, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
+		if _, err := x.Directory.UpdateUser(t.Context(), x.By, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
 			t.Fatal(err)
 		}
 		must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, ""))
-		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "heir", IsActive: true}))
+		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: identity.Email, Name: "heir", IsActive: true}))
 		if p := must[access.Principal](t)(x.Directory.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != ada.User.ID {
 			t.Errorf("the identity means %s, want the user who is bound", p.User.Name)
 		}

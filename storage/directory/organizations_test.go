@@ -19,15 +19,15 @@ func TestOrganizations(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, with its log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
+		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
 		if read := must[access.Organization](t)(x.Directory.Organization(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "org_") || made.Plan != "free" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Plan: new("growth")}))
+		changed := must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.By, made.ID, access.OrganizationChange{Plan: new("growth")}))
 		if changed.Plan != "growth" || changed.Name != "Acme" || *changed.ExternalID != "acme-1" {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Name: new("Acme Inc."), ExternalID: new("")}))
+		changed = must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.By, made.ID, access.OrganizationChange{Name: new("Acme Inc."), ExternalID: new("")}))
 		if changed.Plan != "growth" || changed.Name != "Acme Inc." || changed.ExternalID != nil {
 			t.Errorf("changed to %+v", changed)
 		}
@@ -40,33 +40,33 @@ func TestOrganizations(t *testing.T) {
 		if d := cmp.Diff(lines, x.log(t, made.RowID)); d != "" {
 			t.Errorf("its own log (-want +got):\n%s", d)
 		}
-		if err := x.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.By, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.Organization(t.Context(), made.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		x.expectLog(t, x.operator.Home.RowID, append([]told{{"organization_deleted", target, map[string]any{}}}, lines...)...)
+		x.expectLog(t, x.Operator.Home.RowID, append([]told{{"organization_deleted", target, map[string]any{}}}, lines...)...)
 	})
 	t.Run("refuses what cannot be, and logs none of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
-		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		_, err := x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "none"})
+		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
+		other := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
+		_, err := x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "none"})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "plan unknown_plan")
-		_, err = x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")})
+		_, err = x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		_, err = x.Directory.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{ExternalID: new("acme-1")})
+		_, err = x.Directory.UpdateOrganization(t.Context(), x.By, other.ID, access.OrganizationChange{ExternalID: new("acme-1")})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		_, err = x.Directory.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{Plan: new("none")})
+		_, err = x.Directory.UpdateOrganization(t.Context(), x.By, other.ID, access.OrganizationChange{Plan: new("none")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "plan unknown_plan")
-		_, err = x.Directory.UpdateOrganization(t.Context(), x.by, "org_none", access.OrganizationChange{})
+		_, err = x.Directory.UpdateOrganization(t.Context(), x.By, "org_none", access.OrganizationChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, "org_none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.By, "org_none"), fault.NotFound, "not_found")
 		if got := x.log(t, other.RowID); len(got) != 1 {
 			t.Errorf("logged %v", got)
 		}
-		if _, err = x.Directory.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{ExternalID: new("acme-1")}); err != nil {
+		if _, err = x.Directory.UpdateOrganization(t.Context(), x.By, made.ID, access.OrganizationChange{ExternalID: new("acme-1")}); err != nil {
 			t.Errorf("an organization may keep its own external id: %v", err)
 		}
 	})
@@ -86,7 +86,7 @@ func TestRemoveOrganization(t *testing.T) {
 		} {
 			owner, _ := storagetest.Organization(t, x.Store, strings.ReplaceAll(name, " ", "-"), "growth", access.RoleOwner)
 			fill(owner)
-			err := x.DeleteOrganization(t.Context(), x.by, owner.Home.ID)
+			err := x.DeleteOrganization(t.Context(), x.By, owner.Home.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
 			if !strings.Contains(err.Error(), name) {
 				t.Errorf("the message does not name %s: %v", name, err)
@@ -96,34 +96,34 @@ func TestRemoveOrganization(t *testing.T) {
 	t.Run("is removed once its only member is, though its log tells of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, made.ID, x.operator.User.ID, access.RoleOwner))
-		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.by, made.ID), fault.Conflict, "in_use")
-		if err := x.Directory.RemoveMember(t.Context(), x.by, made.ID, x.operator.User.ID); err != nil {
+		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, made.ID, x.Operator.User.ID, access.RoleOwner))
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.By, made.ID), fault.Conflict, "in_use")
+		if err := x.Directory.RemoveMember(t.Context(), x.By, made.ID, x.Operator.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.DeleteOrganization(t.Context(), x.by, made.ID); err != nil {
+		if err := x.DeleteOrganization(t.Context(), x.By, made.ID); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("is not removed by one who acts in it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.operator.In(made).Actor("", ""), made.ID), fault.Conflict, "in_use")
+		made := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
+		storagetest.ExpectFault(t, x.DeleteOrganization(t.Context(), x.Operator.In(made).Actor("", ""), made.ID), fault.Conflict, "in_use")
 	})
 	t.Run("a new one in the place of one removed publishes under its own id", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		first := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
-		if err := x.DeleteOrganization(t.Context(), x.by, first.ID); err != nil {
+		first := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "growth"}))
+		if err := x.DeleteOrganization(t.Context(), x.By, first.ID); err != nil {
 			t.Fatal(err)
 		}
-		second := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+		second := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "growth"}))
 		if second.RowID != first.RowID {
 			t.Fatalf("row %d follows row %d: the case is not what it was meant to be", second.RowID, first.RowID)
 		}
-		published := storagetest.Publish(t, x.Store, x.operator.In(second), "user.created")
+		published := storagetest.Publish(t, x.Store, x.Operator.In(second), "user.created")
 		event, _, err := x.History.Event(t.Context(), second.RowID, published.ID)
 		if err != nil || !strings.Contains(string(event.Body), second.ID) {
 			t.Errorf("%s: %v", event.Body, err)
@@ -133,7 +133,7 @@ func TestRemoveOrganization(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		for _, name := range []string{"a", "b", "c"} {
-			must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: name, Plan: "free"}))
+			must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: name, Plan: "free"}))
 		}
 		page := must[[]access.Organization](t)(x.Directory.Organizations(t.Context(), 0, 2))
 		rest := must[[]access.Organization](t)(x.Directory.Organizations(t.Context(), page[1].RowID, 5))
@@ -148,25 +148,25 @@ func TestUsers(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "Ann@Example.com", Name: "Ann", ExternalID: new("idp|1"), IsActive: true}))
+		made := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "Ann@Example.com", Name: "Ann", ExternalID: new("idp|1"), IsActive: true}))
 		if read := must[access.User](t)(x.Directory.User(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "usr_") || made.Email != "Ann@Example.com" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Name: new("Anne"), IsActive: new(false)}))
+		changed := must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, made.ID, access.UserChange{Name: new("Anne"), IsActive: new(false)}))
 		if changed.Name != "Anne" || changed.IsActive || changed.Email != "Ann@Example.com" || *changed.ExternalID != "idp|1" {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Email: new("ann@example.com"), ExternalID: new("")}))
+		changed = must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, made.ID, access.UserChange{Email: new("ann@example.com"), ExternalID: new("")}))
 		if read := must[access.User](t)(x.Directory.User(t.Context(), made.ID)); !cmp.Equal(changed, read) || changed.Email != "ann@example.com" || changed.ExternalID != nil || changed.IsActive {
 			t.Errorf("changed to %+v, read %+v", changed, read)
 		}
-		if err := x.Directory.DeleteUser(t.Context(), x.by, made.ID); err != nil {
+		if err := x.Directory.DeleteUser(t.Context(), x.By, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.User(t.Context(), made.ID)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 		target := "user " + made.ID
-		x.expectLog(t, x.operator.Home.RowID,
+		x.expectLog(t, x.Operator.Home.RowID,
 			told{"user_deleted", target, map[string]any{}},
 			told{"user_updated", target, map[string]any{"email": "ann@example.com", "external_id": ""}},
 			told{"user_updated", target, map[string]any{"name": "Anne", "is_active": false}},
@@ -175,20 +175,20 @@ func TestUsers(t *testing.T) {
 	t.Run("refuses an address taken in any case, and an external id taken, both at once", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "ann@example.com", Name: "Ann", ExternalID: new("idp|1")}))
-		ben := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "ben@example.com", Name: "Ben"}))
-		_, err := x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "ANN@example.com", Name: "Ann", ExternalID: new("idp|1")})
+		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ann@example.com", Name: "Ann", ExternalID: new("idp|1")}))
+		ben := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ben@example.com", Name: "Ben"}))
+		_, err := x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ANN@example.com", Name: "Ann", ExternalID: new("idp|1")})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "email already_exists", "external_id already_exists")
-		_, err = x.Directory.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: new("Ann@Example.com")})
+		_, err = x.Directory.UpdateUser(t.Context(), x.By, ben.ID, access.UserChange{Email: new("Ann@Example.com")})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "email already_exists")
-		_, err = x.Directory.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{ExternalID: new("idp|1")})
+		_, err = x.Directory.UpdateUser(t.Context(), x.By, ben.ID, access.UserChange{ExternalID: new("idp|1")})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		if _, err = x.Directory.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: new("BEN@example.com"), ExternalID: new("")}); err != nil {
+		if _, err = x.Directory.UpdateUser(t.Context(), x.By, ben.ID, access.UserChange{Email: new("BEN@example.com"), ExternalID: new("")}); err != nil {
 			t.Errorf("a user may keep its own address: %v", err)
 		}
-		_, err = x.Directory.UpdateUser(t.Context(), x.by, "usr_none", access.UserChange{})
+		_, err = x.Directory.UpdateUser(t.Context(), x.By, "usr_none", access.UserChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.by, "usr_none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.By, "usr_none"), fault.NotFound, "not_found")
 	})
 	t.Run("of many who take one address at once, one does", func(t *testing.T) {
 		t.Parallel()
@@ -202,7 +202,7 @@ func TestUsers(t *testing.T) {
 				if i%2 == 0 {
 					email = strings.ToUpper(email)
 				}
-				_, err := x.Directory.CreateUser(t.Context(), x.by, access.User{Email: email, Name: "Ann"})
+				_, err := x.Directory.CreateUser(t.Context(), x.By, access.User{Email: email, Name: "Ann"})
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -218,16 +218,16 @@ func TestUsers(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.by, owner.User.ID), fault.Conflict, "in_use")
-		if err := x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, owner.User.ID); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.By, owner.User.ID), fault.Conflict, "in_use")
+		if err := x.Directory.RemoveMember(t.Context(), x.By, owner.Home.ID, owner.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.by, owner.User.ID), fault.Conflict, "in_use")
+		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.By, owner.User.ID), fault.Conflict, "in_use")
 	})
 	t.Run("are listed newest first", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "ann@example.com", Name: "Ann"}))
+		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ann@example.com", Name: "Ann"}))
 		page := must[[]access.User](t)(x.Directory.Users(t.Context(), 0, 1))
 		rest := must[[]access.User](t)(x.Directory.Users(t.Context(), page[0].RowID, 5))
 		if len(page) != 1 || len(rest) != 1 || page[0].Name != "Ann" || rest[0].Name != "admin" {
@@ -241,22 +241,22 @@ func TestMembers(t *testing.T) {
 	t.Run("is added, given another role and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		ann := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.by, access.User{Email: "ann@example.com", Name: "Ann", IsActive: true}))
-		added := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, ann.ID, "member"))
+		org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
+		ann := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ann@example.com", Name: "Ann", IsActive: true}))
+		added := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, org.ID, ann.ID, "member"))
 		if want := (access.Member{UserRow: ann.RowID, UserID: ann.ID, Email: ann.Email, Name: "Ann", Role: "member", CreatedAt: added.CreatedAt}); added != want || added.CreatedAt == 0 {
 			t.Errorf("added %+v", added)
 		}
-		changed := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, ann.ID, "owner"))
-		again := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, ann.ID, "owner"))
+		changed := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, org.ID, ann.ID, "owner"))
+		again := must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, org.ID, ann.ID, "owner"))
 		list := must[[]access.Member](t)(x.Directory.Members(t.Context(), org.ID, 0, 10))
 		if changed.Role != "owner" || changed.CreatedAt != added.CreatedAt || again != changed || !cmp.Equal(list, []access.Member{changed}) {
 			t.Errorf("changed to %+v, again %+v, listed %+v", changed, again, list)
 		}
-		if err := x.Directory.RemoveMember(t.Context(), x.by, org.ID, ann.ID); err != nil {
+		if err := x.Directory.RemoveMember(t.Context(), x.By, org.ID, ann.ID); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, org.ID, ann.ID), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, org.ID, ann.ID), fault.NotFound, "not_found")
 		if list := must[[]access.Member](t)(x.Directory.Members(t.Context(), org.ID, 0, 10)); len(list) != 0 {
 			t.Errorf("listed %v", list)
 		}
@@ -270,27 +270,27 @@ func TestMembers(t *testing.T) {
 	t.Run("refuses what is not there", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		org, admin := x.operator.Home.ID, x.operator.User.ID
-		_, err := x.Directory.SetMember(t.Context(), x.by, "org_none", admin, "owner")
+		org, admin := x.Operator.Home.ID, x.Operator.User.ID
+		_, err := x.Directory.SetMember(t.Context(), x.By, "org_none", admin, "owner")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.Directory.SetMember(t.Context(), x.by, org, "usr_none", "owner")
+		_, err = x.Directory.SetMember(t.Context(), x.By, org, "usr_none", "owner")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.Directory.SetMember(t.Context(), x.by, org, admin, "none")
+		_, err = x.Directory.SetMember(t.Context(), x.By, org, admin, "none")
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "role unknown_role")
 		_, err = x.Directory.Members(t.Context(), "org_none", 0, 10)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, "org_none", admin), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, org, "usr_none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, "org_none", admin), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, org, "usr_none"), fault.NotFound, "not_found")
 	})
 	t.Run("are listed by organization, the newest user first", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		for _, name := range []string{"a", "b", "c"} {
-			storagetest.Member(t, x.Store, x.operator.Home, name, access.RoleMember)
+			storagetest.Member(t, x.Store, x.Operator.Home, name, access.RoleMember)
 		}
 		storagetest.Organization(t, x.Store, "other", "free", access.RoleOwner)
-		page := must[[]access.Member](t)(x.Directory.Members(t.Context(), x.operator.Home.ID, 0, 2))
-		rest := must[[]access.Member](t)(x.Directory.Members(t.Context(), x.operator.Home.ID, page[1].UserRow, 5))
+		page := must[[]access.Member](t)(x.Directory.Members(t.Context(), x.Operator.Home.ID, 0, 2))
+		rest := must[[]access.Member](t)(x.Directory.Members(t.Context(), x.Operator.Home.ID, page[1].UserRow, 5))
 		names := []string{}
 		for _, m := range append(page, rest...) {
 			names = append(names, m.Name)
@@ -309,15 +309,15 @@ func TestTheLastOperator(t *testing.T) {
 	}
 	acts := []act{
 		{"deactivated", func(x platform, t *testing.T) error {
-			_, err := x.Directory.UpdateUser(t.Context(), x.by, x.operator.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(t.Context(), x.By, x.Operator.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}},
 		{"given another role", func(x platform, t *testing.T) error {
-			_, err := x.Directory.SetMember(t.Context(), x.by, x.operator.Home.ID, x.operator.User.ID, access.RoleOwner)
+			_, err := x.Directory.SetMember(t.Context(), x.By, x.Operator.Home.ID, x.Operator.User.ID, access.RoleOwner)
 			return err
 		}},
 		{"removed", func(x platform, t *testing.T) error {
-			return x.Directory.RemoveMember(t.Context(), x.by, x.operator.Home.ID, x.operator.User.ID)
+			return x.Directory.RemoveMember(t.Context(), x.By, x.Operator.Home.ID, x.Operator.User.ID)
 		}},
 	}
 	for _, a := range acts {
@@ -325,9 +325,9 @@ func TestTheLastOperator(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
 			// Neither an owner, nor an operator who is not active, can take over.
-			storagetest.Member(t, x.Store, x.operator.Home, "owner", access.RoleOwner)
-			idle, _ := storagetest.Member(t, x.Store, x.operator.Home, "idle", access.RoleOperator)
-			must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, idle.User.ID, access.UserChange{IsActive: new(false)}))
+			storagetest.Member(t, x.Store, x.Operator.Home, "owner", access.RoleOwner)
+			idle, _ := storagetest.Member(t, x.Store, x.Operator.Home, "idle", access.RoleOperator)
+			must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, idle.User.ID, access.UserChange{IsActive: new(false)}))
 			storagetest.ExpectFault(t, a.do(x, t), fault.Conflict, "last_operator")
 			if p := storagetest.Operator(t, x.Store); !p.Can(access.PlatformWrite) {
 				t.Error("the operator cannot operate any more")
@@ -345,22 +345,22 @@ func TestTheLastOperator(t *testing.T) {
 	t.Run("may be deactivated neither with one membership nor with two", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, org.ID, x.operator.User.ID, access.RoleOperator))
+		org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, org.ID, x.Operator.User.ID, access.RoleOperator))
 		storagetest.ExpectFault(t, acts[0].do(x, t), fault.Conflict, "last_operator")
 		if err := acts[2].do(x, t); err != nil {
 			t.Errorf("one of two memberships may go: %v", err)
 		}
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, org.ID, x.operator.User.ID), fault.Conflict, "last_operator")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, org.ID, x.Operator.User.ID), fault.Conflict, "last_operator")
 	})
 	t.Run("remains where two operators remove each other at once", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		second, _ := storagetest.Member(t, x.Store, x.operator.Home, "second", access.RoleOperator)
+		second, _ := storagetest.Member(t, x.Store, x.Operator.Home, "second", access.RoleOperator)
 		errs := make([]error, 2)
 		var wg sync.WaitGroup
-		for i, user := range []string{x.operator.User.ID, second.User.ID} {
-			wg.Go(func() { errs[i] = x.Directory.RemoveMember(t.Context(), x.by, x.operator.Home.ID, user) })
+		for i, user := range []string{x.Operator.User.ID, second.User.ID} {
+			wg.Go(func() { errs[i] = x.Directory.RemoveMember(t.Context(), x.By, x.Operator.Home.ID, user) })
 		}
 		wg.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {
@@ -377,7 +377,7 @@ func TestTokens(t *testing.T) {
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		credential := access.Mint(access.TokenPrefix)
 		end := time.Now().Add(time.Hour).UnixMilli()
-		made := must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, credential, "laptop", &end))
+		made := must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, owner.User.ID, owner.Home.ID, credential, "laptop", &end))
 		want := access.AccessToken{
 			RowID: made.RowID, ID: made.ID, UserID: owner.User.ID, OrganizationID: owner.Home.ID, Name: "laptop",
 			TokenPrefix: credential.Display(), CreatedAt: made.CreatedAt, ExpiresAt: &end,
@@ -389,12 +389,12 @@ func TestTokens(t *testing.T) {
 			t.Errorf("read %+v", read)
 		}
 		must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), credential.Digest()))
-		if err := x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, made.ID); err != nil {
+		if err := x.Directory.RevokeToken(t.Context(), x.By, owner.User.ID, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.PrincipalByToken(t.Context(), credential.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
-		if err := x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, made.ID); err != nil {
+		if err := x.Directory.RevokeToken(t.Context(), x.By, owner.User.ID, made.ID); err != nil {
 			t.Errorf("again: %v", err)
 		}
 		list := must[[]access.AccessToken](t)(x.Directory.Tokens(t.Context(), owner.User.ID, 0, 10))
@@ -416,17 +416,17 @@ func TestTokens(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		create := func(user, organization string) error {
-			_, err := x.Directory.CreateToken(t.Context(), x.by, user, organization, access.Mint(access.TokenPrefix), "", nil)
+			_, err := x.Directory.CreateToken(t.Context(), x.By, user, organization, access.Mint(access.TokenPrefix), "", nil)
 			return err
 		}
 		storagetest.ExpectFault(t, create("usr_none", owner.Home.ID), fault.NotFound, "not_found")
 		storagetest.ExpectFault(t, create(owner.User.ID, "org_none"), fault.Invalid, "validation_failed", "organization_id unknown_organization")
-		storagetest.ExpectFault(t, create(owner.User.ID, x.operator.Home.ID), fault.Conflict, "not_a_member")
-		foreign := x.operator.Token.ID
+		storagetest.ExpectFault(t, create(owner.User.ID, x.Operator.Home.ID), fault.Conflict, "not_a_member")
+		foreign := x.Operator.Token.ID
 		_, err := x.Directory.Token(t.Context(), owner.User.ID, foreign)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, foreign), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.RevokeToken(t.Context(), x.by, owner.User.ID, "tok_none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.RevokeToken(t.Context(), x.By, owner.User.ID, foreign), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.RevokeToken(t.Context(), x.By, owner.User.ID, "tok_none"), fault.NotFound, "not_found")
 		_, err = x.Directory.Tokens(t.Context(), "usr_none", 0, 10)
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
 	})
@@ -438,7 +438,7 @@ func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	customer, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
-	gone := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Gone", Plan: "free"}))
+	gone := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Gone", Plan: "free"}))
 	log := func(organization int64) (types []string) {
 		t.Helper()
 		page := must[access.AuditPage](t)(x.History.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100}))
@@ -448,7 +448,7 @@ func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 		return types
 	}
 	before := log(customer.Home.RowID)
-	by := x.operator.In(customer.Home).Actor("192.0.2.1", "req")
+	by := x.Operator.In(customer.Home).Actor("192.0.2.1", "req")
 	other := must[access.User](t)(x.Directory.CreateUser(t.Context(), by, access.User{Email: "somebody@elsewhere.test", Name: "Somebody", IsActive: true}))
 	if err := x.DeleteOrganization(t.Context(), by, gone.ID); err != nil {
 		t.Fatal(err)
@@ -456,7 +456,7 @@ func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 	if after := log(customer.Home.RowID); !slices.Equal(before, after) {
 		t.Errorf("the customer reads %q, and read %q before", after, before)
 	}
-	kept := log(x.operator.Home.RowID)
+	kept := log(x.Operator.Home.RowID)
 	for _, want := range []string{
 		access.UserCreated + " " + other.ID, access.OrganizationDeleted + " " + gone.ID, access.OrganizationCreated + " " + gone.ID,
 	} {

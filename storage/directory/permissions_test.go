@@ -9,7 +9,7 @@ import (
 func TestUnknownPermissions(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	if _, err := x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}); err != nil {
+	if _, err := x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:read"}); err != nil {
 		t.Fatal(err)
 	}
 	for named, want := range map[string]string{
@@ -27,7 +27,7 @@ func TestUnknownPermissions(t *testing.T) {
 		})
 	}
 	t.Run("follow the list of permissions", func(t *testing.T) {
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read"); err != nil {
 			t.Fatal(err)
 		}
 		unknown, err := x.Directory.UnknownPermissions(t.Context(), access.NewScope("orders:read"))

@@ -19,19 +19,12 @@ import (
 func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Principal) {
 	t.Helper()
 	store := storagetest.Open(t)
-	operator := storagetest.Operator(t, store)
-	x := platform{store, operator, operator.Actor("", "")}
-	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{
+	x := platform{storagetest.PlatformOf(t, store)}
+	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.By, access.Plan{
 		Name: "bounded", APIKeys: true, Webhooks: true, MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
 	}))
 	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
 	return x, owner
-}
-
-func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscription, error) {
-	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
-		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
-	return sub, err
 }
 
 // requireLimitReached checks that an error names the limit.
@@ -70,52 +63,52 @@ func TestPlanLimits(t *testing.T) {
 	t.Run("twenty parallel requests create only as many subscriptions as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(7)), nil)
-		if made := callTwentyTimes(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.Subscribe(t, owner); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
-		_, err := x.subscribe(t, owner)
+		_, err := x.Subscribe(t, owner)
 		requireLimitReached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
 	})
 	t.Run("twenty parallel requests create only as many keys as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(7)))
-		if made := callTwentyTimes(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.Create(t, owner, access.EventsRead); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
-		_, err := x.create(t, owner, access.EventsRead)
+		_, err := x.Create(t, owner, access.EventsRead)
 		requireLimitReached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
 	})
 	t.Run("a deleted subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(1)), nil)
-		first := must[webhook.Subscription](t)(x.subscribe(t, owner))
+		first := must[webhook.Subscription](t)(x.Subscribe(t, owner))
 		org := owner.Organization.RowID
 		for _, active := range []bool{false, true} {
-			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.by, org, first.ID, webhook.SubscriptionChange{IsActive: &active}))
+			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.By, org, first.ID, webhook.SubscriptionChange{IsActive: &active}))
 		}
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.by, org, first.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.By, org, first.ID); err != nil {
 			t.Fatal(err)
 		}
-		must[webhook.Subscription](t)(x.subscribe(t, owner))
-		_, err := x.subscribe(t, owner)
+		must[webhook.Subscription](t)(x.Subscribe(t, owner))
+		_, err := x.Subscribe(t, owner)
 		requireLimitReached(t, err)
 	})
 	t.Run("revoked and expired keys make room", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x, owner := withLimits(t, nil, new(int64(1)))
-			first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
-			if err := x.Directory.RevokeKey(t.Context(), x.by, owner.Organization.RowID, first.ID); err != nil {
+			first := must[access.Key](t)(x.Create(t, owner, access.EventsRead))
+			if err := x.Directory.RevokeKey(t.Context(), x.By, owner.Organization.RowID, first.ID); err != nil {
 				t.Fatal(err)
 			}
-			must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.By, access.NewKey{
 				Credential: access.Mint("svc"), Name: "short", Scope: access.NewScope(access.EventsRead),
 				ExpiresAt: new(time.Now().Add(time.Minute).UnixMilli()),
 			}))
-			_, err := x.create(t, owner, access.EventsRead)
+			_, err := x.Create(t, owner, access.EventsRead)
 			requireLimitReached(t, err)
 			time.Sleep(time.Minute + time.Second)
-			must[access.Key](t)(x.create(t, owner, access.EventsRead))
+			must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		})
 	})
 }
@@ -126,17 +119,17 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 	t.Run("an organization at its limit can rotate with a grace period, which makes no room", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(2)))
-		first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
-		must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		first := must[access.Key](t)(x.Create(t, owner, access.EventsRead))
+		must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		made, _ := x.rotated(t, owner, first.ID, time.Hour)
 		x.rotated(t, owner, made.ID, time.Hour)
-		_, err := x.create(t, owner, access.EventsRead)
+		_, err := x.Create(t, owner, access.EventsRead)
 		requireLimitReached(t, err, "has 2")
 	})
 	t.Run("rotation keeps a bounded number of keys alive", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(2)))
-		newest := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		newest := must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		for range 10 {
 			made, _ := x.rotated(t, owner, newest.ID, time.Hour)
 			newest = made.Key
@@ -144,7 +137,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
 		requireLimitReached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
 		made, _ := x.rotated(t, owner, newest.ID, 0)
-		if err := x.Directory.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
+		if err := x.Directory.RevokeKey(t.Context(), x.By, owner.Organization.RowID, *newest.Replaces); err != nil {
 			t.Fatal(err)
 		}
 		x.rotated(t, owner, made.ID, time.Hour)
@@ -154,9 +147,9 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		x, owner := withLimits(t, nil, nil)
 		var keys []access.Key
 		for range 12 {
-			keys = append(keys, must[access.Key](t)(x.create(t, owner, access.EventsRead)))
+			keys = append(keys, must[access.Key](t)(x.Create(t, owner, access.EventsRead)))
 		}
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
 		for _, k := range keys {
 			x.rotated(t, owner, k.ID, time.Hour)
 		}
@@ -170,17 +163,17 @@ func TestLoweredPlan(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(3)), new(int64(3)))
 		for range 2 {
-			must[webhook.Subscription](t)(x.subscribe(t, owner))
-			must[access.Key](t)(x.create(t, owner, access.EventsRead))
+			must[webhook.Subscription](t)(x.Subscribe(t, owner))
+			must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		}
-		lowered := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded",
+		lowered := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded",
 			access.PlanChange{SetMaxSubscriptions: true, MaxSubscriptions: new(int64(1)), SetMaxAPIKeys: true, MaxAPIKeys: new(int64(0))}))
 		if *lowered.MaxSubscriptions != 1 || *lowered.MaxAPIKeys != 0 {
 			t.Errorf("%+v", lowered)
 		}
-		_, err := x.subscribe(t, owner)
+		_, err := x.Subscribe(t, owner)
 		requireLimitReached(t, err, "allows 1", "has 2")
-		_, err = x.create(t, owner, access.EventsRead)
+		_, err = x.Create(t, owner, access.EventsRead)
 		requireLimitReached(t, err, "allows 0", "has 2")
 		subs, err := x.History.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
 		keys, err2 := x.Directory.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
@@ -191,7 +184,7 @@ func TestLoweredPlan(t *testing.T) {
 	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
-		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
+		sub := must[webhook.Subscription](t)(x.Subscribe(t, owner))
 		if err := x.Directory.RunStatement(t.Context(), `
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
 				INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, audit_events, description, status, consecutive_failures,
@@ -200,7 +193,7 @@ func TestLoweredPlan(t *testing.T) {
 				FROM subscriptions, n WHERE id = ?`, sub.RowID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.subscribe(t, owner)
+		_, err := x.Subscribe(t, owner)
 		requireLimitReached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
 	})
 }
@@ -211,7 +204,7 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 	t.Run("the customer's plan bounds the keys, and not the plan of the operator", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(1)))
-		by := x.operator.In(owner.Home)
+		by := x.Operator.In(owner.Home)
 		must[access.Key](t)(x.createOf(t, by, "", access.EventsRead))
 		_, err := x.createOf(t, by, "", access.EventsRead)
 		requireLimitReached(t, err, "bounded")
@@ -220,8 +213,8 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
-		by := x.operator.In(owner.Home)
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		by := x.Operator.In(owner.Home)
 		_, err := x.createOf(t, by, "", access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")
 		_, err = x.Directory.RotateKey(t.Context(), by, by.Actor("", ""), key.ID, access.Mint("svc"), 0)

@@ -39,24 +39,24 @@ func TestPlans(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: new(int64(0))}))
+		made := must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: new(int64(0))}))
 		if read := must[access.Plan](t)(x.Directory.Plan(t.Context(), "pro")); !cmp.Equal(made, read) || made.RowID == 0 || made.CreatedAt == 0 {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{Webhooks: new(true)}))
+		changed := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{Webhooks: new(true)}))
 		if !changed.APIKeys || !changed.Webhooks || *changed.RateLimitPerMinute != 0 {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{SetRateLimit: true}))
+		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{SetRateLimit: true}))
 		if changed.RateLimitPerMinute != nil || !changed.Webhooks {
 			t.Errorf("changed to %+v", changed)
 		}
-		if err := x.Directory.DeletePlan(t.Context(), x.by, "pro"); err != nil {
+		if err := x.Directory.DeletePlan(t.Context(), x.By, "pro"); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.Plan(t.Context(), "pro")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		x.expectLog(t, x.operator.Home.RowID,
+		x.expectLog(t, x.Operator.Home.RowID,
 			told{"plan_deleted", "plan pro", map[string]any{}},
 			told{"plan_updated", "plan pro", map[string]any{"api_rate_limit_per_minute": nil}},
 			told{"plan_updated", "plan pro", map[string]any{"webhooks": true}},
@@ -65,14 +65,14 @@ func TestPlans(t *testing.T) {
 	t.Run("refuses what cannot be, and logs none of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		before := x.log(t, x.operator.Home.RowID)
-		_, err := x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "free"})
+		before := x.log(t, x.Operator.Home.RowID)
+		_, err := x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "free"})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "name already_exists")
-		_, err = x.Directory.UpdatePlan(t.Context(), x.by, "none", access.PlanChange{})
+		_, err = x.Directory.UpdatePlan(t.Context(), x.By, "none", access.PlanChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.by, "none"), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.by, "enterprise"), fault.Conflict, "in_use")
-		if d := cmp.Diff(before, x.log(t, x.operator.Home.RowID)); d != "" {
+		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.By, "none"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.DeletePlan(t.Context(), x.By, "enterprise"), fault.Conflict, "in_use")
+		if d := cmp.Diff(before, x.log(t, x.Operator.Home.RowID)); d != "" {
 			t.Error(d)
 		}
 	})
@@ -84,7 +84,7 @@ func TestPlans(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				_, err := x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro"})
+				_, err := x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "pro"})
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -113,20 +113,20 @@ func TestPermissions(t *testing.T) {
 	t.Run("is created, read, described again and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))
+		made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))
 		if read := must[access.Permission](t)(x.Directory.Permission(t.Context(), "orders:read")); !cmp.Equal(made, read) || made.BuiltIn {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Permission](t)(x.Directory.UpdatePermission(t.Context(), x.by, "orders:read", "Read orders"))
+		changed := must[access.Permission](t)(x.Directory.UpdatePermission(t.Context(), x.By, "orders:read", "Read orders"))
 		if read := must[access.Permission](t)(x.Directory.Permission(t.Context(), "orders:read")); !cmp.Equal(changed, read) || read.Description != "Read orders" {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read"); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.Permission(t.Context(), "orders:read")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		x.expectLog(t, x.operator.Home.RowID,
+		x.expectLog(t, x.Operator.Home.RowID,
 			told{"permission_deleted", "permission orders:read", map[string]any{}},
 			told{"permission_updated", "permission orders:read", map[string]any{"description": "Read orders"}},
 			told{"permission_created", "permission orders:read", map[string]any{"description": "Read", "internal": false}})
@@ -145,13 +145,13 @@ func TestPermissions(t *testing.T) {
 			"platform:debug": {true, access.RoleNames{"operator"}},
 		} {
 			internal := want.internal && !access.IsPlatform(key) // a platform permission is internal by itself
-			made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key, Internal: internal}))
+			made := must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: key, Internal: internal}))
 			if d := cmp.Diff(want.roles, made.Roles); d != "" || made.Internal != want.internal {
 				t.Errorf("%s: internal %v, roles (-want +got):\n%s", key, made.Internal, d)
 			}
 		}
 		for _, name := range []string{"staff", "desk"} {
-			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: name, Permissions: access.NewScope("refunds:read", access.EventsRead)}))
+			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: name, Permissions: access.NewScope("refunds:read", access.EventsRead)}))
 		}
 		for _, p := range must[[]access.Permission](t)(x.Directory.Permissions(t.Context(), 0, 100)) {
 			if p.Key == "refunds:read" && !cmp.Equal(p.Roles, access.RoleNames{"operator", "desk", "staff"}) {
@@ -174,21 +174,21 @@ func TestPermissions(t *testing.T) {
 	t.Run("refuses what cannot be", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: access.EventsRead})
+		_, err := x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: access.EventsRead})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "key already_exists")
-		_, err = x.Directory.UpdatePermission(t.Context(), x.by, "no:such", "")
+		_, err = x.Directory.UpdatePermission(t.Context(), x.By, "no:such", "")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "no:such"), fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, access.EventsRead), fault.Conflict, "built_in")
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, "no:such"), fault.NotFound, "not_found")
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, access.EventsRead), fault.Conflict, "built_in")
 	})
 	t.Run("stays while a role grants it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
-		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("orders:read")}))
-		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read"), fault.Conflict, "in_use")
-		must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: &access.Scope{}}))
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:read"}))
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk", Permissions: access.NewScope("orders:read")}))
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, "orders:read"), fault.Conflict, "in_use")
+		must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{Permissions: &access.Scope{}}))
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -196,25 +196,25 @@ func TestPermissions(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		for _, key := range []string{"orders:read", "orders:read:all"} {
-			must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
+			must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: key}))
 		}
-		storagetest.Key(t, x.Store, x.operator, "orders:read:all", access.EventsRead)
+		storagetest.Key(t, x.Store, x.Operator, "orders:read:all", access.EventsRead)
 		for end, permission := range map[int64]string{1: "orders:read", time.Now().Add(time.Hour).UnixMilli(): "orders:read:all"} {
-			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 				Credential: access.Mint("svc"), Name: "until", Scope: access.NewScope(permission), ExpiresAt: &end,
 			}))
 		}
-		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, "orders:read:all"), fault.Conflict, "in_use")
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read"); err != nil {
 			t.Errorf("another, which an expired key has, and with which a good one's only begins: %v", err)
 		}
-		for _, key := range must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
-			storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
-			if err := x.Directory.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID); err != nil {
+		for _, key := range must[access.KeyPage](t)(x.Directory.KeyPage(t.Context(), x.Operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
+			storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), x.By, "orders:read:all"), fault.Conflict, "in_use")
+			if err := x.Directory.RevokeKey(t.Context(), x.By, x.Operator.Home.RowID, key.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:read:all"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:read:all"); err != nil {
 			t.Errorf("once all are revoked: %v", err)
 		}
 	})
@@ -225,7 +225,7 @@ func TestRoles(t *testing.T) {
 	t.Run("the built-in ones are listed with what they grant at present", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:read"}))
 		granted := map[string]string{}
 		for _, r := range must[[]access.Role](t)(x.Directory.Roles(t.Context(), 0, 10)) {
 			if !r.BuiltIn {
@@ -248,24 +248,24 @@ func TestRoles(t *testing.T) {
 	t.Run("is created, read, changed and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", BuiltIn: true, Permissions: access.NewScope(access.EventsRead, access.AuditRead)}))
+		made := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk", BuiltIn: true, Permissions: access.NewScope(access.EventsRead, access.AuditRead)}))
 		read := must[access.Role](t)(x.Directory.Role(t.Context(), "clerk"))
 		if made.BuiltIn || !made.Permissions.Equal(read.Permissions) || read.Permissions.String() != "audit:read events:read" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		if same := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})); !same.Permissions.Equal(made.Permissions) {
+		if same := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{})); !same.Permissions.Equal(made.Permissions) {
 			t.Errorf("an empty change leaves %q", same.Permissions)
 		}
-		changed := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsWrite))}))
+		changed := must[access.Role](t)(x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsWrite))}))
 		if read := must[access.Role](t)(x.Directory.Role(t.Context(), "clerk")); changed.Permissions.String() != "events:write" || !changed.Permissions.Equal(read.Permissions) {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
-		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.By, "clerk"); err != nil {
 			t.Fatal(err)
 		}
 		_, err := x.Directory.Role(t.Context(), "clerk")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		x.expectLog(t, x.operator.Home.RowID,
+		x.expectLog(t, x.Operator.Home.RowID,
 			told{"role_deleted", "role clerk", map[string]any{}},
 			told{"role_updated", "role clerk", map[string]any{"permissions": []any{"events:write"}}},
 			told{"role_updated", "role clerk", map[string]any{}},
@@ -274,33 +274,33 @@ func TestRoles(t *testing.T) {
 	t.Run("refuses what cannot be, naming every unknown permission", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, err := x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "owner"})
+		_, err := x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "owner"})
 		storagetest.ExpectFault(t, err, fault.Conflict, "already_exists", "name already_exists")
-		_, err = x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope("no:such", access.EventsRead, "nor:this")})
+		_, err = x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk", Permissions: access.NewScope("no:such", access.EventsRead, "nor:this")})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "permissions unknown_permission", "permissions unknown_permission")
 		_, err = x.Directory.Role(t.Context(), "clerk")
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})
+		_, err = x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{})
 		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
-		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "clerk"), fault.NotFound, "not_found")
-		_, err = x.Directory.UpdateRole(t.Context(), x.by, "member", access.RoleChange{Permissions: &access.Scope{}})
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.By, "clerk"), fault.NotFound, "not_found")
+		_, err = x.Directory.UpdateRole(t.Context(), x.By, "member", access.RoleChange{Permissions: &access.Scope{}})
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "member"), fault.Conflict, "built_in")
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.By, "member"), fault.Conflict, "built_in")
 
-		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
-		_, err = x.Directory.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope("no:such"))})
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk"}))
+		_, err = x.Directory.UpdateRole(t.Context(), x.By, "clerk", access.RoleChange{Permissions: new(access.NewScope("no:such"))})
 		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "permissions unknown_permission")
 	})
 	t.Run("stays while a member has it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk"}))
 		clerk, _ := storagetest.Organization(t, x.Store, "acme", "growth", "clerk")
-		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.by, "clerk"), fault.Conflict, "in_use")
-		if err := x.Directory.RemoveMember(t.Context(), x.by, clerk.Home.ID, clerk.User.ID); err != nil {
+		storagetest.ExpectFault(t, x.Directory.DeleteRole(t.Context(), x.By, "clerk"), fault.Conflict, "in_use")
+		if err := x.Directory.RemoveMember(t.Context(), x.By, clerk.Home.ID, clerk.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Directory.DeleteRole(t.Context(), x.by, "clerk"); err != nil {
+		if err := x.Directory.DeleteRole(t.Context(), x.By, "clerk"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -310,13 +310,13 @@ func TestRoles(t *testing.T) {
 func TestDeleteInternalPermission(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "refunds:read", Internal: true}))
-	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:pay"}))
-	narrow := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "narrow", Permissions: access.NewScope(access.PlatformWrite)}))
+	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "refunds:read", Internal: true}))
+	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:pay"}))
+	narrow := must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "narrow", Permissions: access.NewScope(access.PlatformWrite)}))
 	who, _ := storagetest.Organization(t, x.Store, "back-end", "growth", narrow.Name)
 	by := who.Actor("", "")
 	storagetest.ExpectFault(t, x.Directory.DeletePermission(t.Context(), by, "refunds:read"), fault.Forbidden, "permission_denied")
-	for by, key := range map[*access.Actor]string{&by: "orders:pay", &x.by: "refunds:read"} {
+	for by, key := range map[*access.Actor]string{&by: "orders:pay", &x.By: "refunds:read"} {
 		if err := x.Directory.DeletePermission(t.Context(), *by, key); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}

@@ -8,24 +8,27 @@ import (
 // The lookups of a search. Each reads one index. Only operators may read most of these things, so their lookups do not look at
 // the organization. The columns that a thing does not have are missing, and the fields of search.Found stay zero.
 const (
+	// FoundOwner are the columns of a search for the organization o that owns a thing.
+	FoundOwner = "o.public_id AS organization_public_id, o.external_id AS organization_external_id, o.name AS organization_name"
+
 	foundOrganization = `
 		SELECT o.public_id, o.name AS title, p.name || iif(o.closed_at IS NULL, ' plan', ' plan, closed') AS detail,
-		       o.public_id AS organization_public_id, o.name AS organization_name
+		       ` + FoundOwner + `
 		FROM organizations o CROSS JOIN plans p ON p.id = o.plan_id`
 	foundUser = `
 		SELECT u.public_id, u.name AS title,
 		       coalesce(u.email, iif(u.service_of IS NULL, 'no e-mail address', 'service account'))
 		           || CASE WHEN u.erased_at IS NOT NULL THEN ', erased' WHEN u.is_active THEN '' ELSE ', inactive' END AS detail,
-		       o.public_id AS organization_public_id, o.name AS organization_name
+		       ` + FoundOwner + `
 		FROM users u LEFT JOIN organizations o ON o.id = u.service_of`
 	foundKeyColumns = `
 		SELECT k.public_id, k.name AS title, k.key_prefix AS detail, k.expires_at, k.revoked_at,
-		       o.public_id AS organization_public_id, o.name AS organization_name`
+		       ` + FoundOwner
 	foundKeyJoins = " CROSS JOIN organizations o ON o.id = k.organization_id"
 	foundToken    = `
 		SELECT a.public_id, u.public_id AS parent_id, iif(a.name = '', a.token_prefix, a.name) AS title,
 		       a.token_prefix || ' of ' || u.name AS detail, a.expires_at, a.revoked_at,
-		       o.public_id AS organization_public_id, o.name AS organization_name
+		       ` + FoundOwner + `
 		FROM access_tokens a CROSS JOIN users u ON u.id = a.user_id CROSS JOIN organizations o ON o.id = a.organization_id`
 )
 

@@ -74,14 +74,14 @@ func TestSessions(t *testing.T) {
 		code string
 	}{
 		"their token is revoked": {func(t *testing.T, x platform, p access.Principal) error {
-			return x.Directory.RevokeToken(t.Context(), x.by, p.User.ID, p.Token.ID)
+			return x.Directory.RevokeToken(t.Context(), x.By, p.User.ID, p.Token.ID)
 		}, "token_revoked"},
 		"their user is dismissed": {func(t *testing.T, x platform, p access.Principal) error {
-			_, err := x.Directory.UpdateUser(t.Context(), x.by, p.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := x.Directory.UpdateUser(t.Context(), x.By, p.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, "user_inactive"},
 		"their user leaves the organization": {func(t *testing.T, x platform, p access.Principal) error {
-			return x.Directory.RemoveMember(t.Context(), x.by, p.Home.ID, p.User.ID)
+			return x.Directory.RemoveMember(t.Context(), x.By, p.Home.ID, p.User.ID)
 		}, "user_inactive"},
 	} {
 		t.Run("are refused at once when "+name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestSessionsEnd(t *testing.T) {
 		if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); !got.Can(access.APIKeysWrite) {
 			t.Fatal("an owner may not write keys")
 		}
-		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, p.Home.ID, p.User.ID, access.RoleMember))
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, p.Home.ID, p.User.ID, access.RoleMember))
 		if got := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), d)); got.Can(access.APIKeysWrite) {
 			t.Error("a member may write keys")
 		}
@@ -145,10 +145,10 @@ func TestSessionsEnd(t *testing.T) {
 			const life = time.Hour + 500*time.Millisecond // ends between two rounds of upkeep, which forgets what has ended
 			expires := time.Now().Add(life).UnixMilli()
 			c := access.Mint(access.TokenPrefix)
-			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, c, "", &expires))
+			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, owner.User.ID, owner.Home.ID, c, "", &expires))
 			p := must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), c.Digest()))
 			session := access.MintSession()
-			if made := must[access.Session](t)(x.Directory.CreateSession(t.Context(), p, x.by, session)); made.ExpiresAt != expires {
+			if made := must[access.Session](t)(x.Directory.CreateSession(t.Context(), p, x.By, session)); made.ExpiresAt != expires {
 				t.Errorf("ends at %d, want %d", made.ExpiresAt, expires)
 			}
 			must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), session.Digest())) // it is in the cache

@@ -22,13 +22,13 @@ func TestSystem(t *testing.T) {
 	t.Run("acts in the first organization with every permission, later ones included", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		if system.Organization.ID != x.operator.Home.ID || system.Home.ID != x.operator.Home.ID || system.Plan.Name != "enterprise" {
+		if system.Organization.ID != x.Operator.Home.ID || system.Home.ID != x.Operator.Home.ID || system.Plan.Name != "enterprise" {
 			t.Errorf("acts in %+v on %+v", system.Organization, system.Plan)
 		}
-		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: "orders:read"}))
 		storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		again := must[access.Principal](t)(x.Directory.PrincipalOfSystem(t.Context()))
-		if again.Organization.ID != x.operator.Home.ID || !again.Can("orders:read") || !again.Can(access.PlatformActAs) || system.Can("orders:read") {
+		if again.Organization.ID != x.Operator.Home.ID || !again.Can("orders:read") || !again.Can(access.PlatformActAs) || system.Can("orders:read") {
 			t.Errorf("before %v, now %v in %s", system.Permissions.Keys(), again.Permissions.Keys(), again.Organization.Name)
 		}
 	})
@@ -65,7 +65,7 @@ func TestSystem(t *testing.T) {
 	t.Run("creates keys of the service account in every other organization", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
-		acme := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "growth"}))
+		acme := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "growth"}))
 		_, credential := storagetest.Key(t, x.Store, system.In(acme), access.EventsWrite, access.PlatformRead)
 		p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest()))
 		if p.Home.ID != acme.ID || !p.User.IsService() || p.Permissions.String() != access.EventsWrite {
@@ -84,20 +84,20 @@ func TestSystem(t *testing.T) {
 		if members := must[[]access.Member](t)(x.Directory.Members(t.Context(), system.Home.ID, 0, 10)); len(members) != 1 {
 			t.Errorf("members are %+v", members)
 		}
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, x.operator.Home.ID, x.operator.User.ID), fault.Conflict, "last_operator")
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, x.Operator.Home.ID, x.Operator.User.ID), fault.Conflict, "last_operator")
 	})
 
 	t.Run("stays as it is, and gets no token and no membership", func(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
 		id, org := system.User.ID, system.Home.ID
-		_, err := x.Directory.UpdateUser(t.Context(), x.by, id, access.UserChange{IsActive: new(false)})
+		_, err := x.Directory.UpdateUser(t.Context(), x.By, id, access.UserChange{IsActive: new(false)})
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.by, id), fault.Conflict, "built_in")
-		_, err = x.Directory.SetMember(t.Context(), x.by, org, id, access.RoleMember)
+		storagetest.ExpectFault(t, x.Directory.DeleteUser(t.Context(), x.By, id), fault.Conflict, "built_in")
+		_, err = x.Directory.SetMember(t.Context(), x.By, org, id, access.RoleMember)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
-		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.by, org, id), fault.Conflict, "built_in")
-		_, err = x.Directory.CreateToken(t.Context(), x.by, id, org, access.Mint(access.TokenPrefix), "mine", nil)
+		storagetest.ExpectFault(t, x.Directory.RemoveMember(t.Context(), x.By, org, id), fault.Conflict, "built_in")
+		_, err = x.Directory.CreateToken(t.Context(), x.By, id, org, access.Mint(access.TokenPrefix), "mine", nil)
 		storagetest.ExpectFault(t, err, fault.Conflict, "built_in")
 	})
 }

@@ -13,7 +13,8 @@ import (
 )
 
 const selectTokens = `
-	SELECT a.id, a.public_id, u.public_id AS user_public_id, o.public_id AS organization_public_id, a.name, a.token_prefix,
+	SELECT a.id, a.public_id, u.public_id AS user_public_id, o.public_id AS organization_public_id,
+	       o.external_id AS organization_external_id, a.name, a.token_prefix,
 	       a.created_at, a.expires_at, a.last_used_at, a.revoked_at
 	FROM access_tokens a JOIN users u ON u.id = a.user_id JOIN organizations o ON o.id = a.organization_id`
 

@@ -28,12 +28,10 @@ func newFixture(t *testing.T) fixture {
 	return fixture{storagetest.CustomerOf(t, storagetest.Open(t))}
 }
 
-// newOneAttemptFixture is newFixture with a policy of one attempt, and without failing subscriptions.
+// newOneAttemptFixture is newFixture with the policy of storagetest.FrailOptions.
 func newOneAttemptFixture(t *testing.T) fixture {
 	t.Helper()
-	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
-	o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1000, DisabledAfter: 2000}
-	store, _ := storagetest.OpenWith(t, o)
+	store, _ := storagetest.OpenWith(t, storagetest.FrailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
 	return fixture{storagetest.CustomerOf(t, store)}
 }
 

@@ -25,14 +25,12 @@ func (h *History) Search(ctx context.Context, by access.Principal, text string) 
 }
 
 const (
-	foundOrganization = "o.public_id AS organization_public_id, o.name AS organization_name"
-
 	foundSubscriptionColumns = `
 		SELECT s.public_id, coalesce(s.external_id, '') AS title, s.url,
-		       CASE WHEN s.deleted_at IS NOT NULL THEN 'deleted' WHEN ` + delivery.PausedByPerson + ` THEN 'paused' ELSE s.status END AS detail, ` + foundOrganization
+		       CASE WHEN s.deleted_at IS NOT NULL THEN 'deleted' WHEN ` + delivery.PausedByPerson + ` THEN 'paused' ELSE s.status END AS detail, ` + directory.FoundOwner
 	foundSubscriptionJoins = " CROSS JOIN organizations o ON o.id = s.organization_id"
 
-	foundEventColumns = "SELECT e.id, e.created_at AS at, e.type AS title, " + foundOrganization
+	foundEventColumns = "SELECT e.id, e.created_at AS at, e.type AS title, " + directory.FoundOwner
 	foundEventJoins   = " CROSS JOIN organizations o ON o.id = e.organization_id"
 
 	// lastOrganization ends the range of organizations that begins with ?3, so that an index on the organization finds its row at
@@ -81,7 +79,7 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 		SQL: `
 			SELECT a.id, a.attempted_at AS at, s.public_id AS parent_id, e.type || ' #' || a.attempt_number AS title, s.url,
 			       CASE a.outcome WHEN ` + delivery.OutcomeSucceeded + ` THEN 'succeeded' WHEN ` + delivery.OutcomeFailed + ` THEN 'failed' ELSE 'interrupted' END
-			           || coalesce(' with status ' || a.response_status, '') AS detail, ` + foundOrganization + `
+			           || coalesce(' with status ' || a.response_status, '') AS detail, ` + directory.FoundOwner + `
 			FROM attempts a` + attemptJoins + ` JOIN organizations o ON o.id = s.organization_id
 			WHERE a.id = ?5 AND a.attempted_at = ?6 AND ?3 IN (0, s.organization_id)`,
 	},
@@ -89,14 +87,14 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 		Type: search.Attempt, Needs: access.WebhooksRead, By: search.ByID, ID: access.AttemptID,
 		SQL: `
 			SELECT ` + delivery.AttemptRow + ` AS id, d.due_at AS at, s.public_id AS parent_id, e.type || ' #' || (d.attempts + 1) AS title, s.url,
-			       'sending' AS detail, ` + foundOrganization + `
+			       'sending' AS detail, ` + directory.FoundOwner + `
 			FROM deliveries d` + sendingJoins + ` JOIN organizations o ON o.id = s.organization_id
 			WHERE d.id = ?5 >> 8 AND d.state >= ` + delivery.Sending + ` AND d.attempts + 1 = ?5 & 255 AND d.due_at = ?6 AND ?3 IN (0, s.organization_id)`,
 	},
 	{
 		Type: search.AuditEvent, Needs: access.AuditRead, By: search.ByID, ID: access.AuditEventID,
 		SQL: `
-			SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + foundOrganization + `
+			SELECT l.id, l.at, l.type AS title, 'by ' || l.actor_name AS detail, ` + directory.FoundOwner + `
 			FROM audit_events l CROSS JOIN organizations o ON o.id = l.organization_id
 			WHERE l.id = ?5 AND l.at = ?6 AND ?3 IN (0, l.organization_id)`,
 	},

@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Value returns the value of a name, or nil if there is none.
+// Value returns the value of a name, or nil if there is none or it is empty.
 func Value(from sqlite.Reader, name string) (value []byte, err error) {
 	err = from.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -18,7 +18,7 @@ func TestCredentialState(t *testing.T) {
 		x := newPlatform(t)
 		owner, token := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		credential := access.Mint("svc")
-		key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
+		key := must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.By, access.NewKey{
 			Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
 		}))
 		// Each step adds a reason to refuse the key. The state names the first reason in the order of checks.
@@ -30,16 +30,16 @@ func TestCredentialState(t *testing.T) {
 		}{
 			{"good", func() error { return nil }, access.CheckPassed, true},
 			{"of an organization without keys", func() error {
-				_, err := x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")})
+				_, err := x.Directory.UpdateOrganization(t.Context(), x.By, owner.Home.ID, access.OrganizationChange{Plan: new("free")})
 				return err
 			}, access.CheckPassed, true},
 			{"of an inactive creator", func() error {
-				_, err := x.Directory.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)})
+				_, err := x.Directory.UpdateUser(t.Context(), x.By, owner.User.ID, access.UserChange{IsActive: new(false)})
 				return err
 			}, access.CheckCreator, true},
-			{"of one who has left", func() error { return x.Directory.RemoveMember(t.Context(), x.by, owner.Home.ID, owner.User.ID) }, access.CheckCreator, false},
+			{"of one who has left", func() error { return x.Directory.RemoveMember(t.Context(), x.By, owner.Home.ID, owner.User.ID) }, access.CheckCreator, false},
 			{"expired", func() error { time.Sleep(time.Hour); return nil }, access.CheckExpired, false},
-			{"revoked", func() error { return x.Directory.RevokeKey(t.Context(), x.by, owner.Home.RowID, key.ID) }, access.CheckRevoked, false},
+			{"revoked", func() error { return x.Directory.RevokeKey(t.Context(), x.By, owner.Home.RowID, key.ID) }, access.CheckRevoked, false},
 		} {
 			if err := step.do(); err != nil {
 				t.Fatalf("%s: %v", step.name, err)

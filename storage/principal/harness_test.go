@@ -3,31 +3,18 @@ package principal_test
 import (
 	"testing"
 
-	"github.com/keyhook/keyhook/storage"
-	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 // platform is a store of its own with its operator.
-type platform struct {
-	*storage.Store
-	operator access.Principal
-	by       access.Actor // the operator
-}
+type platform struct{ storagetest.Platform }
 
 func newPlatform(t *testing.T) platform {
 	t.Helper()
-	store := storagetest.Open(t)
-	operator := storagetest.Operator(t, store)
-	return platform{store, operator, operator.Actor("192.0.2.1", "req")}
+	return platform{storagetest.NewPlatform(t)}
 }
 
 func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	t.Helper()
+	return storagetest.Must[T](t)
 }

@@ -70,7 +70,7 @@ func TestPrincipal(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
+		must[access.Organization](t)(x.Directory.UpdateOrganization(t.Context(), x.By, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
 		if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest())); p.Plan.APIKeys || p.Plan.Name != "free" || *p.Plan.RateLimitPerMinute != 60 {
 			t.Errorf("%+v", p.Plan)
 		}
@@ -94,10 +94,10 @@ func TestOrderOfChecks(t *testing.T) {
 	}{
 		{"good", "", "", func(*testing.T, credential) error { return nil }},
 		{"not a member any more", "creator_inactive", "user_inactive", func(t *testing.T, c credential) error {
-			return c.x.Directory.RemoveMember(t.Context(), c.x.by, c.owner.Home.ID, c.owner.User.ID)
+			return c.x.Directory.RemoveMember(t.Context(), c.x.By, c.owner.Home.ID, c.owner.User.ID)
 		}},
 		{"not active either", "creator_inactive", "user_inactive", func(t *testing.T, c credential) error {
-			_, err := c.x.Directory.UpdateUser(t.Context(), c.x.by, c.owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := c.x.Directory.UpdateUser(t.Context(), c.x.By, c.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}},
 		{"expired too", "key_expired", "token_expired", func(_ *testing.T, c credential) error {
@@ -105,10 +105,10 @@ func TestOrderOfChecks(t *testing.T) {
 			return nil
 		}},
 		{"revoked too", "key_revoked", "token_revoked", func(t *testing.T, c credential) error {
-			if err := c.x.Directory.RevokeKey(t.Context(), c.x.by, c.owner.Home.RowID, c.id); fault.KindOf(err) != fault.NotFound {
+			if err := c.x.Directory.RevokeKey(t.Context(), c.x.By, c.owner.Home.RowID, c.id); fault.KindOf(err) != fault.NotFound {
 				return err
 			}
-			return c.x.Directory.RevokeToken(t.Context(), c.x.by, c.owner.User.ID, c.id)
+			return c.x.Directory.RevokeToken(t.Context(), c.x.By, c.owner.User.ID, c.id)
 		}},
 		{"unknown", "invalid_key", "invalid_key", nil},
 	}
@@ -133,11 +133,11 @@ func TestOrderOfChecks(t *testing.T) {
 						_, err := x.Directory.PrincipalByKey(t.Context(), d)
 						return err
 					}
-					c.id = must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.by, access.NewKey{
+					c.id = must[access.Key](t)(x.Directory.CreateKey(t.Context(), owner, x.By, access.NewKey{
 						Credential: minted, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &c.expires,
 					})).ID
 				} else {
-					c.id = must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, minted, "", &c.expires)).ID
+					c.id = must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, owner.User.ID, owner.Home.ID, minted, "", &c.expires)).ID
 				}
 				for _, step := range steps {
 					digest, code := c.digest, step.token
@@ -172,10 +172,10 @@ func TestExpiry(t *testing.T) {
 			x := newPlatform(t)
 			end := time.Now().Add(time.Hour).UnixMilli()
 			key, token := access.Mint("svc"), access.Mint(access.TokenPrefix)
-			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+			must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 				Credential: key, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 			}))
-			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.by, x.operator.User.ID, x.operator.Home.ID, token, "", &end))
+			must[access.AccessToken](t)(x.Directory.CreateToken(t.Context(), x.By, x.Operator.User.ID, x.Operator.Home.ID, token, "", &end))
 			time.Sleep(time.Until(time.UnixMilli(end - 1)))
 			must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
 			must[access.Principal](t)(x.Directory.PrincipalByToken(t.Context(), token.Digest()))
@@ -208,62 +208,62 @@ func TestChangesHoldAtOnce(t *testing.T) {
 		before func(access.Principal, error) bool  // what no request may see any more
 	}{
 		{"the key is revoked", func(t *testing.T, s subject) error {
-			return s.x.Directory.RevokeKey(t.Context(), s.x.by, s.owner.Home.RowID, s.key.ID)
+			return s.x.Directory.RevokeKey(t.Context(), s.x.By, s.owner.Home.RowID, s.key.ID)
 		}, nil, accepted},
 		{"the creator is deactivated", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(false)})
+			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.By, s.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(true)})
+			_, err := s.x.Directory.UpdateUser(t.Context(), s.x.By, s.owner.User.ID, access.UserChange{IsActive: new(true)})
 			return err
 		}, accepted},
 		{"the creator is removed", func(t *testing.T, s subject) error {
-			return s.x.Directory.RemoveMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID)
+			return s.x.Directory.RemoveMember(t.Context(), s.x.By, s.owner.Home.ID, s.owner.User.ID)
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.By, s.owner.Home.ID, s.owner.User.ID, "clerk")
 			return err
 		}, accepted},
 		{"the creator gets a lesser role", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, access.RoleMember)
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.By, s.owner.Home.ID, s.owner.User.ID, access.RoleMember)
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.SetMember(t.Context(), s.x.by, s.owner.Home.ID, s.owner.User.ID, "clerk")
+			_, err := s.x.Directory.SetMember(t.Context(), s.x.By, s.owner.Home.ID, s.owner.User.ID, "clerk")
 			return err
 		}, can(access.EventsWrite)},
 		{"the role loses a permission", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))})
+			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.By, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead, access.EventsWrite))})
+			_, err := s.x.Directory.UpdateRole(t.Context(), s.x.By, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead, access.EventsWrite))})
 			return err
 		}, can(access.EventsWrite)},
 		{"the plan loses API keys", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(false)})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{APIKeys: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(true)})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{APIKeys: new(true)})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 		{"the plan gets a limit", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true})
+			_, err := s.x.Directory.UpdatePlan(t.Context(), s.x.By, "pro", access.PlanChange{SetRateLimit: true})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.RateLimitPerMinute == nil }},
 		{"the organization is downgraded", func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("free")})
+			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.By, s.owner.Home.ID, access.OrganizationChange{Plan: new("free")})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("pro")})
+			_, err := s.x.Directory.UpdateOrganization(t.Context(), s.x.By, s.owner.Home.ID, access.OrganizationChange{Plan: new("pro")})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
-			must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true}))
-			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, access.EventsWrite)}))
+			must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "pro", APIKeys: true}))
+			must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, access.EventsWrite)}))
 			owner, _ := storagetest.Organization(t, x.Store, "acme", "pro", "clerk")
 			for range 8 {
 				key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
@@ -351,14 +351,14 @@ func TestPermissionsFollowTheirList(t *testing.T) {
 	}
 	owner, ownerToken := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	_, memberToken := storagetest.Member(t, x.Store, owner.Home, "member", access.RoleMember)
-	_, narrow := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
-	_, wide := storagetest.Key(t, x.Store, x.operator, allOfThen.Keys()...)
+	_, narrow := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
+	_, wide := storagetest.Key(t, x.Store, x.Operator, allOfThen.Keys()...)
 	operatorToken, _ := access.Opaque(storagetest.OperatorToken)
 
 	for _, key := range []string{"orders:read", "orders:write", "platform:bill"} {
-		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.by, access.Permission{Key: key}))
+		must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: key}))
 	}
-	_, later := storagetest.Key(t, x.Store, x.operator, "orders:read", access.EventsRead)
+	_, later := storagetest.Key(t, x.Store, x.Operator, "orders:read", access.EventsRead)
 	expect := func(t *testing.T, p access.Principal, err error, want access.Scope) {
 		t.Helper()
 		if err != nil || !p.Permissions.Equal(want) {
@@ -388,7 +388,7 @@ func TestPermissionsFollowTheirList(t *testing.T) {
 		expect(t, p, err, access.NewScope(access.EventsRead, "orders:read"))
 	})
 	t.Run("what is taken out of it is held by nobody", func(t *testing.T) {
-		if err := x.Directory.DeletePermission(t.Context(), x.by, "orders:write"); err != nil {
+		if err := x.Directory.DeletePermission(t.Context(), x.By, "orders:write"); err != nil {
 			t.Fatal(err)
 		}
 		p, err := x.Directory.PrincipalByToken(t.Context(), ownerToken.Digest())
@@ -415,9 +415,9 @@ func TestAKeyFollowsItsCreator(t *testing.T) {
 				if step.role == "reader" {
 					permissions = access.NewScope(access.EventsRead, access.EventsWrite)
 				}
-				must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.by, access.Role{Name: step.role, Permissions: permissions}))
+				must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: step.role, Permissions: permissions}))
 			}
-			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.by, member.Home.ID, member.User.ID, step.role))
+			must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, member.Home.ID, member.User.ID, step.role))
 			if p := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), credential.Digest())); p.Permissions.String() != step.want {
 				t.Errorf("the key holds %q, want %q", p.Permissions, step.want)
 			}
@@ -442,7 +442,7 @@ func TestAFailureToReadIsNotARefusal(t *testing.T) {
 	t.Run("a caller who has gone is refused nothing, and nothing is remembered of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, key := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+		_, key := storagetest.Key(t, x.Store, x.Operator, access.EventsRead)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := x.Directory.PrincipalByKey(gone, key.Digest())
@@ -466,7 +466,7 @@ func TestThePrincipalCacheIsBounded(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, c := range credentials {
 		wg.Go(func() {
-			if _, err := x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(access.EventsRead)}); err != nil {
+			if _, err := x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{Credential: c, Name: "ci", Scope: access.NewScope(access.EventsRead)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -487,7 +487,7 @@ func TestACachedPrincipalCostsNoAllocation(t *testing.T) {
 	x := newPlatform(t)
 	end := time.Now().Add(time.Hour).UnixMilli()
 	credential := access.Mint("svc")
-	must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.operator, x.by, access.NewKey{
+	must[access.Key](t)(x.Directory.CreateKey(t.Context(), x.Operator, x.By, access.NewKey{
 		Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
 	}))
 	ctx, digest := t.Context(), credential.Digest()

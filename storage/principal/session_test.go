@@ -28,12 +28,12 @@ func newColleagues(t *testing.T) colleagues {
 	ctx := t.Context()
 	for _, name := range []string{"first", "second", "third"} {
 		x.organizations = append(x.organizations,
-			must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.by, access.Organization{Name: name, Plan: "growth", ExternalID: new("ext-" + name)})))
+			must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: name, Plan: "growth", ExternalID: new("ext-" + name)})))
 	}
 	for i, name := range []string{"ada", "bob"} {
-		user := must[access.User](t)(x.Directory.CreateUser(ctx, x.by, access.User{Name: name, ExternalID: new(name), IsActive: true}))
+		user := must[access.User](t)(x.Directory.CreateUser(ctx, x.By, access.User{Name: name, ExternalID: new(name), IsActive: true}))
 		for j, o := range x.organizations {
-			must[access.Member](t)(x.Directory.SetMember(ctx, x.by, o.ID, user.ID, rolesOfColleagues[i][j]))
+			must[access.Member](t)(x.Directory.SetMember(ctx, x.By, o.ID, user.ID, rolesOfColleagues[i][j]))
 		}
 		x.people, x.sessions = append(x.people, user), append(x.sessions, access.MintSession())
 		identity := access.Identity{Subject: name}
@@ -105,7 +105,7 @@ func TestARemovedMemberDoesNotSwitch(t *testing.T) {
 	if where(0) != "second" || where(1) != "second" {
 		t.Fatal("the sessions do not switch")
 	}
-	if err := x.Directory.RemoveMember(t.Context(), x.by, second.ID, x.people[0].ID); err != nil {
+	if err := x.Directory.RemoveMember(t.Context(), x.By, second.ID, x.people[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -113,7 +113,7 @@ func TestARemovedMemberDoesNotSwitch(t *testing.T) {
 			t.Errorf("the removed one is in %s, the other in %s", where(0), where(1))
 		}
 	}
-	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.by, x.people[1].ID, access.UserChange{IsActive: new(false)}))
+	must[access.User](t)(x.Directory.UpdateUser(t.Context(), x.By, x.people[1].ID, access.UserChange{IsActive: new(false)}))
 	if p, err := x.switched(t, 1, second.ID); err == nil {
 		t.Errorf("a deactivated user acts in %s", p.Home.Name)
 	}
@@ -125,11 +125,11 @@ func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
 	me := access.Identity{Subject: "ada"}
 	hasKeys := func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }
 	downgrade := func(t *testing.T, x colleagues) error {
-		_, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)})
+		_, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{APIKeys: new(false)})
 		return err
 	}
 	upgrade := func(t *testing.T, x colleagues) error {
-		_, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(true)})
+		_, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{APIKeys: new(true)})
 		return err
 	}
 	for name, tt := range map[string]struct {
@@ -152,9 +152,9 @@ func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
 		"a switched session of a user who is removed": {func(t *testing.T, x colleagues) func() (access.Principal, error) {
 			return func() (access.Principal, error) { return x.switched(t, 0, "ext-second") }
 		}, func(p access.Principal, err error) bool { return err == nil && p.Home.Name == "second" }, func(t *testing.T, x colleagues) error {
-			return x.Directory.RemoveMember(t.Context(), x.by, "ext-second", x.people[0].ID)
+			return x.Directory.RemoveMember(t.Context(), x.By, "ext-second", x.people[0].ID)
 		}, func(t *testing.T, x colleagues) error {
-			_, err := x.Directory.SetMember(t.Context(), x.by, "ext-second", x.people[0].ID, access.RoleOwner)
+			_, err := x.Directory.SetMember(t.Context(), x.By, "ext-second", x.people[0].ID, access.RoleOwner)
 			return err
 		}},
 	} {

@@ -31,10 +31,10 @@ func TestOrderOfAnnouncements(t *testing.T) {
 		told := &announcements{}
 		x.Queue.Watch(told)
 		publish := func(eventType string) func() {
-			return func() { storagetest.Publish(t, x.Store, x.owner, eventType) }
+			return func() { storagetest.Publish(t, x.Store, x.Owner, eventType) }
 		}
 		limit := func() {
-			if err := x.change(t, x.actor(), webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: new(int64(10))}); err != nil {
+			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: new(int64(10))}); err != nil {
 				t.Error(err)
 			}
 		}

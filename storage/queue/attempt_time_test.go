@@ -20,9 +20,9 @@ func TestTimeOfLastAttempt(t *testing.T) {
 		ended := func(at time.Duration, succeeded bool) (success, failure *int64) {
 			t.Helper()
 			time.Sleep(time.Until(start.Add(at)))
-			x.publish(t, 1, "user.created")
-			x.endAll(t, succeeded)
-			sub := x.read(t)
+			x.Publish(t, 1, "user.created")
+			x.EndAll(t, succeeded)
+			sub := x.Read(t)
 			return sub.LastSuccessAt, sub.LastFailureAt
 		}
 		is := func(what string, got *int64, want time.Duration) {

@@ -14,8 +14,8 @@ import (
 // actorWithoutAuditRead returns an actor who may manage webhooks but not read the audit log.
 func (x fixture) actorWithoutAuditRead(t *testing.T) access.Actor {
 	t.Helper()
-	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
-	p := x.owner
+	key, _ := storagetest.Key(t, x.Store, x.Owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
+	p := x.Owner
 	p.Key = &key
 	return p.Actor("127.0.0.1", "test")
 }
@@ -23,10 +23,10 @@ func (x fixture) actorWithoutAuditRead(t *testing.T) access.Actor {
 // types lists the types of the pending events.
 func (x fixture) types(t *testing.T) (types []string) {
 	t.Helper()
-	for _, job := range x.jobs(t) {
+	for _, job := range x.Jobs(t) {
 		types = append(types, job.EventType)
 	}
-	sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
+	sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID)
 	if err != nil || sub.PendingDeliveries != int64(len(types)) {
 		t.Fatalf("%d deliveries are pending, the count says %d, error %v", len(types), sub.PendingDeliveries, err)
 	}
@@ -38,34 +38,34 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	by := x.actorWithoutAuditRead(t)
-	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
+	sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.Org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
 	if err != nil || sub.AuditEvents {
 		t.Fatalf("audit_events %v, error %v", sub.AuditEvents, err)
 	}
-	full := x.sub
-	x.sub = sub
+	full := x.Sub
+	x.Sub = sub
 
 	t.Run("the subscription receives every type except audit events", func(t *testing.T) {
-		storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
-		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		storagetest.Key(t, x.Store, x.Owner, access.EventsRead) // an audit event
+		storagetest.Publish(t, x.Store, x.Owner, "order.paid")
 		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
 			t.Errorf("pending are %v", got)
 		}
 	})
 	t.Run("a replay sends no audit events", func(t *testing.T) {
 		r := webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}
-		counted, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, r)
-		if made, err2 := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); counted.Total() != 0 || made.Total() != 0 || err != nil || err2 != nil {
+		counted, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, r)
+		if made, err2 := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, r); counted.Total() != 0 || made.Total() != 0 || err != nil || err2 != nil {
 			t.Errorf("%+v counted, %+v made, errors %v, %v; want none", counted, made, err, err2)
 		}
 		r.EventTypes = webhook.Types{access.KeyCreated}
-		if made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); made.Total() != 0 || err != nil {
+		if made, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, r); made.Total() != 0 || err != nil {
 			t.Errorf("%+v made where the type is named, error %v", made, err)
 		}
 	})
 	t.Run("its URL and types change without audit:read", func(t *testing.T) {
 		for _, types := range []webhook.Types{{"order.*"}, {}} {
-			if err := x.change(t, by, webhook.SubscriptionChange{URL: new("https://example.com/new"), EventTypes: &types}); err != nil {
+			if err := x.Change(t, by, webhook.SubscriptionChange{URL: new("https://example.com/new"), EventTypes: &types}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -76,20 +76,20 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 			"a type":                {EventTypes: &webhook.Types{access.KeyCreated}},
 			"a type without effect": {EventTypes: &webhook.Types{access.KeyCreated}, AuditEvents: new(false)},
 		} {
-			if err := x.change(t, by, c); fault.KindOf(err) != fault.Forbidden {
+			if err := x.Change(t, by, c); fault.KindOf(err) != fault.Forbidden {
 				t.Errorf("%s: %v", name, err)
 			}
 			c.URL = new("https://example.com/other")
-			if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.org(), c); fault.KindOf(err) != fault.Forbidden {
+			if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), by, x.Org(), c); fault.KindOf(err) != fault.Forbidden {
 				t.Errorf("%s, of a new one: %v", name, err)
 			}
 		}
 	})
 	t.Run("an actor with audit:read turns audit events on", func(t *testing.T) {
-		if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(true)}); err != nil {
+		if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{AuditEvents: new(true)}); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+		storagetest.Key(t, x.Store, x.Owner, access.EventsRead)
 		if got := x.types(t); !slices.Equal(got, []string{access.KeyCreated, "order.paid"}) {
 			t.Errorf("pending are %v", got)
 		}
@@ -104,8 +104,8 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	begin := func(t *testing.T) (x fixture, narrow access.Actor) {
 		x = newFixture(t)
 		narrow = x.actorWithoutAuditRead(t) // an audit event, like the next ones
-		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
-		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		storagetest.Key(t, x.Store, x.Owner, access.EventsRead)
+		storagetest.Publish(t, x.Store, x.Owner, "order.paid")
 		if n := len(x.types(t)); n != 3 {
 			t.Fatalf("%d are pending", n)
 		}
@@ -119,7 +119,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 		for _, c := range []webhook.SubscriptionChange{
 			{URL: elsewhere}, {EventTypes: &webhook.Types{"order.*"}}, {URL: elsewhere, AuditEvents: new(true)},
 		} {
-			if err := x.change(t, narrow, c); fault.KindOf(err) != fault.Forbidden {
+			if err := x.Change(t, narrow, c); fault.KindOf(err) != fault.Forbidden {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
@@ -130,16 +130,16 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Run("pending audit events do not go to the new URL", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
-		held := x.jobs(t) // as the dispatcher has them in memory
-		failed := x.begin(t, held[0])
-		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}); err != nil {
+		held := x.Jobs(t) // as the dispatcher has them in memory
+		failed := x.Begin(t, held[0])
+		if err := x.Change(t, narrow, webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
 			t.Errorf("pending are %v", got)
 		}
 		for _, job := range held[1:] {
-			if begun := x.begin(t, job) != 0; begun != (job.EventType == "order.paid") {
+			if begun := x.Begin(t, job) != 0; begun != (job.EventType == "order.paid") {
 				t.Errorf("an attempt of %s is begun: %v", job.EventType, begun)
 			}
 		}
@@ -147,7 +147,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID)
+		err = x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, attempt.ID)
 		if fault.KindOf(err) != fault.Conflict {
 			t.Errorf("an audit event is sent again: %v", err)
 		}
@@ -155,10 +155,10 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Run("new types drop pending audit events too, so a later change of the URL sends none", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
-		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"order.*"}}); err != nil {
+		if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"order.*"}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere}); err != nil {
+		if err := x.Change(t, narrow, webhook.SubscriptionChange{URL: elsewhere}); err != nil {
 			t.Fatal(err)
 		}
 		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
@@ -168,13 +168,13 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Run("the change is refused if too much is pending to search", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
-		x.Pend(x.sub.RowID, 10_000)
+		x.Pend(x.Sub.RowID, 10_000)
 		c := webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}
-		if err := x.change(t, narrow, c); fault.KindOf(err) != fault.Conflict {
+		if err := x.Change(t, narrow, c); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("%v", err)
 		}
-		x.Pend(x.sub.RowID, -10_000)
-		if err := x.change(t, narrow, c); err != nil {
+		x.Pend(x.Sub.RowID, -10_000)
+		if err := x.Change(t, narrow, c); err != nil {
 			t.Error(err)
 		}
 	})

@@ -67,21 +67,21 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 		x := newFixture(t)
 		p := &places{free: 1}
 		x.Queue.Watch(p)
-		event := storagetest.Publish(t, x.Store, x.owner, "user.created")
+		event := storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		job := p.fresh[0]
-		if !job.Begun || job.Epoch != x.sub.Epoch || job.DueAt != event.At || job.Number() != 1 || len(x.jobs(t)) != 0 {
-			t.Fatalf("announced is %+v, and %d wait", job, len(x.jobs(t)))
+		if !job.Begun || job.Epoch != x.Sub.Epoch || job.DueAt != event.At || job.Number() != 1 || len(x.Jobs(t)) != 0 {
+			t.Fatalf("announced is %+v, and %d wait", job, len(x.Jobs(t)))
 		}
 		if a := x.all(t)[0]; a.Outcome != webhook.Sending || a.AttemptedAt != event.At || a.RowID != job.Delivery<<8|1 {
 			t.Errorf("the attempt is %+v", a)
 		}
-		if attempt := x.begin(t, job); attempt != 0 {
+		if attempt := x.Begin(t, job); attempt != 0 {
 			t.Errorf("it has begun twice, as %d", attempt)
 		}
-		if settled := x.end(t, job, job.Delivery<<8|1, false); settled.State != webhook.Pending {
+		if settled := x.End(t, job, job.Delivery<<8|1, false); settled.State != webhook.Pending {
 			t.Errorf("settled %+v", settled)
 		}
-		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {
+		if jobs := x.Jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {
 			t.Errorf("pending is %+v", jobs)
 		}
 	})
@@ -92,10 +92,10 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
 		x.Queue.Watch(&places{free: 1})
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		stop()
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 || jobs[0].Trigger() != webhook.ByRetry {
+		if jobs := x.Jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 || jobs[0].Trigger() != webhook.ByRetry {
 			t.Errorf("pending is %+v", jobs)
 		}
 		if list := x.all(t); len(list) != 1 || list[0].Outcome != webhook.Interrupted || list[0].Trigger != webhook.ByEvent {
@@ -106,10 +106,10 @@ func TestDeliveryThatBeginsAtOnce(t *testing.T) {
 	t.Run("can be one of the store itself", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
 		p := &places{free: 1}
 		x.Queue.Watch(p)
-		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "never")
+		storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "never")
 		if len(p.fresh) != 1 || !p.fresh[0].Begun || p.fresh[0].EventType != access.SubscriptionCreated {
 			t.Errorf("announced is %+v", p.fresh)
 		}
@@ -125,22 +125,22 @@ func TestDeliveryThatWaits(t *testing.T) {
 	}{
 		"without a free place": {0, func(*testing.T, fixture) {}, nil},
 		"while the queue is held": {9, func(t *testing.T, x fixture) {
-			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},
-		"while its subscription is failing": {9, func(t *testing.T, x fixture) { x.fail(t, 5) }, nil},
-		"of a redelivery": {9, func(t *testing.T, x fixture) { x.fail(t, 1) }, func(t *testing.T, x fixture) {
-			if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
+		"while its subscription is failing": {9, func(t *testing.T, x fixture) { x.Fail(t, 5) }, nil},
+		"of a redelivery": {9, func(t *testing.T, x fixture) { x.Fail(t, 1) }, func(t *testing.T, x fixture) {
+			if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, x.all(t)[0].ID); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"of a replay": {9, func(t *testing.T, x fixture) {
 			for range 5 {
-				x.fail(t, 1)
+				x.Fail(t, 1)
 			}
 		}, func(t *testing.T, x fixture) {
-			must[webhook.Replayed](t)(x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything))
+			must[webhook.Replayed](t)(x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything))
 		}},
 	} {
 		t.Run("a delivery "+name+" waits", func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestDeliveryThatWaits(t *testing.T) {
 			p := &places{free: tt.places}
 			x.Queue.Watch(p)
 			if tt.create == nil {
-				storagetest.Publish(t, x.Store, x.owner, "user.created")
+				storagetest.Publish(t, x.Store, x.Owner, "user.created")
 			} else {
 				tt.create(t, x)
 			}
@@ -159,7 +159,7 @@ func TestDeliveryThatWaits(t *testing.T) {
 					t.Errorf("it has begun: %+v", j)
 				}
 			}
-			if len(x.jobs(t)) == 0 {
+			if len(x.Jobs(t)) == 0 {
 				t.Error("nothing is pending")
 			}
 		})
@@ -177,13 +177,13 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		x.Queue.Watch(p)
 		for range 2 {
 			x.undo(t, func(t *queue.Tx) error {
-				return errors.Join(x.PublishIn(t, x.org(), "user.created"), x.PublishIn(t, x.org(), "user.created"))
+				return errors.Join(x.PublishIn(t, x.Org(), "user.created"), x.PublishIn(t, x.Org(), "user.created"))
 			})
 		}
 		if p.taken != 8 || p.returned != 8 || len(p.fresh) != 0 {
 			t.Errorf("%d places were taken and %d returned, and %d deliveries announced", p.taken, p.returned, len(p.fresh))
 		}
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		if p.taken != 9 || p.returned != 8 || p.begun() != 1 {
 			t.Errorf("after a commit: %d places were taken and %d returned, and %d deliveries have begun", p.taken, p.returned, p.begun())
 		}
@@ -194,7 +194,7 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 		x := newFixture(t)
 		p := &places{free: 9}
 		x.Queue.Watch(p)
-		x.undo(t, func(t *queue.Tx) error { return x.TakePlaceIn(t, x.org(), x.sub.RowID) })
+		x.undo(t, func(t *queue.Tx) error { return x.TakePlaceIn(t, x.Org(), x.Sub.RowID) })
 		if p.taken == 0 || p.returned != p.taken {
 			t.Errorf("%d places were taken and %d returned", p.taken, p.returned)
 		}
@@ -206,10 +206,10 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
 			x.Queue.Watch(p)
-			publish := func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }
+			publish := func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") }
 			together(t, x.Store, publish, func() {
-				err := x.WriteFor(t.Context(), x.org(), 8, false, func(t *queue.Tx) error {
-					return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused)
+				err := x.WriteFor(t.Context(), x.Org(), 8, false, func(t *queue.Tx) error {
+					return errors.Join(x.PublishIn(t, x.Org(), "user.created"), errRefused)
 				})
 				if !errors.Is(err, errRefused) {
 					t.Error(err)
@@ -228,13 +228,13 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
 			x.Queue.Watch(p)
-			fails := func(t *queue.Tx) error { return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused) }
-			together(t, x.Store, func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }, func() {
-				if err := x.WriteFor(t.Context(), x.org(), 8, false, fails); !errors.Is(err, errRefused) {
+			fails := func(t *queue.Tx) error { return errors.Join(x.PublishIn(t, x.Org(), "user.created"), errRefused) }
+			together(t, x.Store, func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") }, func() {
+				if err := x.WriteFor(t.Context(), x.Org(), 8, false, fails); !errors.Is(err, errRefused) {
 					t.Error(err)
 				}
 			}, func() {
-				if err := x.WriteWhole(t.Context(), x.org(), fails); !errors.Is(err, errRefused) {
+				if err := x.WriteWhole(t.Context(), x.Org(), fails); !errors.Is(err, errRefused) {
 					t.Error(err)
 				}
 			})
@@ -251,13 +251,13 @@ func TestPlacesAreReturnedOnce(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			p := &places{free: 9}
 			x.Queue.Watch(p)
-			publish := func() { storagetest.Publish(t, x.Store, x.owner, "user.created") }
-			rerun(t, x.Store, x.org(), publish, publish, publish)
+			publish := func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") }
+			rerun(t, x.Store, x.Org(), publish, publish, publish)
 			if p.taken != 6 || p.returned != 3 || p.begun() != 3 {
 				t.Errorf("%d places were taken and %d returned, and %d deliveries have begun, want 6, 3 and 3", p.taken, p.returned, p.begun())
 			}
 			sending := webhook.Sending
-			if list := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Outcome: &sending, Limit: 10})); len(list) != 3 {
+			if list := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Outcome: &sending, Limit: 10})); len(list) != 3 {
 				t.Errorf("in progress are %+v", list)
 			}
 		})
@@ -269,11 +269,11 @@ func TestPlacesOfAnOrderedSubscription(t *testing.T) {
 	t.Run("are returned by the events that wait behind the first of their transaction", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: new(true)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{Ordered: new(true)}))
 		p := &places{free: 10}
 		x.Queue.Watch(p)
 		event := webhook.NewEvent{Type: "user.created", Data: []byte("{}")}
-		must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event, event, event}))
+		must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{event, event, event}))
 		if p.begun() != 1 || p.taken-p.returned != 1 {
 			t.Errorf("%d attempts have begun, %d places were taken and %d returned, want 1 in use", p.begun(), p.taken, p.returned)
 		}

@@ -15,17 +15,17 @@ import (
 // discarded publishes an event, fails some attempts, and drops its delivery while the next attempt is on the wire.
 func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.Job, attempt int64) {
 	t.Helper()
-	event = storagetest.Publish(t, x.Store, x.owner, "user.created").ID
+	event = storagetest.Publish(t, x.Store, x.Owner, "user.created").ID
 	for range failed {
-		job = x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), false)
+		job = x.Jobs(t)[0]
+		x.End(t, job, x.Begin(t, job), false)
 	}
-	job = x.jobs(t)[0]
-	attempt = x.begin(t, job)
-	if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+	job = x.Jobs(t)[0]
+	attempt = x.Begin(t, job)
+	if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
+	if n, err := x.Queue.DiscardQueue(t.Context(), x.Actor()); err != nil || n != 1 {
 		t.Fatalf("%d discarded, error %v", n, err)
 	}
 	return event, job, attempt
@@ -34,7 +34,7 @@ func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.
 // stateOf returns the state of an event's only delivery.
 func (x fixture) stateOf(t *testing.T, event string) webhook.DeliveryState {
 	t.Helper()
-	_, deliveries, err := x.History.Event(t.Context(), x.org(), event)
+	_, deliveries, err := x.History.Event(t.Context(), x.Org(), event)
 	if err != nil || len(deliveries) != 1 {
 		t.Fatalf("%d deliveries, error %v", len(deliveries), err)
 	}
@@ -56,17 +56,17 @@ func TestResultsOfADroppedDelivery(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t)
 			event, job, attempt := x.discarded(t, tt.failed)
-			x.end(t, job, attempt, tt.succeeded)
+			x.End(t, job, attempt, tt.succeeded)
 			if got := x.stateOf(t, event); got != tt.want {
 				t.Errorf("its state is %v, want %v", got, tt.want)
 			}
-			for _, pending := range x.jobs(t) {
+			for _, pending := range x.Jobs(t) {
 				if pending.EventID == event {
 					t.Error("it is pending again")
 				}
 			}
-			if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != int64(len(x.jobs(t))) {
-				t.Errorf("%d are counted as pending of %d, error %v", sub.PendingDeliveries, len(x.jobs(t)), err)
+			if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.PendingDeliveries != int64(len(x.Jobs(t))) {
+				t.Errorf("%d are counted as pending of %d, error %v", sub.PendingDeliveries, len(x.Jobs(t)), err)
 			}
 		})
 	}
@@ -77,11 +77,11 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 	t.Run("where it was delivered", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), true)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		job := x.Jobs(t)[0]
+		x.End(t, job, x.Begin(t, job), true)
 		job.Attempts = 1
-		if attempt := x.begin(t, job); attempt != 0 {
+		if attempt := x.Begin(t, job); attempt != 0 {
 			t.Errorf("attempt %d began after the delivery", attempt)
 		}
 	})
@@ -92,7 +92,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
 		}
-		if attempt := x.begin(t, job); attempt != 0 {
+		if attempt := x.Begin(t, job); attempt != 0 {
 			t.Errorf("attempt %d began after the drop", attempt)
 		}
 	})
@@ -101,10 +101,10 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 func TestAResultIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
-	job := x.jobs(t)[0]
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	job := x.Jobs(t)[0]
 	r := webhook.Result{
-		Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.sub.Epoch, Number: job.Number(),
+		Attempt: x.Begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.Sub.Epoch, Number: job.Number(),
 		Trigger: job.Trigger(), RetryAt: 1000, Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
 	}
 	if _, err := x.Queue.Record(t.Context(), r); err != nil {
@@ -113,10 +113,10 @@ func TestAResultIsRecordedOnce(t *testing.T) {
 	if _, err := x.Queue.Record(t.Context(), r); err == nil || fault.KindOf(err) == fault.Unavailable {
 		t.Errorf("the second time: %v", err)
 	}
-	if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
+	if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.ConsecutiveFailures != 1 || sub.PendingDeliveries != 1 {
 		t.Errorf("%d failures and %d pending are counted, want 1 and 1, error %v", sub.ConsecutiveFailures, sub.PendingDeliveries, err)
 	}
-	if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {
+	if jobs := x.Jobs(t); len(jobs) != 1 || jobs[0].Number() != 2 {
 		t.Errorf("pending is %+v", jobs)
 	}
 }
@@ -124,14 +124,14 @@ func TestAResultIsRecordedOnce(t *testing.T) {
 func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
-	job := x.jobs(t)[0]
-	attempt := x.begin(t, job)
-	x.end(t, job, attempt, false)
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	job := x.Jobs(t)[0]
+	attempt := x.Begin(t, job)
+	x.End(t, job, attempt, false)
 	if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+	list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Outcome != webhook.Failed {
 		t.Errorf("on record are %+v, error %v", list, err)
 	}
@@ -143,11 +143,11 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 	t.Run("a late release of an earlier attempt leaves the one in progress", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
-		first := x.begin(t, job)
-		x.end(t, job, first, false)
-		second := x.begin(t, x.jobs(t)[0])
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		job := x.Jobs(t)[0]
+		first := x.Begin(t, job)
+		x.End(t, job, first, false)
+		second := x.Begin(t, x.Jobs(t)[0])
 		if err := x.Queue.UndoBegin(t.Context(), []int64{first}); err != nil {
 			t.Fatal(err)
 		}
@@ -159,9 +159,9 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 	t.Run("a result of a released attempt is not recorded", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		event := x.publish(t, 1, "user.created")[0]
-		job := x.jobs(t)[0]
-		attempt := x.begin(t, job)
+		event := x.Publish(t, 1, "user.created")[0]
+		job := x.Jobs(t)[0]
+		attempt := x.Begin(t, job)
 		if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
 		}
@@ -177,15 +177,15 @@ func TestReleaseOfAnotherAttempt(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				x := newFixture(t)
-				event, want := x.publish(t, 1, "user.created")[0], webhook.Pending
-				attempt := x.begin(t, x.jobs(t)[0])
+				event, want := x.Publish(t, 1, "user.created")[0], webhook.Pending
+				attempt := x.Begin(t, x.Jobs(t)[0])
 				for i := range 2 {
 					if err := x.Queue.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 						t.Fatal(err)
 					}
 					if i == 0 && drops {
 						want = webhook.Dropped
-						must[int64](t)(x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0))
+						must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0))
 					}
 				}
 				if got := x.stateOf(t, event); got != want {
@@ -216,7 +216,7 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 					synctest.Wait() // so that they come in this order
 				}
 				if publish {
-					storagetest.Publish(t, store, x.owner, "user.created")
+					storagetest.Publish(t, store, x.Owner, "user.created")
 				}
 				if err := x.Queue.Write(t.Context(), func(t *queue.Tx) error { return x.HoldIn(t, "the first") }); err != nil {
 					t.Fatal(err)
@@ -231,7 +231,7 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 					return x.Queue.Write(t.Context(), func(t *queue.Tx) error { return x.HoldIn(t, "the second") })
 				})
 				call(func() error {
-					if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); n != 0 || fault.KindOf(err) != fault.Conflict {
+					if n, err := x.Queue.DiscardQueue(t.Context(), x.Actor()); n != 0 || fault.KindOf(err) != fault.Conflict {
 						t.Errorf("%d dropped, error %v", n, err)
 					}
 					return nil
@@ -241,7 +241,7 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 				if hold := x.Queue.Hold(); hold == nil || hold.Reason != "the second" {
 					t.Errorf("the queue is held by %+v", hold)
 				}
-				if publish && len(x.jobs(t)) == 0 {
+				if publish && len(x.Jobs(t)) == 0 {
 					t.Error("the delivery is gone")
 				}
 			})

@@ -18,18 +18,18 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		x.missed(t, 5, "before")
+		x.Missed(t, 5, "before")
 		time.Sleep(time.Minute)
 		began := time.Now().UnixMilli()
-		x.missed(t, 300, "ahead")
-		events, err := store.Events(t.Context(), x.org(), 0, 300)
+		x.Missed(t, 300, "ahead")
+		events, err := store.Events(t.Context(), x.Org(), 0, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := store.MoveEvents(t.Context(), events[299].RowID, events[0].RowID, 240*time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		x.missed(t, 5, "behind") // immediately, before upkeep runs
+		x.Missed(t, 5, "behind") // immediately, before upkeep runs
 		period := webhook.Replay{Since: began - 1, Until: began + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"before", "ahead", "behind"}}
 		x.counts(t, period, 5)
 		stop()
@@ -51,12 +51,12 @@ func TestReplayAfterTheClockWasSetBackInSteps(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		for _, n := range []int{50, 1} {
-			x.missed(t, n, "ahead")
+			x.Missed(t, n, "ahead")
 			if err := store.MoveEvents(t.Context(), 1, 1000, 50*time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}
-		x.missed(t, 1, "now")
+		x.Missed(t, 1, "now")
 		now := time.Now().UnixMilli()
 		x.counts(t, webhook.Replay{Since: now - 1, Until: now + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead", "now"}}, 1)
 	})
@@ -65,7 +65,7 @@ func TestReplayAfterTheClockWasSetBackInSteps(t *testing.T) {
 // counts expects a replay of this many events.
 func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
-	if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n.Total() != want {
+	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, r); err != nil || n.Total() != want {
 		t.Errorf("%+v are counted, want %d, error %v", n, want, err)
 	}
 }

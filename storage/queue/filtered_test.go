@@ -27,7 +27,7 @@ func atLeast(t testing.TB, n int) filter.Filter {
 // setFilter changes the filter of the subscription.
 func (x fixture) setFilter(t *testing.T, f filter.Filter) {
 	t.Helper()
-	changed, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Filter: &f})
+	changed, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{Filter: &f})
 	if err != nil || changed.Filter.Text() != f.Text() || changed.FilterChangedAt == nil {
 		t.Fatalf("%+v, %v", changed, err)
 	}
@@ -36,7 +36,7 @@ func (x fixture) setFilter(t *testing.T, f filter.Filter) {
 // amount publishes an event with that amount.
 func (x fixture) amount(t *testing.T, n int, key string) webhook.Published {
 	t.Helper()
-	published, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "order.paid", Data: fmt.Appendf(nil, `{"amount":%d}`, n), IdempotencyKey: key}})
+	published, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{{Type: "order.paid", Data: fmt.Appendf(nil, `{"amount":%d}`, n), IdempotencyKey: key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,20 +58,20 @@ func TestFilteredEvents(t *testing.T) {
 	if first.Repeated = true; again != first {
 		t.Errorf("repeated: %+v, first %+v", again, first)
 	}
-	other, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "order.paid", Data: []byte(`{}`)}})
+	other, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{{Type: "order.paid", Data: []byte(`{}`)}})
 	if err != nil || other[0].Notice != webhook.AllFiltered {
 		t.Errorf("%+v, %v", other, err)
 	}
-	x.setWebhooks(t, false)
+	x.SetWebhooks(t, false)
 	if p := x.amount(t, 1, ""); p.Notice != webhook.PlanLacksHooks {
 		t.Errorf("%+v", p)
 	}
-	x.setWebhooks(t, true)
+	x.SetWebhooks(t, true)
 	x.setFilter(t, nil)
 	if p := x.amount(t, 1, ""); p.Deliveries != 1 {
 		t.Errorf("%+v", p)
 	}
-	if n := x.pending(t); n != 2 {
+	if n := x.Pending(t); n != 2 {
 		t.Errorf("%d are pending", n)
 	}
 }
@@ -84,10 +84,10 @@ func TestReplaysKeepToTheFilter(t *testing.T) {
 	for _, n := range []int{10, 50, 100, 200} {
 		x.amount(t, n, "")
 	}
-	x.endAll(t, false) // 100 and 200 end exhausted
+	x.EndAll(t, false) // 100 and 200 end exhausted
 	count := func(o webhook.Only) webhook.Replayed {
 		t.Helper()
-		return must[webhook.Replayed](t)(x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, only(o)))
+		return must[webhook.Replayed](t)(x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, only(o)))
 	}
 	if d := cmp.Diff(webhook.Replayed{Exhausted: 2}, count(webhook.OnlyAll)); d != "" {
 		t.Errorf("the same filter (-want +got):\n%s", d)
@@ -97,16 +97,16 @@ func TestReplaysKeepToTheFilter(t *testing.T) {
 	if d := cmp.Diff(webhook.Replayed{Exhausted: 1}, count(webhook.OnlyAll)); d != "" {
 		t.Errorf("a narrower filter (-want +got):\n%s", d)
 	}
-	r := must[webhook.Recovery](t)(x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{Since: 1}))
+	r := must[webhook.Recovery](t)(x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.RecoveryRequest{Since: 1}))
 	if r.Deliveries != 1 {
 		t.Errorf("the recovery sends %d", r.Deliveries)
 	}
-	x.endAll(t, true)
+	x.EndAll(t, true)
 	x.setFilter(t, atLeast(t, 50))
 	if d := cmp.Diff(webhook.Replayed{Exhausted: 1, FilterChanged: 1}, count(webhook.OnlyAll)); d != "" {
 		t.Errorf("a wider filter (-want +got):\n%s", d)
 	}
-	x.replays(t, only(webhook.OnlyMissed), 1)
+	x.Replays(t, only(webhook.OnlyMissed), 1)
 	x.setFilter(t, nil)
 	if d := cmp.Diff(webhook.Replayed{Exhausted: 1, FilterChanged: 1}, count(webhook.OnlyAll)); d != "" {
 		t.Errorf("no filter (-want +got):\n%s", d)
@@ -119,11 +119,11 @@ func TestAFilterIsExplained(t *testing.T) {
 	x := newOneAttemptFixture(t)
 	x.setFilter(t, atLeast(t, 100))
 	for amount, want := range map[int]string{99: "99", 100: ""} {
-		e, err := x.History.EventFacts(t.Context(), x.org(), x.amount(t, amount, "").ID)
+		e, err := x.History.EventFacts(t.Context(), x.Org(), x.amount(t, amount, "").ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10}))
+		page := must[webhook.ReceiverPage](t)(x.History.ReceiverPage(t.Context(), x.Org(), e, webhook.ReceiverFilter{Limit: 10}))
 		missed := page.Receivers[0].Missed
 		if (missed == nil) != (want == "") || missed != nil && (missed.Seen != want || missed.Condition.Path != "amount") {
 			t.Errorf("%d: %+v", amount, missed)
@@ -139,14 +139,14 @@ func TestFiltersCountInTheLimitsOfARequest(t *testing.T) {
 	x.setFilter(t, atLeast(t, 1_000_000))
 	for range 99 {
 		f := atLeast(t, 1_000_000)
-		if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
+		if _, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.Actor(), x.Org(), webhook.SubscriptionChange{
 			URL: new("https://example.com/"), EventTypes: &webhook.Types{"order.*"}, Filter: &f,
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"amount":7}`)}
-	published, err := x.Queue.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{event}, 1000))
+	published, err := x.Queue.PublishEvents(t.Context(), x.Org(), slices.Repeat([]webhook.NewEvent{event}, 1000))
 	if err != nil || published[999].Notice != webhook.AllFiltered {
 		t.Fatalf("%v", err)
 	}
@@ -154,7 +154,7 @@ func TestFiltersCountInTheLimitsOfARequest(t *testing.T) {
 		"too many filters":   slices.Repeat([]webhook.NewEvent{event}, 1001),
 		"too much to search": slices.Repeat([]webhook.NewEvent{{Type: "order.paid", Data: []byte(`{"a":"` + strings.Repeat("a", 200_000) + `"}`)}}, 21),
 	} {
-		_, err := x.Queue.PublishEvents(t.Context(), x.org(), events)
+		_, err := x.Queue.PublishEvents(t.Context(), x.Org(), events)
 		if f, _ := fault.As(err); f == nil || f.Code != "too_many_filters" || !strings.Contains(f.Message, fmt.Sprintf("at most %d of these events", len(events)-1)) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -48,11 +48,11 @@ func TestTheGate(t *testing.T) {
 			o.Policy.ProbeDisabled = probedEvery
 			store, _ := storagetest.OpenWith(t, o)
 			x := gateFixture{fixture: fixtureOf(t, store)}
-			storagetest.Publish(t, store, x.owner, "user.created")
-			x.job = x.jobs(t)[0]
+			storagetest.Publish(t, store, x.Owner, "user.created")
+			x.job = x.Jobs(t)[0]
 			for _, held := range []bool{false, true} {
 				if held {
-					if err := store.Queue.HoldQueue(t.Context(), x.actor(), "test"); err != nil {
+					if err := store.Queue.HoldQueue(t.Context(), x.Actor(), "test"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -80,8 +80,8 @@ func (x *gateFixture) set(t *testing.T, gate webhook.Gate, deleted, closed bool)
 	if err := x.Queue.Write(t.Context(), func(t *queue.Tx) error {
 		return errors.Join(
 			t.Run("UPDATE subscriptions SET status = ?, probe_at = ?, paused = ?, last_error = 'test', deleted_at = ? WHERE id = ?",
-				gate.Status, gate.ProbeAt, gate.Paused, at(deleted), x.sub.RowID),
-			t.Run("UPDATE organizations SET closed_at = ?, cleaned_at = ? WHERE id = ?", at(closed), at(closed), x.org()),
+				gate.Status, gate.ProbeAt, gate.Paused, at(deleted), x.Sub.RowID),
+			t.Run("UPDATE organizations SET closed_at = ?, cleaned_at = ? WHERE id = ?", at(closed), at(closed), x.Org()),
 			t.Run("UPDATE plans SET webhooks = ? WHERE name = 'growth'", gate.Webhooks))
 	}); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 	var got gateView
 	if err := x.Queue.Write(ctx, func(t *queue.Tx) error {
 		const from = " FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id WHERE s.id = ?"
-		return errors.Join(t.Get(&got.Why, "SELECT "+delivery.Why+from, x.sub.RowID),
+		return errors.Join(t.Get(&got.Why, "SELECT "+delivery.Why+from, x.Sub.RowID),
 			t.Get(&got.EventWaits, "SELECT "+delivery.EventWaits+" FROM events e WHERE e.id = ?", x.job.Event))
 	}); err != nil {
 		t.Fatal(err)
@@ -132,11 +132,11 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 	if got.Why == webhook.NotBlocked && gate.QueueHeld {
 		got.Why = webhook.BlockedByHold
 	}
-	target := must[webhook.Target](t)(x.Queue.Target(ctx, x.sub.RowID))
+	target := must[webhook.Target](t)(x.Queue.Target(ctx, x.Sub.RowID))
 	got.Shut, got.Sends = target.Shut(), target.Sends(now)
-	first := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.sub.RowID, 1, nil))[0]
+	first := must[[]webhook.Job](t)(x.Queue.PendingJobs(ctx, x.Sub.RowID, 1, nil))[0]
 	rows := must[[]int64](t)(x.Queue.Begin(ctx, []webhook.Start{{
-		Delivery: first.Delivery, Subscription: x.sub.RowID, Epoch: target.Epoch, Number: 1, Trigger: webhook.ByEvent,
+		Delivery: first.Delivery, Subscription: x.Sub.RowID, Epoch: target.Epoch, Number: 1, Trigger: webhook.ByEvent,
 	}}))
 	if got.Begins = rows[0] != 0; got.Begins {
 		if err := x.Queue.UndoBegin(ctx, rows); err != nil {
@@ -150,12 +150,12 @@ func (x *gateFixture) compare(t *testing.T, gate webhook.Gate, deleted, closed b
 		}
 	}
 	if !gate.Deleted {
-		got.Record = must[webhook.Subscription](t)(x.History.Subscription(ctx, x.org(), x.sub.ID)).Why()
-		sum := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(ctx, x.org()))
+		got.Record = must[webhook.Subscription](t)(x.History.Subscription(ctx, x.Org(), x.Sub.ID)).Why()
+		sum := must[webhook.PendingSummary](t)(x.Survey.PendingSummary(ctx, x.Org()))
 		got.Summary = sum.Blocked[0].By
 	}
 	if !closed { // nobody publishes there
-		published, err := x.Queue.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte("{}")}})
+		published, err := x.Queue.PublishEvents(ctx, x.Org(), []webhook.NewEvent{{Type: "user.created", Data: []byte("{}")}})
 		if err != nil {
 			t.Fatal(err)
 		}

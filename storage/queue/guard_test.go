@@ -19,19 +19,19 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		return err
 	},
 	"count a replay": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.CountReplay(t.Context(), organization, x.sub.ID, everything)
+		_, err := x.Queue.CountReplay(t.Context(), organization, x.Sub.ID, everything)
 		return err
 	},
 	"replay": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
+		_, err := x.Queue.Replay(t.Context(), x.Actor(), organization, x.Sub.ID, everything)
 		return err
 	},
 	"count a recovery": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.CountRecovery(t.Context(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
+		_, err := x.Queue.CountRecovery(t.Context(), organization, x.Sub.ID, webhook.RecoveryRequest{Since: 1})
 		return err
 	},
 	"recover": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.Recover(t.Context(), x.actor(), organization, x.sub.ID, webhook.RecoveryRequest{Since: 1})
+		_, err := x.Queue.Recover(t.Context(), x.Actor(), organization, x.Sub.ID, webhook.RecoveryRequest{Since: 1})
 		return err
 	},
 	"count a recovery of a list": func(t *testing.T, x fixture, organization int64, _ string) error {
@@ -44,14 +44,14 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		return x.sendsNamed(t, organization, webhook.BulkRequest{})
 	},
 	"redeliver": func(t *testing.T, x fixture, organization int64, attempt string) error {
-		return x.Queue.Redeliver(t.Context(), x.actor(), organization, x.sub.ID, attempt)
+		return x.Queue.Redeliver(t.Context(), x.Actor(), organization, x.Sub.ID, attempt)
 	},
 	"test": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, _, _, err := x.Queue.BeginTest(t.Context(), organization, x.sub.ID, "")
+		_, _, _, err := x.Queue.BeginTest(t.Context(), organization, x.Sub.ID, "")
 		return err
 	},
 	"discard": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.Discard(t.Context(), x.actor(), organization, x.sub.ID, 0)
+		_, err := x.Queue.Discard(t.Context(), x.Actor(), organization, x.Sub.ID, 0)
 		return err
 	},
 }
@@ -59,8 +59,8 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 // sendsNamed sends again what is exhausted for the subscription.
 func (x fixture) sendsNamed(t *testing.T, organization int64, r webhook.BulkRequest) error {
 	t.Helper()
-	r.Events = webhook.EventFilter{State: webhook.AnyExhausted, Since: 1, Subscription: x.sub.ID}
-	_, err := x.Queue.SendListed(t.Context(), x.actor(), organization, r)
+	r.Events = webhook.EventFilter{State: webhook.AnyExhausted, Since: 1, Subscription: x.Sub.ID}
+	_, err := x.Queue.SendListed(t.Context(), x.Actor(), organization, r)
 	return err
 }
 
@@ -89,28 +89,28 @@ var guards = map[string]guard{
 		return newer.Organization.RowID
 	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a deleted subscription": {func(t *testing.T, x fixture) int64 {
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 			t.Fatal(err)
 		}
-		return x.org()
+		return x.Org()
 	}, refusedBy("not_found", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "discard", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a plan without webhooks": {func(t *testing.T, x fixture) int64 {
-		x.setWebhooks(t, false)
-		return x.org()
+		x.SetWebhooks(t, false)
+		return x.Org()
 	}, refusedBy("plan_capability_required", "count a replay", "replay", "count a recovery", "recover", "redeliver", "test", "count a recovery of a list", "recover a list", "redeliver a list")},
 	"a used-up quota": {func(t *testing.T, x fixture) int64 {
 		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), holder(t, x), "growth", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
-		return x.org()
+		return x.Org()
 	}, refusedBy("storage_quota_exceeded", "publish", "replay", "recover", "redeliver", "test", "recover a list", "redeliver a list")},
 	"a held queue": {func(t *testing.T, x fixture) int64 {
 		holdQueue(t, x)
-		return x.org()
+		return x.Org()
 	}, refusedBy("queue_held", "test")},
 	"a paused subscription": {func(t *testing.T, x fixture) int64 {
-		x.setActive(t, false)
-		return x.org()
+		x.SetActive(t, false)
+		return x.Org()
 	}, refusedBy("paused", "count a recovery", "recover")},
-	"nothing": {func(_ *testing.T, x fixture) int64 { return x.org() }, nil},
+	"nothing": {func(_ *testing.T, x fixture) int64 { return x.Org() }, nil},
 }
 
 // TestGuardsOfEachPath tries each way to send under each reason to refuse: a guard that one path has may be missing on another. Closed
@@ -122,11 +122,11 @@ func TestGuardsOfEachPath(t *testing.T) {
 			t.Run(path+" with "+name, func(t *testing.T) {
 				t.Parallel()
 				x := newOneAttemptFixture(t)
-				x.endAll(t, true)
-				x.publish(t, 2, "a")
-				x.endAll(t, false) // what a replay and a recovery send again
+				x.EndAll(t, true)
+				x.Publish(t, 2, "a")
+				x.EndAll(t, false) // what a replay and a recovery send again
 				attempt := x.all(t)[0].ID
-				x.publish(t, 1, "a") // what a discard drops
+				x.Publish(t, 1, "a") // what a discard drops
 				organization := g.prepare(t, x)
 				before := x.deliveries(t)
 				err := sendingPaths[path](t, x, organization, attempt)
@@ -148,7 +148,7 @@ func TestGuardsOfEachPath(t *testing.T) {
 func (x fixture) deliveries(t *testing.T) (sum int64) {
 	t.Helper()
 	if err := x.Queue.Write(t.Context(), func(tx *queue.Tx) error {
-		return tx.Get(&sum, "SELECT coalesce(sum(id * 100 + state), 0) FROM deliveries WHERE subscription_id = ?", x.sub.RowID)
+		return tx.Get(&sum, "SELECT coalesce(sum(id * 100 + state), 0) FROM deliveries WHERE subscription_id = ?", x.Sub.RowID)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,20 +22,20 @@ func TestHealthNewsLimit(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		large := fixtureOf(t, store)
 		small := large
-		small.owner, _ = storagetest.Organization(t, store, "initech", "growth", access.RoleOwner)
-		small.sub, _ = storagetest.Subscription(t, store, small.owner, "https://example.com/hook")
+		small.Owner, _ = storagetest.Organization(t, store, "initech", "growth", access.RoleOwner)
+		small.Sub, _ = storagetest.Subscription(t, store, small.Owner, "https://example.com/hook")
 		told := map[string]webhook.Subscription{} // by organization
 		for _, x := range []fixture{large, small} {
-			sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
+			sub, _, err := x.Subscriptions.CreateSubscription(t.Context(), x.Actor(), x.Org(), webhook.SubscriptionChange{
 				URL: new("https://other.example/"), EventTypes: &webhook.Types{access.SubscriptionFailing}, AuditEvents: new(true),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			told[x.owner.Organization.ID] = sub
+			told[x.Owner.Organization.ID] = sub
 		}
 		stop()
-		first := told[large.owner.Organization.ID].RowID
+		first := told[large.Owner.Organization.ID].RowID
 		storagetest.Alter(t, o.Path, fmt.Sprintf(`
 			WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 3999)
 			INSERT INTO subscriptions (id, public_id, organization_id, url, url_at, event_types, audit_events, description, status, consecutive_failures,
@@ -51,21 +51,21 @@ func TestHealthNewsLimit(t *testing.T) {
 		failAgain := func(x fixture, other webhook.Subscription) int64 {
 			t.Helper()
 			for _, succeeded := range []bool{false, true} {
-				x.publish(t, 1, "order.paid")
-				x.endAll(t, succeeded)
+				x.Publish(t, 1, "order.paid")
+				x.EndAll(t, succeeded)
 			}
-			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.org(), other.ID)).PendingDeliveries
+			return must[webhook.Subscription](t)(x.History.Subscription(t.Context(), x.Org(), other.ID)).PendingDeliveries
 		}
 		for i, want := range []int64{1, 2, 2, 2} {
-			if got := failAgain(large, told[large.owner.Organization.ID]); got != want {
+			if got := failAgain(large, told[large.Owner.Organization.ID]); got != want {
 				t.Errorf("after %d failures, %d events are delivered, want %d", i+1, got, want)
 			}
 		}
-		if got := failAgain(small, told[small.owner.Organization.ID]); got != 1 {
+		if got := failAgain(small, told[small.Owner.Organization.ID]); got != 1 {
 			t.Errorf("another organization gets %d events, want 1", got)
 		}
 		time.Sleep(time.Minute)
-		if got := failAgain(large, told[large.owner.Organization.ID]); got != 3 {
+		if got := failAgain(large, told[large.Owner.Organization.ID]); got != 3 {
 			t.Errorf("a minute later, %d events are delivered, want 3", got)
 		}
 	})

@@ -38,25 +38,25 @@ func TestHold(t *testing.T) {
 	t.Run("no attempt begins until the release, and publishing works", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
-		before := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
+		storagetest.Publish(t, x.Store, x.Owner, "a")
+		before := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.Sub.RowID))
 		holdQueue(t, x)
-		storagetest.Publish(t, x.Store, x.owner, "b")
-		at := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.sub.RowID))
+		storagetest.Publish(t, x.Store, x.Owner, "b")
+		at := must[webhook.Target](t)(x.Queue.Target(t.Context(), x.Sub.RowID))
 		if !at.Shut() || before.Shut() || at.Epoch != before.Epoch {
 			t.Errorf("before %+v, held %+v", before, at)
 		}
-		jobs := x.jobs(t)
-		if len(jobs) != 2 || x.begin(t, jobs[0]) != 0 || x.begin(t, jobs[1]) != 0 {
+		jobs := x.Jobs(t)
+		if len(jobs) != 2 || x.Begin(t, jobs[0]) != 0 || x.Begin(t, jobs[1]) != 0 {
 			t.Errorf("%d pending, or one of them began", len(jobs))
 		}
-		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, ""); fault.KindOf(err) != fault.Conflict {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, ""); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("a test began: %v", err)
 		}
 		if n := must[int64](t)(x.Queue.ReleaseQueue(t.Context(), holder(t, x))); n != 2 {
 			t.Errorf("%d released", n)
 		}
-		if x.begin(t, jobs[0]) == 0 || x.begin(t, jobs[1]) == 0 {
+		if x.Begin(t, jobs[0]) == 0 || x.Begin(t, jobs[1]) == 0 {
 			t.Error("one did not begin after the release")
 		}
 	})
@@ -97,11 +97,11 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
-			storagetest.Publish(t, x.Store, x.owner, "a")
+			storagetest.Publish(t, x.Store, x.Owner, "a")
 			holdQueue(t, x)
 			first := *x.Queue.Hold()
 			time.Sleep(time.Second)
-			storagetest.Publish(t, x.Store, x.owner, "b")
+			storagetest.Publish(t, x.Store, x.Owner, "b")
 			for _, reason := range []string{"another", "another", ""} {
 				if err := x.Queue.HoldQueue(t.Context(), holder(t, x), reason); err != nil {
 					t.Fatal(err)
@@ -117,8 +117,8 @@ func TestHold(t *testing.T) {
 			if d := cmp.Diff([]string{`{"reason":"another"}`, `{"reason":"a test"}`}, reasons); d != "" {
 				t.Errorf("audit events (-want +got):\n%s", d)
 			}
-			if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), holder(t, x))); n != 1 || x.pending(t) != 1 {
-				t.Errorf("%d dropped, %d pending", n, x.pending(t))
+			if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), holder(t, x))); n != 1 || x.Pending(t) != 1 {
+				t.Errorf("%d dropped, %d pending", n, x.Pending(t))
 			}
 		})
 	})
@@ -128,7 +128,7 @@ func TestHold(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
-		storagetest.Publish(t, store, x.owner, "a")
+		storagetest.Publish(t, store, x.Owner, "a")
 		holdQueue(t, x)
 		first := *store.Queue.Hold()
 		stop()
@@ -137,7 +137,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("held as %+v, then %+v", first, again)
 		}
 		x.Store = store
-		if x.begin(t, x.jobs(t)[0]) != 0 {
+		if x.Begin(t, x.Jobs(t)[0]) != 0 {
 			t.Error("it began after a restart")
 		}
 	})
@@ -154,20 +154,20 @@ func TestDiscardedHold(t *testing.T) {
 		for i := range events {
 			events[i] = webhook.NewEvent{Type: "a", Data: []byte("{}")}
 		}
-		published := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), events))
-		delivered := x.jobs(t)[0]
-		x.end(t, delivered, x.begin(t, delivered), true)
+		published := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), events))
+		delivered := x.Jobs(t)[0]
+		x.End(t, delivered, x.Begin(t, delivered), true)
 		holdQueue(t, x)
-		late := storagetest.Publish(t, x.Store, x.owner, "a")
+		late := storagetest.Publish(t, x.Store, x.Owner, "a")
 		if n := must[int64](t)(x.Queue.DiscardQueue(t.Context(), holder(t, x))); n != many-1 {
 			t.Errorf("%d dropped", n)
 		}
-		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].EventID != late.ID || x.begin(t, jobs[0]) == 0 {
+		if jobs := x.Jobs(t); len(jobs) != 1 || jobs[0].EventID != late.ID || x.Begin(t, jobs[0]) == 0 {
 			t.Errorf("%d pending, or it does not begin", len(jobs))
 		}
 		states := map[webhook.DeliveryState]int{}
 		for _, p := range published {
-			_, deliveries, err := x.History.Event(t.Context(), x.org(), p.ID)
+			_, deliveries, err := x.History.Event(t.Context(), x.Org(), p.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,24 +184,24 @@ func TestDiscardedHold(t *testing.T) {
 	t.Run("a discard without a hold is refused", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
-		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
-			t.Errorf("error %v, %d pending", err, len(x.jobs(t)))
+		storagetest.Publish(t, x.Store, x.Owner, "a")
+		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.Jobs(t)) != 1 {
+			t.Errorf("error %v, %d pending", err, len(x.Jobs(t)))
 		}
 	})
 
 	t.Run("a delivery on the wire may still succeed after a discard", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
-		job := x.jobs(t)[0]
-		attempt := x.begin(t, job)
+		storagetest.Publish(t, x.Store, x.Owner, "a")
+		job := x.Jobs(t)[0]
+		attempt := x.Begin(t, job)
 		holdQueue(t, x)
 		if _, err := x.Queue.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
-		x.end(t, job, attempt, true)
-		_, deliveries, err := x.History.Event(t.Context(), x.org(), job.EventID)
+		x.End(t, job, attempt, true)
+		_, deliveries, err := x.History.Event(t.Context(), x.Org(), job.EventID)
 		if err != nil || deliveries[0].State != webhook.Delivered {
 			t.Errorf("%+v, error %v", deliveries, err)
 		}
@@ -213,9 +213,9 @@ func TestQueueOrder(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	for range 8 {
-		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "z")
+		storagetest.Subscription(t, x.Store, x.Owner, "https://other.example/hook", "z")
 	}
-	storagetest.Publish(t, x.Store, x.owner, "z")
+	storagetest.Publish(t, x.Store, x.Owner, "z")
 	q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
 	if len(q.Largest) < 9 || !slices.IsSortedFunc(q.Largest[1:], func(a, b webhook.Queued) int { return strings.Compare(a.SubscriptionID, b.SubscriptionID) }) {
 		t.Errorf("%+v", q.Largest)
@@ -228,7 +228,7 @@ func TestEffectsOfHold(t *testing.T) {
 	t.Run("each change of the hold is in the audit log once", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
+		storagetest.Publish(t, x.Store, x.Owner, "a")
 		holdQueue(t, x)
 		holdQueue(t, x)
 		for range 2 {
@@ -253,7 +253,7 @@ func TestEffectsOfHold(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newFixture(t)
-			storagetest.Publish(t, x.Store, x.owner, "a")
+			storagetest.Publish(t, x.Store, x.Owner, "a")
 			holdQueue(t, x)
 			time.Sleep(time.Hour)
 			if b := must[webhook.Backlog](t)(x.Survey.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
@@ -277,18 +277,18 @@ func TestEffectsOfHold(t *testing.T) {
 			store, stop := storagetest.OpenWith(t, o)
 			defer stop()
 			x := fixtureOf(t, store)
-			p := storagetest.Publish(t, store, x.owner, "a")
-			x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), true)
+			p := storagetest.Publish(t, store, x.Owner, "a")
+			x.End(t, x.Jobs(t)[0], x.Begin(t, x.Jobs(t)[0]), true)
 			holdQueue(t, x)
 			time.Sleep(3 * time.Hour)
-			if _, _, err := x.History.Event(t.Context(), x.org(), p.ID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.Org(), p.ID); err != nil {
 				t.Errorf("gone while held: %v", err)
 			}
 			if _, err := x.Queue.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			if _, _, err := x.History.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := x.History.Event(t.Context(), x.Org(), p.ID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("still there after the release: %v", err)
 			}
 		})
@@ -297,19 +297,19 @@ func TestEffectsOfHold(t *testing.T) {
 	t.Run("the queue lists the subscriptions with most pending deliveries first", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "b")
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://other.example/hook", "b")
 		for _, eventType := range []string{"a", "b", "c"} { // the first subscription wants every type, and gets the event about the second
-			storagetest.Publish(t, x.Store, x.owner, eventType)
+			storagetest.Publish(t, x.Store, x.Owner, eventType)
 		}
-		due := x.jobs(t)[0].DueAt
+		due := x.Jobs(t)[0].DueAt
 		holdQueue(t, x)
 		q := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
 		}
-		org, name := x.owner.Organization.ID, x.owner.Organization.Name
+		org, name := x.Owner.Organization.ID, x.Owner.Organization.Name
 		want := []webhook.Queued{
-			{SubscriptionID: x.sub.ID, OrganizationID: org, OrganizationName: name, URL: x.sub.URL, Pending: 4, OldestDue: due},
+			{SubscriptionID: x.Sub.ID, OrganizationID: org, OrganizationName: name, URL: x.Sub.URL, Pending: 4, OldestDue: due},
 			{SubscriptionID: other.ID, OrganizationID: org, OrganizationName: name, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
 		}
 		if d := cmp.Diff(want, q.Largest); d != "" {
@@ -320,7 +320,7 @@ func TestEffectsOfHold(t *testing.T) {
 	t.Run("no statement of a hold reads a table that grows", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "a")
+		storagetest.Publish(t, x.Store, x.Owner, "a")
 		holdQueue(t, x)
 		if _, err := x.Survey.QueueSummary(t.Context()); err != nil {
 			t.Fatal(err)

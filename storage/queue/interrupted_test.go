@@ -21,27 +21,27 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 		state webhook.DeliveryState
 	}{
 		{"of a test is not made up for", func(t *testing.T, x fixture) string {
-			_, job, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
+			_, job, _, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			return job.EventID
 		}, webhook.Exhausted},
 		{"of a delivery that was discarded stays dropped", func(t *testing.T, x fixture) string {
-			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
-			x.begin(t, x.jobs(t)[0])
-			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
+			x.Begin(t, x.Jobs(t)[0])
+			if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != 1 {
+			if n, err := x.Queue.DiscardQueue(t.Context(), x.Actor()); err != nil || n != 1 {
 				t.Fatalf("%d discarded, error %v", n, err)
 			}
 			return published.ID
 		}, webhook.Dropped},
 		{"of a subscription that was removed stays dropped", func(t *testing.T, x fixture) string {
-			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
-			x.begin(t, x.jobs(t)[0])
-			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
+			x.Begin(t, x.Jobs(t)[0])
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second) // upkeep drops what is pending
@@ -57,16 +57,16 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 				event := tt.send(t, x)
 				stop()
 				x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-				for _, job := range x.jobs(t) {
+				for _, job := range x.Jobs(t) {
 					if job.EventID == event {
 						t.Errorf("it is pending: %+v", job)
 					}
 				}
-				_, deliveries, err := x.History.Event(t.Context(), x.org(), event)
+				_, deliveries, err := x.History.Event(t.Context(), x.Org(), event)
 				if err != nil || len(deliveries) != 1 || deliveries[0].State != tt.state {
 					t.Errorf("the delivery is %+v, error %v", deliveries, err)
 				}
-				list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{EventID: event, Limit: 10})
+				list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{EventID: event, Limit: 10})
 				if err != nil || len(list) != 1 || list[0].Outcome != webhook.Interrupted {
 					t.Errorf("attempts %+v, error %v", list, err)
 				}

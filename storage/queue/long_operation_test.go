@@ -16,7 +16,7 @@ import (
 // run in a bubble.
 func (x fixture) while(t *testing.T, operation, change func()) {
 	t.Helper()
-	end := must[func()](t)(x.TakeReplayTurn(t.Context(), x.org()))
+	end := must[func()](t)(x.TakeReplayTurn(t.Context(), x.Org()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -33,7 +33,7 @@ func inBubble(t *testing.T, run func(t *testing.T, x fixture)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storagetest.OpenWith(t, frailOptions(t, path))
+		store, _ := storagetest.OpenWith(t, storagetest.FrailOptions(t, path))
 		run(t, fixtureOf(t, store))
 	})
 }
@@ -44,18 +44,18 @@ func TestChangesDuringALongOperation(t *testing.T) {
 	t.Run("a discard drops nothing that was published after it began", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T, x fixture) {
-			x.endAll(t, true)
-			x.publish(t, 2, "old")
+			x.EndAll(t, true)
+			x.Publish(t, 2, "old")
 			var later, begun string
 			x.while(t, func() {
-				if n, err := x.Queue.Discard(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil || n != 2 {
+				if n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0); err != nil || n != 2 {
 					t.Errorf("%d dropped, error %v", n, err)
 				}
 			}, func() {
-				later, begun = x.publish(t, 1, "later")[0], x.publish(t, 1, "begun")[0]
-				for _, job := range x.jobs(t) {
+				later, begun = x.Publish(t, 1, "later")[0], x.Publish(t, 1, "begun")[0]
+				for _, job := range x.Jobs(t) {
 					if job.EventID == begun {
-						x.begin(t, job)
+						x.Begin(t, job)
 					}
 				}
 			})
@@ -69,31 +69,31 @@ func TestChangesDuringALongOperation(t *testing.T) {
 		t.Parallel()
 		for name, again := range map[string]func(t *testing.T, x fixture) (int64, error){
 			"by a replay": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				r, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything)
 				return r.Total(), err
 			},
 			"by a recovery": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+				r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
 				return r.Deliveries, err
 			},
 			"by a redelivery of a list": func(t *testing.T, x fixture) (int64, error) {
-				r, err := x.Queue.SendListed(t.Context(), x.actor(), x.org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
+				r, err := x.Queue.SendListed(t.Context(), x.Actor(), x.Org(), webhook.BulkRequest{Events: webhook.EventFilter{State: webhook.AnyExhausted, Since: 1}})
 				return r.Deliveries, err
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T, x fixture) {
-					x.endAll(t, true)
-					storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
-					x.publish(t, 1, "order.paid")
-					x.endAll(t, false)
+					x.EndAll(t, true)
+					storagetest.Key(t, x.Store, x.Owner, access.EventsRead) // an audit event
+					x.Publish(t, 1, "order.paid")
+					x.EndAll(t, false)
 					x.while(t, func() {
 						if n, err := again(t, x); err != nil || n != 1 {
 							t.Errorf("%d are sent again, want 1, error %v", n, err)
 						}
 					}, func() {
-						if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+						if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
 							t.Fatal(err)
 						}
 					})
@@ -108,14 +108,14 @@ func TestChangesDuringALongOperation(t *testing.T) {
 	t.Run("a recovery does not activate what a person pauses meanwhile", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T, x fixture) {
-			x.endAll(t, true)
-			x.publish(t, 1, "a")
-			x.endAll(t, false)
+			x.EndAll(t, true)
+			x.Publish(t, 1, "a")
+			x.EndAll(t, false)
 			x.while(t, func() {
-				_, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.RecoveryRequest{})
+				_, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.RecoveryRequest{})
 				storagetest.ExpectFault(t, err, fault.Conflict, "paused")
-			}, func() { x.setActive(t, false) })
-			if sub := x.read(t); !sub.Paused {
+			}, func() { x.SetActive(t, false) })
+			if sub := x.Read(t); !sub.Paused {
 				t.Errorf("it is %s", sub.Status)
 			}
 		})
@@ -129,27 +129,27 @@ func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
 		change func(t *testing.T, x fixture)
 		want   fault.Kind
 	}{
-		"plan": {func(t *testing.T, x fixture) { x.setWebhooks(t, false) }, fault.Forbidden},
+		"plan": {func(t *testing.T, x fixture) { x.SetWebhooks(t, false) }, fault.Forbidden},
 		"organization": {func(t *testing.T, x fixture) {
-			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.owner.Organization.ID))
+			must[access.Closure](t)(x.CloseOrganization(t.Context(), holder(t, x), x.Owner.Organization.ID))
 		}, fault.Conflict},
 		"subscription": {func(t *testing.T, x fixture) {
-			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, fault.NotFound},
 	} {
 		for act, again := range map[string]func(ctx context.Context, x fixture) error{
 			"a replay": func(ctx context.Context, x fixture) error {
-				_, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+				_, err := x.Queue.Replay(ctx, x.Actor(), x.Org(), x.Sub.ID, everything)
 				return err
 			},
 			"a recovery": func(ctx context.Context, x fixture) error {
-				_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+				_, err := x.Queue.Recover(ctx, x.Actor(), x.Org(), x.Sub.ID, recovering(1))
 				return err
 			},
 			"a recovery of a list": func(ctx context.Context, x fixture) error {
-				_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, true))
+				_, err := x.Queue.SendListed(ctx, x.Actor(), x.Org(), listed(webhook.AnyExhausted, true))
 				if err == nil && name == "subscription" {
 					err = fault.Missing("subscription") // the others of the list are recovered
 				}
@@ -159,16 +159,16 @@ func TestNothingIsSentAgainAfterAnEnd(t *testing.T) {
 			t.Run(act+" and the "+name, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T, x fixture) {
-					x.endAll(t, true)
-					x.publish(t, 1, "a")
-					x.endAll(t, false)
+					x.EndAll(t, true)
+					x.Publish(t, 1, "a")
+					x.EndAll(t, false)
 					x.while(t, func() {
 						// The events of a closed organization may be gone already, so there is nothing to refuse.
 						if err := again(t.Context(), x); fault.KindOf(err) != tt.want && name != "organization" {
 							t.Errorf("error %v", err)
 						}
 					}, func() { tt.change(t, x) })
-					for _, job := range x.jobs(t) {
+					for _, job := range x.Jobs(t) {
 						if job.Cause == webhook.ByHand {
 							t.Errorf("pending is %s", job.EventType)
 						}
@@ -184,30 +184,30 @@ func TestInterruptedRecovery(t *testing.T) {
 	t.Parallel()
 	const chunk = 250
 	x := newOneAttemptFixture(t)
-	x.endAll(t, true)
+	x.EndAll(t, true)
 	for left := chunk + 10; left > 0; left -= 100 {
-		x.publish(t, min(left, 100), "a")
-		x.endAll(t, false)
+		x.Publish(t, min(left, 100), "a")
+		x.EndAll(t, false)
 	}
-	x.publish(t, 1, "last")
-	x.endAll(t, false)
-	if n := must[webhook.Recovery](t)(x.Queue.CountRecovery(t.Context(), x.org(), x.sub.ID, recovering(1))).Deliveries; n != chunk+11 {
+	x.Publish(t, 1, "last")
+	x.EndAll(t, false)
+	if n := must[webhook.Recovery](t)(x.Queue.CountRecovery(t.Context(), x.Org(), x.Sub.ID, recovering(1))).Deliveries; n != chunk+11 {
 		t.Fatalf("%d have failed", n)
 	}
 	refusals{x.Store}.alter(t, "UPDATE subscriptions SET status = 'disabled', last_error = 'x', consecutive_failures = 2000, epoch = epoch + 1")
 	refusals{x.Store}.refuse(t, sentAgain, "NEW.event_id = (SELECT max(id) FROM events WHERE type = 'last')")
-	if r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
+	if r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}
-	if sub := x.read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != chunk {
+	if sub := x.Read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != chunk {
 		t.Errorf("it is %s with %d pending", sub.Status, sub.PendingDeliveries)
 	}
 	refusals{x.Store}.allow(t)
-	r, err := x.Queue.Recover(t.Context(), x.actor(), x.org(), x.sub.ID, recovering(1))
+	r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
 	if err != nil || r.Deliveries != 11 || r.Pending != chunk {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}
-	if sub := x.read(t); sub.Status != webhook.Healthy {
+	if sub := x.Read(t); sub.Status != webhook.Healthy {
 		t.Errorf("it is %s", sub.Status)
 	}
 }

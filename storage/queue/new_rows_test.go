@@ -41,7 +41,7 @@ func TestNewRows(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
-			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
+			other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "user.created")
 			told := &calls{}
 			x.Queue.Watch(told)
 			const n = 101 // 64 + 2*16 + 4 + 1
@@ -50,7 +50,7 @@ func TestNewRows(t *testing.T) {
 			ids := map[string]bool{}
 			for range n {
 				writes = append(writes, func() {
-					p := storagetest.Publish(t, x.Store, x.owner, "user.created")
+					p := storagetest.Publish(t, x.Store, x.Owner, "user.created")
 					mu.Lock()
 					defer mu.Unlock()
 					ids[p.ID] = p.Deliveries == 2
@@ -64,7 +64,7 @@ func TestNewRows(t *testing.T) {
 			for _, j := range told.fresh {
 				announced[j.Delivery] = j
 			}
-			for _, row := range []int64{x.sub.RowID, other.RowID} {
+			for _, row := range []int64{x.Sub.RowID, other.RowID} {
 				jobs := must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), row, 2*n, nil))
 				jobs = slices.DeleteFunc(jobs, func(j webhook.Job) bool { return j.EventType != "user.created" })
 				if len(jobs) != n {
@@ -83,7 +83,7 @@ func TestNewRows(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		if err := x.Queue.Write(t.Context(), func(t *queue.Tx) error {
-			if err := x.PublishIn(t, x.org(), "user.created"); err != nil {
+			if err := x.PublishIn(t, x.Org(), "user.created"); err != nil {
 				return err
 			}
 			if t.Delayed() != 1 {
@@ -113,7 +113,7 @@ func TestNewRows(t *testing.T) {
 			var writes []func()
 			for i := range published {
 				writes = append(writes, func() {
-					published[i] = must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}))
+					published[i] = must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{event}))
 				})
 			}
 			together(t, x.Store, writes...)
@@ -143,16 +143,16 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 	for name, fail := range map[string]func(x fixture) func(*queue.Tx) error{
 		"fails at once": func(fixture) func(*queue.Tx) error { return refuse },
 		"fails after it has published": func(x fixture) func(*queue.Tx) error {
-			return func(t *queue.Tx) error { return errors.Join(x.PublishIn(t, x.org(), "user.created"), errRefused) }
+			return func(t *queue.Tx) error { return errors.Join(x.PublishIn(t, x.Org(), "user.created"), errRefused) }
 		},
 		"has new rows that cannot be written": func(x fixture) func(*queue.Tx) error { // which shows only in a later write
 			return func(t *queue.Tx) error {
 				e := webhook.NewEvent{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "taken"}
-				return errors.Join(x.PublishEventIn(t, x.org(), e), x.PublishEventIn(t, x.org(), e))
+				return errors.Join(x.PublishEventIn(t, x.Org(), e), x.PublishEventIn(t, x.Org(), e))
 			}
 		},
 		"panics": func(x fixture) func(*queue.Tx) error {
-			return func(t *queue.Tx) error { panic(x.PublishIn(t, x.org(), "user.created")) }
+			return func(t *queue.Tx) error { panic(x.PublishIn(t, x.Org(), "user.created")) }
 		},
 	} {
 		t.Run("only the write that "+name+" fails", func(t *testing.T) {
@@ -166,25 +166,25 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 				var mu sync.Mutex
 				var events []string
 				publish := func() {
-					id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
+					id := storagetest.Publish(t, x.Store, x.Owner, "user.created").ID
 					mu.Lock()
 					defer mu.Unlock()
 					events = append(events, id)
 				}
 				together(t, x.Store, publish, publish, func() {
-					if err := x.WriteFor(t.Context(), x.org(), 8, false, fail(x)); err == nil {
+					if err := x.WriteFor(t.Context(), x.Org(), 8, false, fail(x)); err == nil {
 						t.Error("it has succeeded")
 					}
 				}, publish, func() {
-					if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "own"}}); err != nil {
+					if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "own"}}); err != nil {
 						t.Error(err)
 					}
 				}, publish)
-				if jobs := x.jobs(t); len(jobs) != 5 || len(told.fresh) != 5 {
+				if jobs := x.Jobs(t); len(jobs) != 5 || len(told.fresh) != 5 {
 					t.Errorf("%d deliveries are pending and %d were announced, want 5", len(jobs), len(told.fresh))
 				}
 				for _, event := range events {
-					if _, _, err := x.History.Event(t.Context(), x.org(), event); err != nil {
+					if _, _, err := x.History.Event(t.Context(), x.Org(), event); err != nil {
 						t.Errorf("an acknowledged event: %v", err)
 					}
 				}
@@ -199,21 +199,21 @@ func TestNumbersOfDeliveriesNeverGoBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	x := fixtureOf(t, store)
-	newest := func() int64 { jobs := x.jobs(t); return jobs[len(jobs)-1].Delivery }
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
-	x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), false)
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	newest := func() int64 { jobs := x.Jobs(t); return jobs[len(jobs)-1].Delivery }
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	x.End(t, x.Jobs(t)[0], x.Begin(t, x.Jobs(t)[0]), false)
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	before := newest()
 	remove := func(t *queue.Tx) error { return t.Run("DELETE FROM deliveries WHERE id >= ?", before) }
 	if err := x.Queue.Write(t.Context(), remove); err != nil {
 		t.Fatal(err)
 	}
-	x.undo(t, func(t *queue.Tx) error { return x.PublishIn(t, x.org(), "user.created") })
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	x.undo(t, func(t *queue.Tx) error { return x.PublishIn(t, x.Org(), "user.created") })
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	if after := newest(); after <= before {
 		t.Errorf("delivery %d follows %d", after, before)
 	}
-	if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+	if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
 		t.Fatal(err)
 	}
 	before = x.Queue.Hold().Last // the audit event of the hold has a later delivery
@@ -222,9 +222,9 @@ func TestNumbersOfDeliveriesNeverGoBack(t *testing.T) {
 	}
 	stop()
 	x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-	old := int64(len(x.jobs(t)))
-	event := storagetest.Publish(t, x.Store, x.owner, "user.created")
-	if n, err := x.Queue.DiscardQueue(t.Context(), x.actor()); err != nil || n != old {
+	old := int64(len(x.Jobs(t)))
+	event := storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	if n, err := x.Queue.DiscardQueue(t.Context(), x.Actor()); err != nil || n != old {
 		t.Errorf("%d discarded, error %v", n, err)
 	}
 	if got := x.stateOf(t, event.ID); got != webhook.Pending {

@@ -25,7 +25,7 @@ func newOrderedFixture(t *testing.T) fixture {
 
 func (x fixture) setOrdered(t *testing.T, ordered bool) {
 	t.Helper()
-	if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
+	if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{Ordered: &ordered}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -37,7 +37,7 @@ func (x fixture) publishMany(t *testing.T, n int) (ids []string) {
 	for i := range events {
 		events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
 	}
-	published, err := x.Queue.PublishEvents(t.Context(), x.org(), events)
+	published, err := x.Queue.PublishEvents(t.Context(), x.Org(), events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (x fixture) publishMany(t *testing.T, n int) (ids []string) {
 // inOrder returns the pending deliveries as an ordered subscription gets them.
 func (x fixture) inOrder(t *testing.T) []webhook.Job {
 	t.Helper()
-	jobs, err := x.Queue.OrderedJobs(t.Context(), x.sub.RowID, 1000)
+	jobs, err := x.Queue.OrderedJobs(t.Context(), x.Sub.RowID, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +70,11 @@ func (x fixture) eventsInOrder(t *testing.T) (ids []string) {
 func (x fixture) endNext(t *testing.T, succeeded bool) string {
 	t.Helper()
 	job := x.inOrder(t)[0]
-	attempt := x.begin(t, job)
+	attempt := x.Begin(t, job)
 	if attempt == 0 {
 		t.Fatalf("the first of the order was refused: %+v", job)
 	}
-	x.end(t, job, attempt, succeeded)
+	x.End(t, job, attempt, succeeded)
 	return job.EventID
 }
 
@@ -86,16 +86,16 @@ func TestOrder(t *testing.T) {
 		x := newOrderedFixture(t)
 		want := x.publishMany(t, 3)
 		jobs := x.inOrder(t)
-		if x.begin(t, jobs[1]) != 0 || x.begin(t, jobs[2]) != 0 {
+		if x.Begin(t, jobs[1]) != 0 || x.Begin(t, jobs[2]) != 0 {
 			t.Fatal("a later delivery has begun")
 		}
-		first := x.begin(t, jobs[0])
-		if first == 0 || x.begin(t, jobs[1]) != 0 {
+		first := x.Begin(t, jobs[0])
+		if first == 0 || x.Begin(t, jobs[1]) != 0 {
 			t.Fatalf("the first begins as %d, and a second one beside it", first)
 		}
-		x.end(t, jobs[0], first, false)
+		x.End(t, jobs[0], first, false)
 		for range 4 { // its retries
-			if got := x.inOrder(t)[1]; x.begin(t, got) != 0 {
+			if got := x.inOrder(t)[1]; x.Begin(t, got) != 0 {
 				t.Fatal("a later delivery began while the first waited for its next attempt")
 			}
 			if got := x.endNext(t, false); got != want[0] {
@@ -117,7 +117,7 @@ func TestOrder(t *testing.T) {
 		x.endNext(t, true)
 		x.redeliver(t, want[0])
 		x.publishMany(t, 2)
-		at, err := x.Queue.Target(t.Context(), x.sub.RowID)
+		at, err := x.Queue.Target(t.Context(), x.Sub.RowID)
 		if err != nil || !at.Ordered {
 			t.Fatalf("%+v, error %v", at, err)
 		}
@@ -138,11 +138,11 @@ func TestOrder(t *testing.T) {
 		x := fixtureOf(t, store)
 		x.setOrdered(t, true)
 		want := x.publishMany(t, 2)
-		x.begin(t, x.inOrder(t)[0])
+		x.Begin(t, x.inOrder(t)[0])
 		stop()
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
 		jobs := x.inOrder(t)
-		if d := cmp.Diff(want, x.eventsInOrder(t)); d != "" || jobs[0].Number() != 2 || x.begin(t, jobs[1]) != 0 {
+		if d := cmp.Diff(want, x.eventsInOrder(t)); d != "" || jobs[0].Number() != 2 || x.Begin(t, jobs[1]) != 0 {
 			t.Errorf("(-want +got):\n%s first %+v", d, jobs[0])
 		}
 	})
@@ -150,19 +150,19 @@ func TestOrder(t *testing.T) {
 	t.Run("a test in progress does not stop the order, and other subscriptions are not in it", func(t *testing.T) {
 		t.Parallel()
 		x := newOrderedFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/", "user.created")
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://other.example/", "user.created")
 		x.publishMany(t, 2)
-		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, ""); err != nil {
+		if _, _, _, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		if x.begin(t, x.inOrder(t)[0]) == 0 {
+		if x.Begin(t, x.inOrder(t)[0]) == 0 {
 			t.Error("refused")
 		}
 		if jobs, err := x.Queue.OrderedJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
 			t.Errorf("%d deliveries of an unordered subscription are in an order, error %v", len(jobs), err)
 		}
 		jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil)
-		if err != nil || len(jobs) != 2 || x.begin(t, jobs[1]) == 0 || x.begin(t, jobs[0]) == 0 {
+		if err != nil || len(jobs) != 2 || x.Begin(t, jobs[1]) == 0 || x.Begin(t, jobs[0]) == 0 {
 			t.Errorf("%d wait for the other, error %v", len(jobs), err)
 		}
 	})
@@ -171,11 +171,11 @@ func TestOrder(t *testing.T) {
 // redeliver creates a redelivery of an event.
 func (x fixture) redeliver(t *testing.T, event string) {
 	t.Helper()
-	list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{EventID: event, Limit: 1})
+	list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{EventID: event, Limit: 1})
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%d attempts, error %v", len(list), err)
 	}
-	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, list[0].ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, list[0].ID); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -196,11 +196,11 @@ func TestNewDeliveriesInOrder(t *testing.T) {
 		t.Parallel()
 		for name, again := range map[string]func(x fixture) error{
 			"recover": func(x fixture) error {
-				_, err := x.Queue.Recover(context.Background(), x.actor(), x.org(), x.sub.ID, recovering(1))
+				_, err := x.Queue.Recover(context.Background(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
 				return err
 			},
 			"replay": func(x fixture) error {
-				_, err := x.Queue.Replay(context.Background(), x.actor(), x.org(), x.sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed})
+				_, err := x.Queue.Replay(context.Background(), x.Actor(), x.Org(), x.Sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed})
 				return err
 			},
 		} {
@@ -215,7 +215,7 @@ func TestNewDeliveriesInOrder(t *testing.T) {
 			if d := cmp.Diff(events[1:], x.eventsInOrder(t)[:3]); d != "" {
 				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
-			if last := x.inOrder(t)[2]; last.Cause != webhook.ByEvent || x.begin(t, last) != 0 {
+			if last := x.inOrder(t)[2]; last.Cause != webhook.ByEvent || x.Begin(t, last) != 0 {
 				t.Errorf("%s: the event that waited began before the old ones", name)
 			}
 			if x.endNext(t, true) != events[1] {
@@ -235,17 +235,17 @@ func TestNewDeliveriesInOrder(t *testing.T) {
 		if jobs[0].EventID != events[0] || jobs[0].Sequence != 0 || jobs[1].Delivery != first.Delivery {
 			t.Fatalf("in order %v", x.eventsInOrder(t))
 		}
-		x.end(t, first, x.begin(t, first), false) // it waits for its next attempt
-		sent := x.begin(t, jobs[0])
+		x.End(t, first, x.Begin(t, first), false) // it waits for its next attempt
+		sent := x.Begin(t, jobs[0])
 		if sent == 0 {
 			t.Fatal("the redelivery was refused")
 		}
 		first.Attempts++
-		if x.begin(t, first) != 0 {
+		if x.Begin(t, first) != 0 {
 			t.Error("two attempts are in progress")
 		}
-		x.end(t, jobs[0], sent, false)
-		if x.begin(t, first) == 0 {
+		x.End(t, jobs[0], sent, false)
+		if x.Begin(t, first) == 0 {
 			t.Error("the order waits for a redelivery that failed")
 		}
 	})
@@ -267,7 +267,7 @@ func TestFirstAttemptsInOrder(t *testing.T) {
 		if begun := p.begun(); begun != 1 {
 			t.Fatalf("%d have begun while one is in progress", begun)
 		}
-		x.end(t, p.fresh[0], p.fresh[0].Delivery<<8|1, true)
+		x.End(t, p.fresh[0], p.fresh[0].Delivery<<8|1, true)
 		x.publishMany(t, 3)
 		if begun := p.begun(); begun != 1 {
 			t.Errorf("%d have begun while others wait", begun)
@@ -318,17 +318,17 @@ func TestSetOrdered(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		events := x.publishMany(t, 3)
-		jobs := x.jobs(t)
-		second, third := x.begin(t, jobs[1]), x.begin(t, jobs[2])
-		before := x.sub.Epoch
+		jobs := x.Jobs(t)
+		second, third := x.Begin(t, jobs[1]), x.Begin(t, jobs[2])
+		before := x.Sub.Epoch
 		x.setOrdered(t, true)
-		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || !sub.Ordered || sub.Epoch != before+1 {
+		if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || !sub.Ordered || sub.Epoch != before+1 {
 			t.Errorf("%+v, error %v", sub, err)
 		}
-		if x.begin(t, jobs[0]) != 0 {
+		if x.Begin(t, jobs[0]) != 0 {
 			t.Error("begun while attempts from before are in progress")
 		}
-		x.end(t, jobs[1], second, false)
+		x.End(t, jobs[1], second, false)
 		if err := x.Queue.UndoBegin(t.Context(), []int64{third}); err != nil {
 			t.Fatal(err)
 		}
@@ -354,15 +354,15 @@ func TestSetOrdered(t *testing.T) {
 		}
 		x.publishMany(t, 1)
 		yes := true
-		_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{
+		_, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{
 			Ordered: &yes, Description: new("x"), EventTypes: &webhook.Types{"other"},
 		})
 		storagetest.ExpectFault(t, err, fault.Conflict, "too_many_pending")
-		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.Ordered || sub.Description != "" || slices.Contains(sub.EventTypes, "other") {
+		if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.Ordered || sub.Description != "" || slices.Contains(sub.EventTypes, "other") {
 			t.Errorf("%+v, error %v", sub, err)
 		}
-		jobs := x.jobs(t)
-		x.end(t, jobs[0], x.begin(t, jobs[0]), true)
+		jobs := x.Jobs(t)
+		x.End(t, jobs[0], x.Begin(t, jobs[0]), true)
 		x.setOrdered(t, true)
 		if n := len(x.inOrder(t)); n != 1000 {
 			t.Errorf("%d are in order", n)
@@ -372,7 +372,7 @@ func TestSetOrdered(t *testing.T) {
 	t.Run("the change is in the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newOrderedFixture(t)
-		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
+		log, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 1})
 		if err != nil || string(log[0].Details) != `{"ordered":true}` {
 			t.Errorf("%+v, error %v", log, err)
 		}
@@ -388,15 +388,15 @@ func TestOrderPlans(t *testing.T) {
 	x.setOrdered(t, false)
 	x.setOrdered(t, true)
 	events := x.publishMany(t, 1)
-	x.begin(t, x.inOrder(t)[0])
+	x.Begin(t, x.inOrder(t)[0])
 	if _, err := x.Survey.Lanes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := x.History.EventFacts(t.Context(), x.org(), events[0])
+	facts, err := x.History.EventFacts(t.Context(), x.Org(), events[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := x.History.ReceiverPage(t.Context(), x.org(), facts, webhook.ReceiverFilter{ID: x.sub.ID})
+	page, err := x.History.ReceiverPage(t.Context(), x.Org(), facts, webhook.ReceiverFilter{ID: x.Sub.ID})
 	if err != nil || page.Receivers[0].Front == nil || !page.Receivers[0].Front.Sending {
 		t.Fatalf("%+v, error %v", page, err)
 	}

@@ -25,7 +25,7 @@ func (w *watcher) SubscriptionsChanged(subscriptions ...int64) {
 func TestTheDispatcherIsToldOfOtherPlans(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
+	org := must[access.Organization](t)(x.Directory.CreateOrganization(t.Context(), x.By, access.Organization{Name: "Acme", Plan: "free"}))
 	var w watcher
 	x.Queue.Watch(&w)
 	for _, step := range []struct {
@@ -34,18 +34,18 @@ func TestTheDispatcherIsToldOfOtherPlans(t *testing.T) {
 		want int64
 	}{
 		{"of a plan that gains or loses webhooks", func() error {
-			_, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{Webhooks: new(false)})
+			_, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{Webhooks: new(false)})
 			return err
 		}, 1},
 		{"of an organization that gets another plan", func() error {
-			_, err := x.Directory.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Plan: new("growth")})
+			_, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Plan: new("growth")})
 			return err
 		}, 2},
 		{"and of nothing else", func() error {
-			if _, err := x.Directory.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)}); err != nil {
+			if _, err := x.Directory.UpdatePlan(t.Context(), x.By, "growth", access.PlanChange{APIKeys: new(false)}); err != nil {
 				return err
 			}
-			_, err := x.Directory.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Name: new("Acme Inc.")})
+			_, err := x.Directory.UpdateOrganization(t.Context(), x.By, org.ID, access.OrganizationChange{Name: new("Acme Inc.")})
 			return err
 		}, 2},
 	} {

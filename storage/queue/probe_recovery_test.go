@@ -30,7 +30,7 @@ func newProbed(t *testing.T, path string) (x fixture, stop func()) {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, probed(t, path))
 	x = fixtureOf(t, store)
-	if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
+	if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{AuditEvents: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	return x, stop
@@ -41,21 +41,21 @@ func TestOnlyOneProbeAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		x, _ := newProbed(t, path)
-		x.fail(t, 2)
-		x.publish(t, 2, "waits")
+		x.Fail(t, 2)
+		x.Publish(t, 2, "waits")
 		time.Sleep(time.Minute)
-		jobs := x.jobs(t)
-		if x.begin(t, jobs[1]) != 0 {
+		jobs := x.Jobs(t)
+		if x.Begin(t, jobs[1]) != 0 {
 			t.Error("the second delivery is the probe")
 		}
-		probe := x.begin(t, jobs[0])
-		if probe == 0 || x.begin(t, jobs[1]) != 0 {
+		probe := x.Begin(t, jobs[0])
+		if probe == 0 || x.Begin(t, jobs[1]) != 0 {
 			t.Errorf("the probe is %d, or a second one began beside it", probe)
 		}
-		x.end(t, jobs[0], probe, false)
+		x.End(t, jobs[0], probe, false)
 		time.Sleep(time.Minute)
-		_, _, test, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
-		if err != nil || test == 0 || x.begin(t, jobs[1]) != 0 {
+		_, _, test, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
+		if err != nil || test == 0 || x.Begin(t, jobs[1]) != 0 {
 			t.Errorf("a probe began beside the test %d, error %v", test, err)
 		}
 	})
@@ -93,14 +93,14 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, _ := newProbed(t, path)
 			refusals{x.Store}.refuse(t, sentAgain, "NEW.cause = 2")
-			lost := x.outage(t)
+			lost := x.Outage(t)
 			time.Sleep(5 * time.Second)
-			if n := x.pending(t); n != 0 {
+			if n := x.Pending(t); n != 0 {
 				t.Fatalf("%d are pending, although no delivery could be created", n)
 			}
 			refusals{x.Store}.allow(t)
 			time.Sleep(2 * time.Second)
-			x.waitAgain(t, lost)
+			x.WaitAgain(t, lost)
 		})
 	})
 
@@ -110,13 +110,13 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, _ := newProbed(t, path)
 			refusals{x.Store}.refuse(t, sentAgain, "NEW.cause = 2")
-			lost := x.outage(t)
+			lost := x.Outage(t)
 			time.Sleep(5 * time.Second)
-			lost = append(lost, x.outage(t)...)
+			lost = append(lost, x.Outage(t)...)
 			time.Sleep(5 * time.Second)
 			refusals{x.Store}.allow(t)
 			time.Sleep(3 * time.Second)
-			x.waitAgain(t, lost)
+			x.WaitAgain(t, lost)
 		})
 	})
 
@@ -129,14 +129,14 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 			refusals{x.Store}.alter(t, `CREATE TRIGGER outage AFTER INSERT ON audit_events
 				WHEN NEW.type = 'webhook_subscription_recovered' AND instr(NEW.details, '"deliveries":2')
 				BEGIN UPDATE subscriptions SET recover_since = recover_since + 1, epoch = epoch + 3; END`)
-			x.outage(t)
+			x.Outage(t)
 			time.Sleep(5 * time.Second)
 			refusals{x.Store}.alter(t, "DROP TRIGGER outage")
 			stop()
 			x.Store, _ = storagetest.OpenWith(t, probed(t, path)) // which looks for marks
 			time.Sleep(5 * time.Second)
 			var recoveries int
-			for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 50, Type: access.SubscriptionRecovered})) {
+			for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 50, Type: access.SubscriptionRecovered})) {
 				if strings.Contains(e.Details, `"deliveries":`) {
 					recoveries++
 				}
@@ -152,13 +152,13 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
 			x, _ := newProbed(t, path)
-			lost := x.outage(t)
-			x.setActive(t, false)
+			lost := x.Outage(t)
+			x.SetActive(t, false)
 			time.Sleep(3 * time.Second)
-			if sub := x.read(t); !sub.Paused {
+			if sub := x.Read(t); !sub.Paused {
 				t.Errorf("it is %s", sub.Status)
 			}
-			x.waitAgain(t, lost)
+			x.WaitAgain(t, lost)
 		})
 	})
 
@@ -168,21 +168,21 @@ func TestRecoveryAfterAProbe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, _ := newProbed(t, path)
 			for range 25 {
-				storagetest.Subscription(t, x.Store, x.owner, "https://example.com/", "a")
+				storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/", "a")
 			}
-			last, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/", "lost", "probe")
-			first := x.sub
-			x.sub = last
+			last, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/", "lost", "probe")
+			first := x.Sub
+			x.Sub = last
 			refusals{x.Store}.refuse(t, "INSERT ON audit_events", fmt.Sprintf(
 				"NEW.type = 'webhook_subscription_recovered' AND instr(NEW.details, 'deliveries') AND NEW.target_id <> '%s'", last.ID))
 			refusals{x.Store}.alter(t, fmt.Sprintf("UPDATE subscriptions SET recover_since = 1 WHERE id < %d", last.RowID))
-			lost := x.outage(t)
+			lost := x.Outage(t)
 			time.Sleep(10 * time.Second)
-			x.waitAgain(t, lost)
+			x.WaitAgain(t, lost)
 			refusals{x.Store}.allow(t)
 			time.Sleep(10 * time.Second)
-			x.sub = first
-			if sub := x.read(t); sub.Status == webhook.Disabled {
+			x.Sub = first
+			if sub := x.Read(t); sub.Status == webhook.Disabled {
 				t.Error("the recovery of the last one has changed the first one")
 			}
 		})
@@ -198,28 +198,28 @@ func TestALongRecoveryDelaysNothingElse(t *testing.T) {
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		beside := fixture{Store: store}
-		beside.owner, _ = storagetest.Organization(t, store, "beside", "growth", access.RoleOwner)
-		beside.sub, _ = storagetest.Subscription(t, store, beside.owner, "https://example.com/", "lost", "probe")
-		old := storagetest.Publish(t, store, x.owner, "old").ID
-		for _, job := range x.jobs(t) {
-			x.end(t, job, x.begin(t, job), true)
+		beside := fixture{storagetest.Customer{Store: store}}
+		beside.Owner, _ = storagetest.Organization(t, store, "beside", "growth", access.RoleOwner)
+		beside.Sub, _ = storagetest.Subscription(t, store, beside.Owner, "https://example.com/", "lost", "probe")
+		old := storagetest.Publish(t, store, x.Owner, "old").ID
+		for _, job := range x.Jobs(t) {
+			x.End(t, job, x.Begin(t, job), true)
 		}
 		time.Sleep(59 * time.Minute)
-		end, err := x.TakeReplayTurn(t.Context(), x.org())
+		end, err := x.TakeReplayTurn(t.Context(), x.Org())
 		if err != nil {
 			t.Fatal(err)
 		}
-		lost := x.outage(t)
-		lostBeside := beside.outage(t)
+		lost := x.Outage(t)
+		lostBeside := beside.Outage(t)
 		time.Sleep(3 * time.Second)
-		beside.waitAgain(t, lostBeside)
+		beside.WaitAgain(t, lostBeside)
 		time.Sleep(20 * time.Second)
-		if _, _, err := x.History.Event(t.Context(), x.org(), old); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := x.History.Event(t.Context(), x.Org(), old); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("an old event is not deleted: %v", err)
 		}
 		end()
 		time.Sleep(3 * time.Second)
-		x.waitAgain(t, lost)
+		x.WaitAgain(t, lost)
 	})
 }

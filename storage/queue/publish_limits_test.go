@@ -25,7 +25,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 	t.Parallel()
 	x, owner := unlimited(t)
 	for range 100 {
-		must[webhook.Subscription](t)(x.subscribe(t, owner))
+		must[webhook.Subscription](t)(x.Subscribe(t, owner))
 	}
 	batch := func(n int) []webhook.NewEvent {
 		events := make([]webhook.NewEvent, n)
@@ -56,7 +56,7 @@ func TestNewsAboutHealthIsBounded(t *testing.T) {
 	// deactivate makes events about a subscription and returns how many get it.
 	deactivate := func(t *testing.T, x platform, organization int64, id string) int {
 		t.Helper()
-		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))
+		must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.By, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))
 		for _, e := range must[[]webhook.Event](t)(x.Events(t.Context(), organization, 0, 2)) {
 			if e.Type == access.SubscriptionDisabled {
 				return e.Deliveries

@@ -68,8 +68,8 @@ func TestPublish(t *testing.T) {
 		if _, err := x.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 0 || len(x.jobs(t)) != 0 {
-			t.Errorf("%+v, pending %v", p, x.jobs(t))
+		if p := storagetest.Publish(t, x.Store, x.Owner, "user.created"); p.Deliveries != 0 || len(x.Jobs(t)) != 0 {
+			t.Errorf("%+v, pending %v", p, x.Jobs(t))
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestRepeatedPublish(t *testing.T) {
 		var all sync.WaitGroup
 		for range 32 {
 			all.Go(func() {
-				p, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
+				p, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -105,23 +105,23 @@ func TestRepeatedPublish(t *testing.T) {
 				first++
 			}
 		}
-		if first != 1 || len(x.jobs(t)) != 1 {
-			t.Errorf("%d events, %d deliveries", first, len(x.jobs(t)))
+		if first != 1 || len(x.Jobs(t)) != 1 {
+			t.Errorf("%d events, %d deliveries", first, len(x.Jobs(t)))
 		}
 	})
 
 	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		if _, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
+		if _, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
+		_, err := x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
 			t.Errorf("got %v", err)
 		}
-		if n := len(x.jobs(t)); n != 1 {
+		if n := len(x.Jobs(t)); n != 1 {
 			t.Errorf("%d pending after a refused batch", n)
 		}
 	})
@@ -130,7 +130,7 @@ func TestRepeatedPublish(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-		for _, org := range []int64{x.org(), other.Organization.RowID} {
+		for _, org := range []int64{x.Org(), other.Organization.RowID} {
 			if p, err := x.Queue.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Repeated {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -147,12 +147,12 @@ func TestPublishTransaction(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 {
-			_, err := x.Queue.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
+			_, err := x.Queue.PublishEvents(ctx, x.Org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
 		}
-		storagetest.Publish(t, x.Store, x.owner, "last")
+		storagetest.Publish(t, x.Store, x.Owner, "last")
 	})
 
 	t.Run("one failing write does not harm those that share its commit", func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestPublishTransaction(t *testing.T) {
 		operator := storagetest.Operator(t, x.Store)
 		var all sync.WaitGroup
 		for i := range 64 {
-			all.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
+			all.Go(func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") })
 			all.Go(func() {
 				_, err := x.Directory.CreateUser(t.Context(), operator.Actor("", ""), access.User{Email: "same@example.com", Name: "same", IsActive: true})
 				if fault.KindOf(err) != fault.Conflict && err != nil {
@@ -170,7 +170,7 @@ func TestPublishTransaction(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(x.jobs(t)); n < 64 {
+		if n := len(x.Jobs(t)); n < 64 {
 			t.Errorf("%d of 64 events are pending", n)
 		}
 	})

@@ -36,26 +36,26 @@ func TestQueue(t *testing.T) {
 	t.Run("an event becomes a delivery, an attempt, and is delivered", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+		published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		if published.Deliveries != 1 {
 			t.Fatalf("%d deliveries", published.Deliveries)
 		}
-		jobs := x.jobs(t)
+		jobs := x.Jobs(t)
 		if len(jobs) != 1 || jobs[0].EventID != published.ID || jobs[0].EventType != "user.created" {
 			t.Fatalf("pending: %+v", jobs)
 		}
-		attempt := x.begin(t, jobs[0])
-		settled := x.end(t, jobs[0], attempt, true)
-		if settled.State != webhook.Delivered || len(x.jobs(t)) != 0 {
-			t.Errorf("settled %+v, pending %v", settled, x.jobs(t))
+		attempt := x.Begin(t, jobs[0])
+		settled := x.End(t, jobs[0], attempt, true)
+		if settled.State != webhook.Delivered || len(x.Jobs(t)) != 0 {
+			t.Errorf("settled %+v, pending %v", settled, x.Jobs(t))
 		}
-		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+		list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		status := 200
 		want := []webhook.Attempt{{
-			SubscriptionID: x.sub.ID, EventID: published.ID, EventType: "user.created", EventAt: published.At, Number: 1,
+			SubscriptionID: x.Sub.ID, EventID: published.ID, EventType: "user.created", EventAt: published.At, Number: 1,
 			Trigger: webhook.ByEvent, Outcome: webhook.Succeeded, ResponseStatus: &status, DurationMS: 12,
 		}}
 		if d := cmp.Diff(want, list, cmpopts.IgnoreFields(webhook.Attempt{}, "RowID", "ID", "EventRow", "AttemptedAt")); d != "" {
@@ -66,9 +66,9 @@ func TestQueue(t *testing.T) {
 	t.Run("an attempt for the delivery of another subscription does not begin", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		rows, err := x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: x.jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "other")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		rows, err := x.Queue.Begin(t.Context(), []webhook.Start{{Delivery: x.Jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
 		if err != nil || rows[0] != 0 {
 			t.Errorf("begun as %v, error %v", rows, err)
 		}
@@ -77,10 +77,10 @@ func TestQueue(t *testing.T) {
 	t.Run("the body is the envelope, byte for byte, with the event's own id", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+		published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		want := `{"id":"` + published.ID + `","type":"user.created","timestamp":"` + string(webhook.AppendTime(nil, published.At)) +
-			`","organization_id":"` + x.owner.Organization.ID + `","data":{"n":1}}`
-		if got := string(x.jobs(t)[0].Body); got != want {
+			`","organization_id":"` + x.Owner.Organization.ID + `","data":{"n":1}}`
+		if got := string(x.Jobs(t)[0].Body); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
@@ -88,9 +88,9 @@ func TestQueue(t *testing.T) {
 	t.Run("a delivery is claimed once", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
-		at, err := x.Queue.Target(t.Context(), x.sub.RowID)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		job := x.Jobs(t)[0]
+		at, err := x.Queue.Target(t.Context(), x.Sub.RowID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,15 +115,15 @@ func TestBeginAttempts(t *testing.T) {
 	t.Run("nothing begins under another epoch, without the plan, disabled or removed", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		job := x.Jobs(t)[0]
 		no, yes := false, true
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
-		at, _ := x.Queue.Target(t.Context(), x.sub.RowID)
+		at, _ := x.Queue.Target(t.Context(), x.Sub.RowID)
 		if id := x.beginUnder(t, job, at.Epoch+1); id != 0 {
 			t.Error("begun under an epoch to come")
 		}
-		if _, _, err := x.Subscriptions.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{}); err != nil {
+		if _, _, err := x.Subscriptions.RotateSecret(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.Rotation{}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.beginUnder(t, job, at.Epoch); id != 0 {
@@ -132,30 +132,30 @@ func TestBeginAttempts(t *testing.T) {
 		if _, err := x.Directory.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if id := x.begin(t, job); id != 0 {
+		if id := x.Begin(t, job); id != 0 {
 			t.Error("begun without the plan")
 		}
 		if _, err := x.Directory.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &yes}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if id := x.begin(t, job); id != 0 {
+		if id := x.Begin(t, job); id != 0 {
 			t.Error("begun while disabled")
 		}
-		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &yes}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{IsActive: &yes}); err != nil {
 			t.Fatal(err)
 		}
-		if id := x.begin(t, job); id == 0 {
+		if id := x.Begin(t, job); id == 0 {
 			t.Error("not begun though all is well again")
 		} else if err := x.Queue.UndoBegin(t.Context(), []int64{id}); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 			t.Fatal(err)
 		}
-		if id := x.begin(t, job); id != 0 {
+		if id := x.Begin(t, job); id != 0 {
 			t.Error("begun for a removed subscription")
 		}
 	})
@@ -163,12 +163,12 @@ func TestBeginAttempts(t *testing.T) {
 	t.Run("an attempt that was undone can begin again with the same number", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		job := x.jobs(t)[0]
-		if err := x.Queue.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		job := x.Jobs(t)[0]
+		if err := x.Queue.UndoBegin(t.Context(), []int64{x.Begin(t, job)}); err != nil {
 			t.Fatal(err)
 		}
-		if id := x.begin(t, job); id == 0 {
+		if id := x.Begin(t, job); id == 0 {
 			t.Error("refused")
 		}
 	})
@@ -179,19 +179,19 @@ func TestResultsOfOtherAttempts(t *testing.T) {
 	t.Run("a result of an earlier or a later attempt does not end the attempt in progress", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		first := x.jobs(t)[0]
-		row := x.begin(t, first)
-		x.end(t, first, row, false)
-		second := x.jobs(t)[0]
-		next := x.begin(t, second)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		first := x.Jobs(t)[0]
+		row := x.Begin(t, first)
+		x.End(t, first, row, false)
+		second := x.Jobs(t)[0]
+		next := x.Begin(t, second)
 		for _, other := range []int64{row, next + 1} {
 			r := webhook.Result{Attempt: other, Delivery: first.Delivery, Subscription: first.Subscription, Number: 1, Succeeded: true}
 			if _, err := x.Queue.Record(t.Context(), r); err == nil {
 				t.Errorf("the result of attempt %d was saved", other)
 			}
 		}
-		if settled := x.end(t, second, next, true); settled.State != webhook.Delivered {
+		if settled := x.End(t, second, next, true); settled.State != webhook.Delivered {
 			t.Errorf("the second attempt ended in state %s", settled.State)
 		}
 	})
@@ -203,25 +203,25 @@ func TestFailedAttempts(t *testing.T) {
 	t.Run("five failures exhaust a delivery and make the subscription failing", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		for n := 1; n <= 5; n++ {
-			job := x.jobs(t)[0]
+			job := x.Jobs(t)[0]
 			if job.Number() != n {
 				t.Fatalf("attempt %d is numbered %d", n, job.Number())
 			}
-			settled := x.end(t, job, x.begin(t, job), false)
+			settled := x.End(t, job, x.Begin(t, job), false)
 			if want := n == 5; (settled.State == webhook.Exhausted) != want || settled.Changed != want {
 				t.Errorf("attempt %d: %+v", n, settled)
 			}
 		}
-		sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
+		sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if sub.Status != webhook.Failing || sub.ConsecutiveFailures != 5 || sub.LastError != "http_status: 503" || sub.PendingDeliveries != 0 {
 			t.Errorf("%+v", sub)
 		}
-		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
+		log, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 1})
 		if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionFailing {
 			t.Errorf("audit log %+v, error %v", log, err)
 		}
@@ -230,18 +230,18 @@ func TestFailedAttempts(t *testing.T) {
 	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // another host, because events about health do not go to the same host
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://other.example/") // another host, because events about health do not go to the same host
 		no := false
-		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
 		if jobs, err := x.Queue.PendingJobs(t.Context(), other.RowID, 10, nil); err != nil || len(jobs) != 0 {
 			t.Errorf("the other has pending %v, error %v", jobs, err)
 		}
-		if jobs := x.jobs(t); len(jobs) != 4 {
+		if jobs := x.Jobs(t); len(jobs) != 4 {
 			t.Errorf("the first heard of %d changes, want 4", len(jobs))
 		}
 	})
@@ -250,15 +250,15 @@ func TestFailedAttempts(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		for range 4 {
-			storagetest.Publish(t, x.Store, x.owner, "user.created")
+			storagetest.Publish(t, x.Store, x.Owner, "user.created")
 		}
 		var all sync.WaitGroup
-		for _, job := range x.jobs(t) {
-			id := x.begin(t, job)
-			all.Go(func() { x.end(t, job, id, false) })
+		for _, job := range x.Jobs(t) {
+			id := x.Begin(t, job)
+			all.Go(func() { x.End(t, job, id, false) })
 		}
 		all.Wait()
-		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 4 {
+		if sub, _ := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); sub.ConsecutiveFailures != 4 {
 			t.Errorf("%d failures counted", sub.ConsecutiveFailures)
 		}
 	})
@@ -272,27 +272,27 @@ func TestInterruptedAttempts(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
-		storagetest.Publish(t, store, x.owner, "user.created")
-		x.begin(t, x.jobs(t)[0])
+		storagetest.Publish(t, store, x.Owner, "user.created")
+		x.Begin(t, x.Jobs(t)[0])
 		stop()
 		for restart := 2; restart <= 10; restart++ {
 			x.Store, stop = storagetest.OpenWith(t, storagetest.Options(t, path))
-			jobs := x.jobs(t)
+			jobs := x.Jobs(t)
 			if len(jobs) != 1 || jobs[0].Number() != restart {
 				t.Fatalf("restart %d: pending %+v", restart, jobs)
 			}
-			x.begin(t, jobs[0])
+			x.Begin(t, jobs[0])
 			stop()
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if jobs := x.jobs(t); len(jobs) != 0 {
+		if jobs := x.Jobs(t); len(jobs) != 0 {
 			t.Errorf("what was cut off ten times is pending still: %+v", jobs)
 		}
-		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 20})
+		list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 20})
 		if err != nil || len(list) != 10 || list[0].Outcome != webhook.Interrupted || list[0].Number != 10 {
 			t.Errorf("attempts %+v, error %v", list, err)
 		}
-		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
+		if sub, _ := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
 			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
 		}
 	})
@@ -314,19 +314,19 @@ func TestInterruptedAttempts(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
-		storagetest.Publish(t, store, x.owner, "user.created")
+		storagetest.Publish(t, store, x.Owner, "user.created")
 		for range 4 {
-			job := x.jobs(t)[0]
-			x.end(t, job, x.begin(t, job), false)
+			job := x.Jobs(t)[0]
+			x.End(t, job, x.Begin(t, job), false)
 		}
-		x.begin(t, x.jobs(t)[0])
+		x.Begin(t, x.Jobs(t)[0])
 		stop()
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		jobs := x.jobs(t)
+		jobs := x.Jobs(t)
 		if len(jobs) != 1 || jobs[0].Number() != 6 {
 			t.Fatalf("pending %+v", jobs)
 		}
-		if settled := x.end(t, jobs[0], x.begin(t, jobs[0]), false); settled.State != webhook.Exhausted {
+		if settled := x.End(t, jobs[0], x.Begin(t, jobs[0]), false); settled.State != webhook.Exhausted {
 			t.Errorf("%+v", settled)
 		}
 	})
@@ -345,24 +345,24 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 			for i := range events {
 				events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
 			}
-			published, err := x.Queue.PublishEvents(t.Context(), x.org(), events)
+			published, err := x.Queue.PublishEvents(t.Context(), x.Org(), events)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second + time.Millisecond)
-			if n := len(x.jobs(t)); n != 100 { // the first batch leaves 200, and jobs returns at most 100
+			if n := len(x.Jobs(t)); n != 100 { // the first batch leaves 200, and jobs returns at most 100
 				t.Errorf("%d are pending after a second", n)
 			}
 			stop()
 			x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path)) // a restart does not forget the rest
 			time.Sleep(time.Second + time.Millisecond)
-			if n := len(x.jobs(t)); n != 0 {
+			if n := len(x.Jobs(t)); n != 0 {
 				t.Errorf("%d are pending after two", n)
 			}
-			_, deliveries, err := x.History.Event(t.Context(), x.org(), published[699].ID)
+			_, deliveries, err := x.History.Event(t.Context(), x.Org(), published[699].ID)
 			if err != nil || len(deliveries) != 1 || deliveries[0].State != webhook.Dropped {
 				t.Errorf("%+v, %v", deliveries, err)
 			}
@@ -376,18 +376,18 @@ func TestTestDelivery(t *testing.T) {
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), x.sub.ID, "")
+		_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(x.jobs(t)); n != 0 {
+		if n := len(x.Jobs(t)); n != 0 {
 			t.Errorf("%d pending", n)
 		}
-		x.end(t, job, attempt, false)
-		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
+		x.End(t, job, attempt, false)
+		if sub, _ := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
 			t.Errorf("%+v", sub)
 		}
-		if _, d, err := x.History.Event(t.Context(), x.org(), job.EventID); err != nil || len(d) != 1 || d[0].State != webhook.Exhausted || d[0].Attempts != 1 {
+		if _, d, err := x.History.Event(t.Context(), x.Org(), job.EventID); err != nil || len(d) != 1 || d[0].State != webhook.Exhausted || d[0].Attempts != 1 {
 			t.Errorf("its delivery: %+v, %v", d, err)
 		}
 		a, err := x.History.Attempt(t.Context(), attempt)
@@ -400,22 +400,22 @@ func TestTestDelivery(t *testing.T) {
 func TestRedeliver(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	published := storagetest.Publish(t, x.Store, x.owner, "user.created")
-	job := x.jobs(t)[0]
-	id := x.begin(t, job)
-	x.end(t, job, id, true)
+	published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
+	job := x.Jobs(t)[0]
+	id := x.Begin(t, job)
+	x.End(t, job, id, true)
 	a, err := x.History.Attempt(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, a.ID); err != nil {
 		t.Fatal(err)
 	}
-	jobs := x.jobs(t)
+	jobs := x.Jobs(t)
 	if len(jobs) != 1 || jobs[0].EventID != published.ID || jobs[0].Trigger() != webhook.ByHand || jobs[0].Number() != 1 || string(jobs[0].Body) != string(job.Body) {
 		t.Errorf("pending %+v", jobs)
 	}
-	e, deliveries, err := x.History.Event(t.Context(), x.org(), published.ID)
+	e, deliveries, err := x.History.Event(t.Context(), x.Org(), published.ID)
 	if err != nil || e.Deliveries != 1 || len(deliveries) != 2 {
 		t.Errorf("event %+v, deliveries %+v, error %v", e, deliveries, err)
 	}
@@ -425,15 +425,15 @@ func TestRedeliver(t *testing.T) {
 func TestRedeliverOfTheAuditLog(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	storagetest.Publish(t, x.Store, x.owner, access.KeyCreated)
-	job := x.jobs(t)[0]
-	id := x.begin(t, job)
-	x.end(t, job, id, true)
+	storagetest.Publish(t, x.Store, x.Owner, access.KeyCreated)
+	job := x.Jobs(t)[0]
+	id := x.Begin(t, job)
+	x.End(t, job, id, true)
 	a := must[webhook.Attempt](t)(x.History.Attempt(t.Context(), id))
-	_, key := storagetest.Key(t, x.Store, x.owner, access.WebhooksWrite, access.EventsRead)
+	_, key := storagetest.Key(t, x.Store, x.Owner, access.WebhooksWrite, access.EventsRead)
 	narrow := must[access.Principal](t)(x.Directory.PrincipalByKey(t.Context(), key.Digest()))
-	storagetest.ExpectFault(t, x.Queue.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
-	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+	storagetest.ExpectFault(t, x.Queue.Redeliver(t.Context(), narrow.Actor("", ""), x.Org(), x.Sub.ID, a.ID), fault.Forbidden, "permission_denied")
+	if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, a.ID); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,9 +23,8 @@ var storedEvent = webhook.NewEvent{Type: "a", Data: []byte(`"` + strings.Repeat(
 // withQuota creates a fixture whose plan allows this many more bytes today.
 func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, access.Principal) {
 	t.Helper()
-	operator := storagetest.Operator(t, store)
-	x := platform{store, operator, operator.Actor("", "")}
-	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.by, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}))
+	x := platform{storagetest.PlatformOf(t, store)}
+	must[access.Plan](t)(x.Directory.CreatePlan(t.Context(), x.By, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}))
 	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
 	x.allow(t, owner, bytes)
 	return x, owner
@@ -35,7 +34,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 	t.Helper()
 	stored := must[int64](t)(x.StoredToday(t.Context(), owner.Organization.RowID))
-	must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.by, "bounded",
+	must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded",
 		access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(stored + bytes)}))
 }
 
@@ -160,8 +159,8 @@ func testBeyondQuota(t *testing.T) {
 	t.Parallel()
 	x, owner := withQuota(t, storagetest.Open(t), 1_000_000)
 	ctx, org, by := t.Context(), owner.Organization.RowID, owner.Actor("", "")
-	sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
-	key := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+	sub := must[webhook.Subscription](t)(x.Subscribe(t, owner))
+	key := must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 	if err := x.publish(t, owner, webhook.NewEvent{Type: "b", Data: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -176,9 +175,9 @@ func testBeyondQuota(t *testing.T) {
 	overQuota(t, err)
 	x.allow(t, owner, 0)
 
-	_, err = x.subscribe(t, owner)
+	_, err = x.Subscribe(t, owner)
 	overQuota(t, err)
-	_, err = x.create(t, owner, access.EventsRead)
+	_, err = x.Create(t, owner, access.EventsRead)
 	overQuota(t, err)
 	_, err = x.Directory.RotateKey(ctx, owner, by, key.ID, access.Mint("svc"), time.Hour)
 	overQuota(t, err)
@@ -252,7 +251,7 @@ func TestStorageQuotaOverTime(t *testing.T) {
 			if days := must[int](t)(x.StorageDays(t.Context(), org)); days != 2 {
 				t.Errorf("%d days are kept while the clock is doubted", days)
 			}
-			if err := x.AcceptClock(t.Context(), x.by); err != nil {
+			if err := x.AcceptClock(t.Context(), x.By); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(61 * time.Second)

@@ -84,19 +84,19 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 			// Another publication with the same key comes first. It succeeds in the shared batch and fails alone.
 			other := func(t *queue.Tx) error {
 				return t.Run(`INSERT INTO events (id, organization_id, type, created_at, body, idempotency_key, request_digest)
-					VALUES (1000, ?, ?, ?, x'00', ?, ?)`, x.org(), event.Type, t.Now(), event.IdempotencyKey, event.Digest[:])
+					VALUES (1000, ?, ?, ?, x'00', ?, ?)`, x.Org(), event.Type, t.Now(), event.IdempotencyKey, event.Digest[:])
 			}
 			var published []webhook.Published
-			rerun(t, x.Store, x.org(), onceThen(x.Store, x.org(), other, refuse), func() {
+			rerun(t, x.Store, x.Org(), onceThen(x.Store, x.Org(), other, refuse), func() {
 				var err error
-				if published, err = x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
+				if published, err = x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{event}); err != nil {
 					t.Error(err)
 				}
 			})
 			if published[0].Repeated || published[0].Deliveries != 1 {
 				t.Errorf("answered %+v", published[0])
 			}
-			if _, _, err := x.History.Event(t.Context(), x.org(), published[0].ID); err != nil {
+			if _, _, err := x.History.Event(t.Context(), x.Org(), published[0].ID); err != nil {
 				t.Errorf("the acknowledged event: %v", err)
 			}
 		})
@@ -108,23 +108,23 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 			x := fixtureOf(t, storagetest.Open(t))
 			told := &listener{}
 			x.Queue.Watch(told)
-			before, err := x.StoredToday(t.Context(), x.org())
+			before, err := x.StoredToday(t.Context(), x.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
-			storagetest.Publish(t, x.Store, x.owner, "user.created")
-			single, err := x.StoredToday(t.Context(), x.org())
+			storagetest.Publish(t, x.Store, x.Owner, "user.created")
+			single, err := x.StoredToday(t.Context(), x.Org())
 			if err != nil {
 				t.Fatal(err)
 			}
-			rerun(t, x.Store, x.org(), func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
-			if jobs := x.jobs(t); len(jobs) != 2 || len(told.fresh) != 2 {
+			rerun(t, x.Store, x.Org(), func() { storagetest.Publish(t, x.Store, x.Owner, "user.created") })
+			if jobs := x.Jobs(t); len(jobs) != 2 || len(told.fresh) != 2 {
 				t.Errorf("%d deliveries are pending and %d were announced, want 2 and 2", len(jobs), len(told.fresh))
 			}
-			if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 2 {
+			if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.PendingDeliveries != 2 {
 				t.Errorf("%d are counted as pending, error %v", sub.PendingDeliveries, err)
 			}
-			if both, err := x.StoredToday(t.Context(), x.org()); err != nil || both-single != single-before {
+			if both, err := x.StoredToday(t.Context(), x.Org()); err != nil || both-single != single-before {
 				t.Errorf("the first event took %d bytes of the day and the second %d, error %v", single-before, both-single, err)
 			}
 		})
@@ -138,7 +138,7 @@ func TestABeginningThatRunsAgain(t *testing.T) {
 			return func(t *queue.Tx) error { return x.HoldIn(t, "an incident") }
 		},
 		"the subscription is closed": func(x fixture) func(*queue.Tx) error {
-			return func(t *queue.Tx) error { return t.WriteHealth(x.sub.RowID, x.sub.Deactivate("nobody")) }
+			return func(t *queue.Tx) error { return t.WriteHealth(x.Sub.RowID, x.Sub.Deactivate("nobody")) }
 		},
 		"the delivery has ended": func(x fixture) func(*queue.Tx) error {
 			return func(t *queue.Tx) error { return t.Run("UPDATE deliveries SET state = 3") }
@@ -148,14 +148,14 @@ func TestABeginningThatRunsAgain(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				x := fixtureOf(t, storagetest.Open(t))
-				storagetest.Publish(t, x.Store, x.owner, "user.created")
-				job := x.jobs(t)[0]
+				storagetest.Publish(t, x.Store, x.Owner, "user.created")
+				job := x.Jobs(t)[0]
 				attempt := int64(-1)
-				rerun(t, x.Store, 0, onceThen(x.Store, 0, nothing, change(x)), func() { attempt = x.begin(t, job) })
+				rerun(t, x.Store, 0, onceThen(x.Store, 0, nothing, change(x)), func() { attempt = x.Begin(t, job) })
 				if attempt != 0 {
 					t.Errorf("attempt %d may be sent", attempt)
 				}
-				list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+				list, err := x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 10})
 				if err != nil || len(list) != 0 {
 					t.Errorf("on record are %+v, error %v", list, err)
 				}
@@ -170,25 +170,25 @@ func TestResultsThatRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := fixtureOf(t, storagetest.Open(t))
 		for range 4 { // one more failure makes it failing
-			storagetest.Publish(t, x.Store, x.owner, "user.created")
-			job := x.jobs(t)[0]
-			x.end(t, job, x.begin(t, job), false)
+			storagetest.Publish(t, x.Store, x.Owner, "user.created")
+			job := x.Jobs(t)[0]
+			x.End(t, job, x.Begin(t, job), false)
 		}
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		jobs := x.jobs(t)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		jobs := x.Jobs(t)
 		job := jobs[len(jobs)-1]
-		attempt := x.begin(t, job)
-		rerun(t, x.Store, 0, func() { x.end(t, job, attempt, false) })
-		sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID)
+		attempt := x.Begin(t, job)
+		rerun(t, x.Store, 0, func() { x.End(t, job, attempt, false) })
+		sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID)
 		if err != nil || sub.ConsecutiveFailures != 5 || sub.Status != webhook.Failing {
 			t.Errorf("%d failures, %v, error %v", sub.ConsecutiveFailures, sub.Status, err)
 		}
-		told, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Type: access.SubscriptionFailing, Limit: 10})
+		told, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Type: access.SubscriptionFailing, Limit: 10})
 		if err != nil || len(told) != 1 {
 			t.Errorf("the audit log tells it %d times, error %v", len(told), err)
 		}
 		minute := time.Now().Unix() / 60
-		points, err := x.History.Series(t.Context(), x.org(), "", minute, minute+1, 1)
+		points, err := x.History.Series(t.Context(), x.Org(), "", minute, minute+1, 1)
 		if err != nil || len(points) != 1 || points[0].Failed != 5 {
 			t.Errorf("counted are %+v, want 5 failures, error %v", points, err)
 		}

@@ -34,12 +34,12 @@ func TestReplayOfWhatFailed(t *testing.T) {
 	t.Run("a failed event gets a new delivery that is due at once", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
-		x.endAll(t, false)
-		x.replays(t, only(webhook.OnlyMissed), 0)
+		id := storagetest.Publish(t, x.Store, x.Owner, "user.created").ID
+		x.EndAll(t, false)
+		x.Replays(t, only(webhook.OnlyMissed), 0)
 		began := time.Now().UnixMilli()
-		x.replays(t, only(webhook.OnlyFailed), 1)
-		job := x.jobs(t)[0]
+		x.Replays(t, only(webhook.OnlyFailed), 1)
+		job := x.Jobs(t)[0]
 		if job.EventID != id || job.Cause != webhook.ByHand || job.Attempts != 0 || job.DueAt < began || job.DueAt > time.Now().UnixMilli() {
 			t.Errorf("%+v", job)
 		}
@@ -48,43 +48,43 @@ func TestReplayOfWhatFailed(t *testing.T) {
 	t.Run("an event that failed twice gets one delivery", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		x.endAll(t, false)
-		x.replays(t, everything, 1)
-		x.endAll(t, false)
-		x.replays(t, everything, 1)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		x.EndAll(t, false)
+		x.Replays(t, everything, 1)
+		x.EndAll(t, false)
+		x.Replays(t, everything, 1)
 	})
 
 	t.Run("an event that has arrived since is skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		x.endAll(t, false)
-		x.replays(t, everything, 1)
-		x.endAll(t, true)
-		x.replays(t, everything, 0)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		x.EndAll(t, false)
+		x.Replays(t, everything, 1)
+		x.EndAll(t, true)
+		x.Replays(t, everything, 0)
 	})
 
 	t.Run("events that arrived or are pending are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		x.endAll(t, true)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		x.replays(t, everything, 0)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		x.EndAll(t, true)
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		x.Replays(t, everything, 0)
 	})
 
 	t.Run("each subscription gets what it missed itself", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
 		y := x
-		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
-		x.endAll(t, true) // the events about the other subscription
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		x.endAll(t, false)
-		y.endAll(t, true)
-		y.replays(t, everything, 0)
-		x.replays(t, everything, 1)
+		y.Sub, _ = storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "user.created")
+		x.EndAll(t, true) // the events about the other subscription
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
+		x.EndAll(t, false)
+		y.EndAll(t, true)
+		y.Replays(t, everything, 0)
+		x.Replays(t, everything, 1)
 	})
 }
 
@@ -97,18 +97,18 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		x.setActive(t, false)
-		held := x.publish(t, 1, "while.inactive")
-		x.setActive(t, true)
-		x.fail(t, 2)
-		if sub, _ := x.History.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Disabled {
+		x.SetActive(t, false)
+		held := x.Publish(t, 1, "while.inactive")
+		x.SetActive(t, true)
+		x.Fail(t, 2)
+		if sub, _ := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); sub.Status != webhook.Disabled {
 			t.Fatalf("it is %s after two failures", sub.Status)
 		}
-		held = append(held, x.publish(t, 1, "while.disabled")...)
-		missed := x.missed(t, 1, "while.downgraded")
-		x.replays(t, only(webhook.OnlyMissed), 1)
+		held = append(held, x.Publish(t, 1, "while.disabled")...)
+		missed := x.Missed(t, 1, "while.downgraded")
+		x.Replays(t, only(webhook.OnlyMissed), 1)
 		var got []string
-		for _, job := range x.jobs(t) {
+		for _, job := range x.Jobs(t) {
 			if strings.HasPrefix(job.EventType, "while.") {
 				got = append(got, job.EventID)
 			}
@@ -122,26 +122,26 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Run("the reason why each event was missed is counted", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"a"}, AuditEvents: new(false)}); err != nil {
+		if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"a"}, AuditEvents: new(false)}); err != nil {
 			t.Fatal(err)
 		}
-		x.publish(t, 1, "a")
-		x.endAll(t, false)
-		x.publish(t, 2, "b")
-		x.missed(t, 3, "a")
-		x.missed(t, 4, "b")
-		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
+		x.Publish(t, 1, "a")
+		x.EndAll(t, false)
+		x.Publish(t, 2, "b")
+		x.Missed(t, 3, "a")
+		x.Missed(t, 4, "b")
+		if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
 			t.Fatal(err)
 		}
 		want := webhook.Replayed{Exhausted: 1, Plan: 7, TypeAdded: 2}
 		for only, want := range map[webhook.Only]webhook.Replayed{
 			webhook.OnlyAll: want, webhook.OnlyFailed: {Exhausted: want.Exhausted}, webhook.OnlyMissed: {Plan: want.Plan, TypeAdded: want.TypeAdded},
 		} {
-			if got, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Only: only}); err != nil || got != want {
+			if got, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, webhook.Replay{Only: only}); err != nil || got != want {
 				t.Errorf("%s: counted %+v, want %+v, error %v", only, got, want, err)
 			}
 		}
-		if got, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything); err != nil || got != want {
+		if got, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything); err != nil || got != want {
 			t.Errorf("made %+v, want %+v, error %v", got, want, err)
 		}
 	})
@@ -149,17 +149,17 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Run("an event about the health of another subscription was not missed", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/same-host", "none") // the same host
-		x.endAll(t, true)
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/same-host", "none") // the same host
+		x.EndAll(t, true)
 		y := x
-		y.sub = other
-		y.setActive(t, false)
-		for _, job := range x.jobs(t) {
+		y.Sub = other
+		y.SetActive(t, false)
+		for _, job := range x.Jobs(t) {
 			if job.EventType == access.SubscriptionDisabled {
 				t.Error("it was delivered")
 			}
 		}
-		x.replays(t, everything, 0)
+		x.Replays(t, everything, 0)
 	})
 
 	t.Run("events from before the subscription are skipped", func(t *testing.T) {
@@ -168,12 +168,12 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 			x := fixtureOf(t, store)
-			storagetest.Publish(t, store, x.owner, "user.created")
+			storagetest.Publish(t, store, x.Owner, "user.created")
 			time.Sleep(time.Millisecond)
-			x.sub, _ = storagetest.Subscription(t, store, x.owner, "https://example.com/late", "user.created")
-			x.replays(t, everything, 0)
-			x.missed(t, 1, "user.created")
-			x.replays(t, everything, 1)
+			x.Sub, _ = storagetest.Subscription(t, store, x.Owner, "https://example.com/late", "user.created")
+			x.Replays(t, everything, 0)
+			x.Missed(t, 1, "user.created")
+			x.Replays(t, everything, 1)
 		})
 	})
 }
@@ -184,36 +184,36 @@ func TestReplaySkipsEvents(t *testing.T) {
 	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()
 		x := newOneAttemptFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
-		x.endAll(t, true) // the events about the other subscription
-		for _, id := range []string{x.sub.ID, other.ID} {
-			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.org(), id, "")
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "none")
+		x.EndAll(t, true) // the events about the other subscription
+		for _, id := range []string{x.Sub.ID, other.ID} {
+			_, job, attempt, err := x.Queue.BeginTest(t.Context(), x.Org(), id, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			x.end(t, job, attempt, false)
+			x.End(t, job, attempt, false)
 		}
-		x.replays(t, everything, 0)
-		x.missed(t, 1, webhook.TestType)
-		x.replays(t, everything, 1)
+		x.Replays(t, everything, 0)
+		x.Missed(t, 1, webhook.TestType)
+		x.Replays(t, everything, 1)
 	})
 
 	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
-		x.endAll(t, true)
-		x.setWebhooks(t, false)
-		x.setActive(t, false)
-		x.setActive(t, true)
-		x.setWebhooks(t, true)
-		x.replays(t, everything, 0)
-		x.setWebhooks(t, false)
-		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), other.ID); err != nil {
+		other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "none")
+		x.EndAll(t, true)
+		x.SetWebhooks(t, false)
+		x.SetActive(t, false)
+		x.SetActive(t, true)
+		x.SetWebhooks(t, true)
+		x.Replays(t, everything, 0)
+		x.SetWebhooks(t, false)
+		if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), other.ID); err != nil {
 			t.Fatal(err)
 		}
-		x.setWebhooks(t, true)
-		x.replays(t, everything, 1)
+		x.SetWebhooks(t, true)
+		x.Replays(t, everything, 1)
 	})
 
 	t.Run("events of other organizations are skipped", func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestReplaySkipsEvents(t *testing.T) {
 		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		storagetest.Publish(t, x.Store, other, "user.created")
-		x.replays(t, everything, 0)
+		x.Replays(t, everything, 0)
 	})
 
 	t.Run("events that retention may be deleting are skipped", func(t *testing.T) {
@@ -232,22 +232,22 @@ func TestReplaySkipsEvents(t *testing.T) {
 			o.KeepEvents = time.Hour
 			store, _ := storagetest.OpenWith(t, o)
 			x := fixtureOf(t, store)
-			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
-			x.endAll(t, true)
-			if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"none"}}); err != nil {
+			storagetest.Subscription(t, store, x.Owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
+			x.EndAll(t, true)
+			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"none"}}); err != nil {
 				t.Fatal(err)
 			}
-			id := x.publish(t, 1, "user.created")[0]
-			if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
+			id := x.Publish(t, 1, "user.created")[0]
+			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour + time.Minute)
-			if _, _, err := store.History.Event(t.Context(), x.org(), id); err != nil {
+			if _, _, err := store.History.Event(t.Context(), x.Org(), id); err != nil {
 				t.Fatal(err)
 			}
-			x.replays(t, everything, 0)
-			x.missed(t, 1, "user.created")
-			x.replays(t, everything, 1)
+			x.Replays(t, everything, 0)
+			x.Missed(t, 1, "user.created")
+			x.Replays(t, everything, 1)
 			if kept := store.EventRetention(); kept != time.Hour {
 				t.Errorf("kept for %s", kept)
 			}
@@ -274,16 +274,16 @@ func TestReplayByType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t)
-			x.setWebhooks(t, false)
+			x.SetWebhooks(t, false)
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
-				storagetest.Publish(t, x.Store, x.owner, eventType)
+				storagetest.Publish(t, x.Store, x.Owner, eventType)
 			}
-			x.setWebhooks(t, true)
+			x.SetWebhooks(t, true)
 			// The current types of the subscription count, not its types at that time.
-			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
+			if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}
-			x.replays(t, webhook.Replay{EventTypes: test.asked, Only: webhook.OnlyAll}, test.want)
+			x.Replays(t, webhook.Replay{EventTypes: test.asked, Only: webhook.OnlyAll}, test.want)
 		})
 	}
 }
@@ -295,18 +295,18 @@ func TestReplayOfPeriod(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
 		other, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
-		x.setWebhooks(t, false)
+		x.SetWebhooks(t, false)
 		times := make([]int64, 9)
 		for i := range times {
 			time.Sleep(time.Second)
 			times[i] = time.Now().UnixMilli()
-			x.publish(t, 1, "user.created")
+			x.Publish(t, 1, "user.created")
 			storagetest.Publish(t, store, other, "user.created")
-			x.publish(t, 1, "user.created")
+			x.Publish(t, 1, "user.created")
 		}
-		x.setWebhooks(t, true)
+		x.SetWebhooks(t, true)
 		count := func(since, until int64) int64 {
-			n, err := store.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
+			n, err := store.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func TestReplayOfPeriod(t *testing.T) {
 				}
 			}
 		}
-		x.replays(t, webhook.Replay{Since: times[3], Until: times[5], Only: webhook.OnlyAll}, 4)
+		x.Replays(t, webhook.Replay{Since: times[3], Until: times[5], Only: webhook.OnlyAll}, 4)
 	})
 }
 
@@ -339,9 +339,9 @@ func TestLongReplay(t *testing.T) {
 		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t)
-			want := x.missed(t, n, "user.created")
-			x.replays(t, everything, int64(n))
-			jobs, err := x.Queue.PendingJobs(t.Context(), x.sub.RowID, n+1, nil)
+			want := x.Missed(t, n, "user.created")
+			x.Replays(t, everything, int64(n))
+			jobs, err := x.Queue.PendingJobs(t.Context(), x.Sub.RowID, n+1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,39 +358,39 @@ func TestLongReplay(t *testing.T) {
 	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.setWebhooks(t, false)
+		x.SetWebhooks(t, false)
 		for range 3 {
-			x.publish(t, chunk, "common")
-			x.publish(t, 1, "rare")
+			x.Publish(t, chunk, "common")
+			x.Publish(t, 1, "rare")
 		}
-		x.setWebhooks(t, true)
-		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
+		x.SetWebhooks(t, true)
+		x.Replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
 	})
 
 	t.Run("events that are published meanwhile are not sent twice", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.missed(t, 5*chunk, "user.created")
+		x.Missed(t, 5*chunk, "user.created")
 		var publishing sync.WaitGroup
 		var first sync.Once
 		x.Queue.Watch(onChange(func() {
-			first.Do(func() { publishing.Go(func() { x.publish(t, chunk, "later") }) })
+			first.Do(func() { publishing.Go(func() { x.Publish(t, chunk, "later") }) })
 		}))
-		made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+		made, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything)
 		publishing.Wait()
-		if err != nil || made.Total() != 5*chunk || x.pending(t) != 6*chunk {
-			t.Errorf("%+v made, %d pending, error %v", made, x.pending(t), err)
+		if err != nil || made.Total() != 5*chunk || x.Pending(t) != 6*chunk {
+			t.Errorf("%+v made, %d pending, error %v", made, x.Pending(t), err)
 		}
-		x.replays(t, everything, 0)
+		x.Replays(t, everything, 0)
 	})
 
 	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.missed(t, 2*chunk+500, "user.created")
+		x.Missed(t, 2*chunk+500, "user.created")
 		ctx, cancel := context.WithCancel(t.Context())
 		x.Queue.Watch(onChange(cancel))
-		made, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+		made, err := x.Queue.Replay(ctx, x.Actor(), x.Org(), x.Sub.ID, everything)
 		f, ok := fault.As(err)
 		if made.Total() != chunk || !ok || f.Kind != fault.Unavailable || f.Code != "replay_unfinished" || !strings.Contains(f.Message, "250 deliveries") ||
 			!errors.Is(err, context.Canceled) {
@@ -399,22 +399,22 @@ func TestLongReplay(t *testing.T) {
 		if details := x.audited(t); details["complete"] != false || details["deliveries"] != float64(chunk) {
 			t.Errorf("audit details %v", details)
 		}
-		if made, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made.Total() != 0 || !errors.Is(err, context.Canceled) {
+		if made, err := x.Queue.Replay(ctx, x.Actor(), x.Org(), x.Sub.ID, everything); made.Total() != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v made under a context that has ended, error %v", made, err)
 		}
-		x.replays(t, everything, chunk+500)
+		x.Replays(t, everything, chunk+500)
 	})
 
 	t.Run("two replays at once create each delivery once", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.missed(t, 2*chunk, "user.created")
+		x.Missed(t, 2*chunk, "user.created")
 		var sum int64
 		var mu sync.Mutex
 		var replays sync.WaitGroup
 		for range 4 {
 			replays.Go(func() {
-				made, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				made, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, everything)
 				if err != nil {
 					t.Error(err)
 				}
@@ -424,8 +424,8 @@ func TestLongReplay(t *testing.T) {
 			})
 		}
 		replays.Wait()
-		if sum != 2*chunk || x.pending(t) != 2*chunk {
-			t.Errorf("%d made, %d pending", sum, x.pending(t))
+		if sum != 2*chunk || x.Pending(t) != 2*chunk {
+			t.Errorf("%d made, %d pending", sum, x.Pending(t))
 		}
 	})
 }
@@ -435,15 +435,15 @@ func TestSlicesOfAFilter(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(context.Context, fixture) error{
 		"replay": func(ctx context.Context, x fixture) error {
-			_, err := x.Queue.Replay(ctx, x.actor(), x.org(), x.sub.ID, only(webhook.OnlyFailed))
+			_, err := x.Queue.Replay(ctx, x.Actor(), x.Org(), x.Sub.ID, only(webhook.OnlyFailed))
 			return err
 		},
 		"recover": func(ctx context.Context, x fixture) error {
-			_, err := x.Queue.Recover(ctx, x.actor(), x.org(), x.sub.ID, recovering(1))
+			_, err := x.Queue.Recover(ctx, x.Actor(), x.Org(), x.Sub.ID, recovering(1))
 			return err
 		},
 		"recover a list": func(ctx context.Context, x fixture) error {
-			_, err := x.Queue.SendListed(ctx, x.actor(), x.org(), listed(webhook.AnyExhausted, true))
+			_, err := x.Queue.SendListed(ctx, x.Actor(), x.Org(), listed(webhook.AnyExhausted, true))
 			return err
 		},
 	} {
@@ -454,15 +454,15 @@ func TestSlicesOfAFilter(t *testing.T) {
 			for i := range 2 * scan.CostlySlice {
 				x.amount(t, 1, strconv.Itoa(i))
 			}
-			x.endAll(t, false)
+			x.EndAll(t, false)
 			ctx, cancel := context.WithCancel(t.Context())
 			x.Queue.Watch(onChange(cancel))
 			storagetest.ExpectFault(t, send(ctx, x), fault.Unavailable, "replay_unfinished")
-			if n := x.pending(t); n == 0 || n > scan.CostlySlice {
+			if n := x.Pending(t); n == 0 || n > scan.CostlySlice {
 				t.Errorf("%d are sent at once", n)
 			}
-			if err := send(t.Context(), x); err != nil || x.pending(t) != 2*scan.CostlySlice {
-				t.Errorf("%d are sent, error %v", x.pending(t), err)
+			if err := send(t.Context(), x); err != nil || x.Pending(t) != 2*scan.CostlySlice {
+				t.Errorf("%d are sent, error %v", x.Pending(t), err)
 			}
 		})
 	}
@@ -480,8 +480,8 @@ func (w onChange) DeliveriesCreated([]webhook.Job) {}
 // audited returns the details of the newest audit event, which must be a replay.
 func (x fixture) audited(t *testing.T) map[string]any {
 	t.Helper()
-	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
-	if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionReplayed || log[0].TargetID != x.sub.ID || log[0].Name != x.owner.User.Name {
+	log, err := x.AuditEvents(t.Context(), x.Org(), access.AuditFilter{Limit: 1})
+	if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionReplayed || log[0].TargetID != x.Sub.ID || log[0].Name != x.Owner.User.Name {
 		t.Fatalf("audit log %+v, error %v", log, err)
 	}
 	details := map[string]any{}
@@ -494,9 +494,9 @@ func (x fixture) audited(t *testing.T) map[string]any {
 func TestReplayIsAudited(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	x.missed(t, 2, "user.created")
+	x.Missed(t, 2, "user.created")
 	r := webhook.Replay{Since: 86_400_000, Until: time.Now().Add(time.Hour).UnixMilli(), EventTypes: webhook.Types{"user.*", "user.*"}, Only: webhook.OnlyMissed}
-	if _, err := x.Queue.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil {
+	if _, err := x.Queue.Replay(t.Context(), x.Actor(), x.Org(), x.Sub.ID, r); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{
@@ -511,35 +511,35 @@ func TestReplayIsAudited(t *testing.T) {
 func TestReplayIsRefused(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	x.missed(t, 1, "user.created")
+	x.Missed(t, 1, "user.created")
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	refused := func(why string, organization int64, want fault.Kind) {
 		t.Helper()
-		_, err1 := x.Queue.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
-		_, err2 := x.Queue.CountReplay(t.Context(), organization, x.sub.ID, everything)
+		_, err1 := x.Queue.Replay(t.Context(), x.Actor(), organization, x.Sub.ID, everything)
+		_, err2 := x.Queue.CountReplay(t.Context(), organization, x.Sub.ID, everything)
 		if fault.KindOf(err1) != want || fault.KindOf(err2) != want {
 			t.Errorf("%s: %v, %v", why, err1, err2)
 		}
 	}
 	refused("to another organization", other.Organization.RowID, fault.NotFound)
-	x.setWebhooks(t, false)
-	refused("without the plan", x.org(), fault.Forbidden)
-	if x.pending(t) != 0 {
-		t.Errorf("%d pending", x.pending(t))
+	x.SetWebhooks(t, false)
+	refused("without the plan", x.Org(), fault.Forbidden)
+	if x.Pending(t) != 0 {
+		t.Errorf("%d pending", x.Pending(t))
 	}
-	x.setWebhooks(t, true)
-	if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+	x.SetWebhooks(t, true)
+	if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 		t.Fatal(err)
 	}
-	refused("of a removed subscription", x.org(), fault.NotFound)
+	refused("of a removed subscription", x.Org(), fault.NotFound)
 }
 
 // TestReplayPlans checks that a replay reads only events of its organization, and finds their deliveries by an index.
 func TestReplayPlans(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	x.missed(t, 1, "user.created")
-	x.replays(t, webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}, 1)
+	x.Missed(t, 1, "user.created")
+	x.Replays(t, webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}, 1)
 	plans := storagetest.QueryPlans(t, x.Store)
 	const lookup = "SEARCH d USING INDEX deliveries_by_event (event_id=? AND subscription_id=?)"
 	for part, want := range map[string][]string{

@@ -28,9 +28,9 @@ func TestTypesOfARolledBackTransactionAreForgotten(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	x.undo(t, func(t *queue.Tx) error {
-		return errors.Join(t.Run("DELETE FROM subscription_patterns"), x.PublishIn(t, x.org(), "user.created"))
+		return errors.Join(t.Run("DELETE FROM subscription_patterns"), x.PublishIn(t, x.Org(), "user.created"))
 	})
-	if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 1 {
+	if p := storagetest.Publish(t, x.Store, x.Owner, "user.created"); p.Deliveries != 1 {
 		t.Errorf("%d deliveries, want 1", p.Deliveries)
 	}
 }
@@ -41,13 +41,13 @@ func TestIDOfARolledBackOrganizationIsForgotten(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	x.undo(t, func(tx *queue.Tx) error {
-		err := tx.Run("UPDATE organizations SET public_id = 'org_undone' WHERE id = ?", x.org())
-		if id, read := tx.ReadOrganizationID(x.org()); id != "org_undone" {
+		err := tx.Run("UPDATE organizations SET public_id = 'org_undone' WHERE id = ?", x.Org())
+		if id, read := tx.ReadOrganizationID(x.Org()); id != "org_undone" {
 			t.Errorf("the test is wrong: the transaction reads %s, errors %v, %v", id, err, read)
 		}
 		return err
 	})
-	if id, err := x.OrganizationID(t.Context(), x.org()); err != nil || id != x.owner.Organization.ID {
+	if id, err := x.OrganizationID(t.Context(), x.Org()); err != nil || id != x.Owner.Organization.ID {
 		t.Errorf("id %s, error %v", id, err)
 	}
 }
@@ -59,12 +59,12 @@ func TestHoldOfARolledBackTransactionIsForgotten(t *testing.T) {
 	p := &places{free: 9}
 	x.Queue.Watch(p)
 	x.undo(t, func(t *queue.Tx) error {
-		return errors.Join(x.HoldIn(t, "an incident"), x.PublishIn(t, x.org(), "user.created"))
+		return errors.Join(x.HoldIn(t, "an incident"), x.PublishIn(t, x.Org(), "user.created"))
 	})
 	if p.taken != 0 {
 		t.Fatal("an event took a place while the queue was held")
 	}
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	if p.begun() != 1 {
 		t.Errorf("%d attempts have begun, want 1: the queue is not held", p.begun())
 	}
@@ -78,7 +78,7 @@ func TestDisorderOfARolledBackTransactionIsNotedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
-		storagetest.Publish(t, store, x.owner, "user.created")
+		storagetest.Publish(t, store, x.Owner, "user.created")
 		if err := x.MoveEvents(t.Context(), 1, 1000, 24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -96,14 +96,14 @@ func TestDisorderOfARolledBackTransactionIsNotedAgain(t *testing.T) {
 func TestHealthOfARolledBackTransactionIsForgotten(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	for range 3 {
-		job := x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), false)
+		job := x.Jobs(t)[0]
+		x.End(t, job, x.Begin(t, job), false)
 	}
-	job := x.jobs(t)[0]
+	job := x.Jobs(t)[0]
 	r := webhook.Result{
-		Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.sub.Epoch, Number: job.Number(),
+		Attempt: x.Begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.Sub.Epoch, Number: job.Number(),
 		Trigger: job.Trigger(), RetryAt: 1000, Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
 	}
 	for range 3 {

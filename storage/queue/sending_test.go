@@ -23,7 +23,7 @@ import (
 // all lists the attempts of the subscription.
 func (x fixture) all(t *testing.T) []webhook.Attempt {
 	t.Helper()
-	return must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 200}))
+	return must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{Limit: 200}))
 }
 
 // TestAttemptsInProgress has an attempt in progress. Only its delivery is in the file, but readers see an attempt.
@@ -34,7 +34,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		t.Parallel()
 		for name, end := range map[string]func(t *testing.T, x fixture, job webhook.Job, attempt int64, path string) *storage.Store{
 			"recorded": func(t *testing.T, x fixture, job webhook.Job, attempt int64, _ string) *storage.Store {
-				x.end(t, job, attempt, true)
+				x.End(t, job, attempt, true)
 				return x.Store
 			},
 			"interrupted": func(t *testing.T, _ fixture, _ webhook.Job, _ int64, path string) *storage.Store {
@@ -55,20 +55,20 @@ func TestAttemptsInProgress(t *testing.T) {
 					o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 					store, _ := storagetest.OpenWith(t, o)
 					x := fixtureOf(t, store)
-					published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+					published := storagetest.Publish(t, x.Store, x.Owner, "user.created")
 					for range failed {
-						job := x.jobs(t)[0]
-						x.end(t, job, x.begin(t, job), false)
+						job := x.Jobs(t)[0]
+						x.End(t, job, x.Begin(t, job), false)
 					}
-					job := x.jobs(t)[0]
-					attempt := x.begin(t, job)
+					job := x.Jobs(t)[0]
+					attempt := x.Begin(t, job)
 					cause := webhook.ByEvent
 					if failed > 0 {
 						cause = webhook.ByRetry
 					}
 					during := x.all(t)
 					want := webhook.Attempt{
-						SubscriptionID: x.sub.ID, EventID: published.ID, EventType: "user.created", EventAt: published.At, Number: failed + 1,
+						SubscriptionID: x.Sub.ID, EventID: published.ID, EventType: "user.created", EventAt: published.At, Number: failed + 1,
 						Trigger: cause, Outcome: webhook.Sending, RowID: attempt,
 					}
 					if d := cmp.Diff(want, during[0], cmpopts.IgnoreFields(webhook.Attempt{}, "ID", "EventRow", "AttemptedAt")); d != "" || len(during) != failed+1 {
@@ -95,15 +95,15 @@ func TestAttemptsInProgress(t *testing.T) {
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		event := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
-		x.begin(t, x.jobs(t)[0])
-		if len(x.jobs(t)) != 0 {
+		event := storagetest.Publish(t, x.Store, x.Owner, "user.created").ID
+		x.Begin(t, x.Jobs(t)[0])
+		if len(x.Jobs(t)) != 0 {
 			t.Error("it can be sent once more")
 		}
 		if got := x.stateOf(t, event); got != webhook.Pending {
 			t.Errorf("its state is %v", got)
 		}
-		if sub, err := x.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.PendingDeliveries != 1 {
+		if sub, err := x.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.PendingDeliveries != 1 {
 			t.Errorf("%d are counted, error %v", sub.PendingDeliveries, err)
 		}
 		queue := must[webhook.Queue](t)(x.Survey.QueueSummary(t.Context()))
@@ -114,7 +114,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		if backlog.Healthy != (webhook.Waiting{Lanes: 1, Deliveries: 1}) || backlog.OldestDue == 0 {
 			t.Errorf("the backlog is %+v", backlog)
 		}
-		if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
+		if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 0 {
 			t.Errorf("a replay would create %d, error %v", n, err)
 		}
 		report, err := storage.Backup(t.Context(), storage.BackupOptions{Path: o.Path})
@@ -126,13 +126,13 @@ func TestAttemptsInProgress(t *testing.T) {
 	t.Run("its event can be delivered again", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		event := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
-		x.begin(t, x.jobs(t)[0])
+		event := storagetest.Publish(t, x.Store, x.Owner, "user.created").ID
+		x.Begin(t, x.Jobs(t)[0])
 		during := x.all(t)[0].ID
-		if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, during); err != nil {
+		if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, during); err != nil {
 			t.Fatal(err)
 		}
-		if job := x.jobs(t)[0]; job.EventID != event || job.Cause != webhook.ByHand {
+		if job := x.Jobs(t)[0]; job.EventID != event || job.Cause != webhook.ByHand {
 			t.Errorf("pending is %+v", job)
 		}
 	})
@@ -142,19 +142,19 @@ func TestAttemptsInProgress(t *testing.T) {
 func TestReplayBesideARedelivery(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	for range 5 {
-		job := x.jobs(t)[0]
-		x.end(t, job, x.begin(t, job), false)
+		job := x.Jobs(t)[0]
+		x.End(t, job, x.Begin(t, job), false)
 	}
-	if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 1 {
+	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 1 {
 		t.Fatalf("a replay would create %d, error %v", n, err)
 	}
-	if err := x.Queue.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
+	if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, x.all(t)[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	x.begin(t, x.jobs(t)[0])
-	if n, err := x.Queue.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
+	x.Begin(t, x.Jobs(t)[0])
+	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 0 {
 		t.Errorf("a replay would create %d, error %v", n, err)
 	}
 }
@@ -162,13 +162,13 @@ func TestReplayBesideARedelivery(t *testing.T) {
 func TestBeginTogether(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
-	other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
+	other, _ := storagetest.Subscription(t, x.Store, x.Owner, "https://example.com/other", "user.created")
 	for range 100 {
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	}
-	jobs := append(x.jobs(t), must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), other.RowID, 100, nil))...)
+	jobs := append(x.Jobs(t), must[[]webhook.Job](t)(x.Queue.PendingJobs(t.Context(), other.RowID, 100, nil))...)
 	slices.SortFunc(jobs, func(a, b webhook.Job) int { return int(a.Delivery*7%101 - b.Delivery*7%101) }) // any order
-	subscription := map[int64]webhook.Subscription{x.sub.RowID: x.sub, other.RowID: other}
+	subscription := map[int64]webhook.Subscription{x.Sub.RowID: x.Sub, other.RowID: other}
 	refused := map[int]bool{}
 	starts := make([]webhook.Start, len(jobs))
 	for i, j := range jobs {
@@ -179,7 +179,7 @@ func TestBeginTogether(t *testing.T) {
 		case 1:
 			starts[i].Number++
 		case 2:
-			starts[i].Subscription = x.sub.RowID + other.RowID - j.Subscription
+			starts[i].Subscription = x.Sub.RowID + other.RowID - j.Subscription
 			starts[i].Epoch = subscription[starts[i].Subscription].Epoch
 		case 3:
 			starts[i].Delivery += 1000
@@ -206,18 +206,18 @@ func TestNoAttemptIsMissing(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	for range 100 {
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		storagetest.Publish(t, x.Store, x.Owner, "user.created")
 	}
-	jobs := x.jobs(t)
+	jobs := x.Jobs(t)
 	attempts := make([]int64, len(jobs))
 	for i, job := range jobs {
-		attempts[i] = x.begin(t, job)
+		attempts[i] = x.Begin(t, job)
 	}
 	var ended atomic.Bool
 	var ending sync.WaitGroup
 	ending.Go(func() {
 		for i, job := range jobs {
-			x.end(t, job, attempts[i], true)
+			x.End(t, job, attempts[i], true)
 		}
 		ended.Store(true)
 	})
@@ -236,19 +236,19 @@ func TestDropOnTheWire(t *testing.T) {
 	t.Parallel()
 	for name, drop := range map[string]func(t *testing.T, x fixture){
 		"discards the queue": func(t *testing.T, x fixture) {
-			if err := x.Queue.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
+			if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
 				t.Fatal(err)
 			}
-			must[int64](t)(x.Queue.DiscardQueue(t.Context(), x.actor()))
+			must[int64](t)(x.Queue.DiscardQueue(t.Context(), x.Actor()))
 		},
 		"deletes the subscription": func(t *testing.T, x fixture) {
-			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			if err := x.Subscriptions.DeleteSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
 		},
 		"gives up audit events": func(t *testing.T, x fixture) {
-			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(false)}))
+			must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{AuditEvents: new(false)}))
 		},
 	} {
 		for how, succeeded := range map[string]bool{"and its attempt fails": false, "and its attempt succeeds": true} {
@@ -258,10 +258,10 @@ func TestDropOnTheWire(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 					x := fixtureOf(t, store)
-					must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
-					event := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}))[0].ID
-					job := x.jobs(t)[0]
-					attempt := x.begin(t, job)
+					must[webhook.Subscription](t)(x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{AuditEvents: new(true)}))
+					event := must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}))[0].ID
+					job := x.Jobs(t)[0]
+					attempt := x.Begin(t, job)
 					drop(t, x)
 					if got := x.stateOf(t, event); got != webhook.Dropped {
 						t.Errorf("its state is %v, want dropped", got)
@@ -270,13 +270,13 @@ func TestDropOnTheWire(t *testing.T) {
 					if succeeded {
 						want = webhook.Delivered
 					}
-					if settled := x.end(t, job, attempt, succeeded); settled.State != want {
+					if settled := x.End(t, job, attempt, succeeded); settled.State != want {
 						t.Errorf("settled as %v", settled.State)
 					}
 					if got := x.stateOf(t, event); got != want {
 						t.Errorf("after its attempt, its state is %v", got)
 					}
-					list := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{EventID: event, Limit: 10}))
+					list := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.Org(), x.Sub.ID, webhook.AttemptFilter{EventID: event, Limit: 10}))
 					if len(list) != 1 || list[0].Outcome == webhook.Sending || list[0].NextAttemptAt != nil {
 						t.Errorf("on record are %+v", list)
 					}

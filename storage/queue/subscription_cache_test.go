@@ -101,32 +101,32 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 			}
 		}
 		undone(func(t *queue.Tx) error {
-			if err := t.WriteHealth(x.sub.RowID, x.sub.Deactivate("nobody")); err != nil {
+			if err := t.WriteHealth(x.Sub.RowID, x.Sub.Deactivate("nobody")); err != nil {
 				return err
 			}
-			return store.PublishIn(t, x.org(), "user.created")
+			return store.PublishIn(t, x.Org(), "user.created")
 		})
-		if p := storagetest.Publish(t, store, x.owner, "user.created"); p.Deliveries != 1 {
+		if p := storagetest.Publish(t, store, x.Owner, "user.created"); p.Deliveries != 1 {
 			t.Fatalf("%d deliveries", p.Deliveries)
 		}
-		job := x.jobs(t)[0]
+		job := x.Jobs(t)[0]
 		r := webhook.Result{
-			Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Succeeded: true,
+			Attempt: x.Begin(t, job), Delivery: job.Delivery, Subscription: x.Sub.RowID, Epoch: 1, Number: 1, Succeeded: true,
 		}
 		undone(func(t *queue.Tx) error { return store.RecordIn(t, r) })
-		stored := must[int64](t)(store.StoredToday(t.Context(), x.org()))
-		undone(func(t *queue.Tx) error { t.CountBytesIn(x.org(), 100); return nil })
-		if now := must[int64](t)(store.StoredToday(t.Context(), x.org())); now != stored {
+		stored := must[int64](t)(store.StoredToday(t.Context(), x.Org()))
+		undone(func(t *queue.Tx) error { t.CountBytesIn(x.Org(), 100); return nil })
+		if now := must[int64](t)(store.StoredToday(t.Context(), x.Org())); now != stored {
 			t.Errorf("%d bytes are counted after a rollback, want %d", now, stored)
 		}
 		if _, err := store.Queue.Record(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		if sub, err := store.History.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.LastSuccessAt == nil {
+		if sub, err := store.History.Subscription(t.Context(), x.Org(), x.Sub.ID); err != nil || sub.LastSuccessAt == nil {
 			t.Errorf("last success %v, error %v", sub.LastSuccessAt, err)
 		}
 		minute := time.Now().Unix() / 60
-		points, err := store.History.Series(t.Context(), x.org(), "", minute, minute+1, 1)
+		points, err := store.History.Series(t.Context(), x.Org(), "", minute, minute+1, 1)
 		if err != nil || len(points) != 1 || points[0].Succeeded != 1 {
 			t.Errorf("counted %+v, error %v", points, err)
 		}
@@ -173,13 +173,13 @@ func TestEventsAboutASubscription(t *testing.T) {
 	var both [2]webhook.Subscription
 	for i := range both {
 		var err error
-		if both[i], _, err = x.Subscriptions.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{URL: &url, EventTypes: &types, AuditEvents: &yes}); err != nil {
+		if both[i], _, err = x.Subscriptions.CreateSubscription(t.Context(), x.Actor(), x.Org(), webhook.SubscriptionChange{URL: &url, EventTypes: &types, AuditEvents: &yes}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := range 6 {
 		description := strconv.Itoa(n)
-		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.actor(), x.org(), both[n%2].ID, webhook.SubscriptionChange{Description: &description}); err != nil {
+		if _, err := x.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), both[n%2].ID, webhook.SubscriptionChange{Description: &description}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -191,13 +191,14 @@ func (r *ranking) best() []Found {
 
 // Found is a thing that a search has found.
 type Found struct {
-	Type             string  `db:"-"`
-	ID               string  `db:"public_id"` // of a plan, a role or a permission: its name
-	ParentID         *string `db:"parent_id"` // of an attempt: the subscription; of an access token: the user
-	Title            string  `db:"title"`
-	Detail           string  `db:"detail"` // one line
-	OrganizationID   *string `db:"organization_public_id"`
-	OrganizationName *string `db:"organization_name"`
+	Type                   string  `db:"-"`
+	ID                     string  `db:"public_id"` // of a plan, a role or a permission: its name
+	ParentID               *string `db:"parent_id"` // of an attempt: the subscription; of an access token: the user
+	Title                  string  `db:"title"`
+	Detail                 string  `db:"detail"` // one line
+	OrganizationID         *string `db:"organization_public_id"`
+	OrganizationExternalID *string `db:"organization_external_id"`
+	OrganizationName       *string `db:"organization_name"`
 
 	// The rest becomes a part of ID, Title or Detail.
 	Row       int64  `db:"id"` // of a thing whose public id is computed

@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Platform is a store with its operator.
@@ -25,6 +26,22 @@ func PlatformOf(tb testing.TB, store *storage.Store) Platform {
 func NewPlatform(tb testing.TB) Platform {
 	tb.Helper()
 	return PlatformOf(tb, Open(tb))
+}
+
+// Create asks for a key in the name of by.
+func (x Platform) Create(tb testing.TB, by access.Principal, permissions ...string) (access.Key, error) {
+	tb.Helper()
+	return x.Directory.CreateKey(tb.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
+		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
+	})
+}
+
+// Subscribe asks for a subscription in the name of by.
+func (x Platform) Subscribe(tb testing.TB, by access.Principal) (webhook.Subscription, error) {
+	tb.Helper()
+	sub, _, err := x.Subscriptions.CreateSubscription(tb.Context(), by.Actor("", ""), by.Organization.RowID,
+		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
+	return sub, err
 }
 
 // Must returns a function that takes the results of a call: it returns the value, and ends the test if there is an error.

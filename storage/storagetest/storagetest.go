@@ -52,6 +52,14 @@ func Options(tb testing.TB, path string) storage.Options {
 	}
 }
 
+// FrailOptions is Options with a policy of one attempt, and without failing subscriptions.
+func FrailOptions(tb testing.TB, path string) storage.Options {
+	tb.Helper()
+	o := Options(tb, path)
+	o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1000, DisabledAfter: 2000}
+	return o
+}
+
 // refusals is the log of a store. It fails the test if a write was refused after it had changed something.
 type refusals struct {
 	slog.Handler
