@@ -161,7 +161,7 @@ func (h Endpoints) ReadAttempt(x *exchange.Exchange) error {
 // LogExists checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
 func (h Endpoints) LogExists(x *exchange.Exchange, id string) error {
-	_, err := h.Store.AttemptPage(x.Request.Context(), x.Organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err := h.Store.LoggedSubscription(x.Request.Context(), x.Organization(), id)
 	return err
 }
 

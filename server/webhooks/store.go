@@ -24,6 +24,8 @@ type Store interface {
 	// rotation, unless forced.
 	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
 
+	// LoggedSubscription returns the row id of a subscription, which may be deleted.
+	LoggedSubscription(ctx context.Context, organization int64, id string) (int64, error)
 	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
 	// SentAttempt returns one attempt with its request.

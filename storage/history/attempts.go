@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -44,7 +43,7 @@ const (
 // until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (h *History) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
-	row, err := h.anySubscription(ctx, organization, id)
+	row, err := h.LoggedSubscription(ctx, organization, id)
 	if err != nil {
 		return page, err
 	}
@@ -78,8 +77,8 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	return page, err
 }
 
-// anySubscription returns the row id of a subscription, which may be deleted. Faults: NotFound.
-func (h *History) anySubscription(ctx context.Context, organization int64, id string) (int64, error) {
+// LoggedSubscription returns the row id of a subscription that has a log. It may be deleted. Faults: NotFound.
+func (h *History) LoggedSubscription(ctx context.Context, organization int64, id string) (int64, error) {
 	return sqlite.One[int64](h.o.Reads.In(ctx), "subscription", "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization)
 }
 
@@ -91,14 +90,12 @@ const maxDeliveryLookups = 100
 type attemptQuery struct {
 	logs     *scan.Reader
 	attempts *[]webhook.Attempt
-	source   string   // the index of ended attempts to read; empty to read attempts in progress only
-	where    string   // its condition
-	ended    []string // filters of ended attempts
-	both     []string // filters of ended attempts and of those in progress
-	args     []any    // the named parameters of where and of the filters
+	source   string // the index of ended attempts to read; empty to read attempts in progress only
+	where    string // its condition
+	filters  string // conditions of ended attempts and of those in progress, each with AND in front
+	args     []any  // the named parameters of where and of the filters
 	since    int64
 	limit    int
-	sending  bool // reads the attempts in progress, too
 	filtered bool // a filter leaves out some rows of the index
 }
 
@@ -107,22 +104,17 @@ type attemptQuery struct {
 func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
 		logs: h.o.Logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = :subscription",
-		args: []any{sql.Named("subscription", subscription)}, since: f.Since, limit: f.Limit, sending: true,
+		args: []any{sql.Named("subscription", subscription)}, since: f.Since, limit: f.Limit,
 	}
-	if f.EventType != "" {
-		q.filter(&q.both, "e.type = :type", sql.Named("type", f.EventType))
-	}
-	if f.Outcome != nil {
-		q.sending = *f.Outcome == webhook.Sending
-		q.filter(&q.ended, "a.outcome = :outcome", sql.Named("outcome", *f.Outcome))
-	}
+	q.filter(f.EventType != "", "e.type = :type", sql.Named("type", f.EventType))
+	q.filter(f.Outcome != nil, "outcome = :outcome", sql.Named("outcome", f.Outcome))
 	switch {
 	case f.EventID != "":
 		event, _, ok := h.o.IDs.Row(access.EventID, f.EventID)
 		if !ok {
 			return q, false, nil
 		}
-		q.filter(&q.both, "d.event_id = :event", sql.Named("event", event))
+		q.filter(true, "d.event_id = :event", sql.Named("event", event))
 		var deliveries int
 		if err := h.o.Logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
@@ -143,9 +135,12 @@ func (h *History) attemptQuery(ctx context.Context, subscription int64, f webhoo
 	return q, true, nil
 }
 
-// filter adds a condition with its parameter to a list of filters.
-func (q *attemptQuery) filter(list *[]string, condition string, parameter sql.NamedArg) {
-	*list, q.args, q.filtered = append(*list, condition), append(q.args, parameter), true
+// filter adds a condition with its parameter if the filter is set. The condition holds for ended attempts and for those in progress, so
+// it names a column of both results, such as response_status, or of the tables of both: d, e and s.
+func (q *attemptQuery) filter(set bool, condition string, parameter sql.NamedArg) {
+	if set {
+		q.filters, q.args, q.filtered = q.filters+" AND "+condition, append(q.args, parameter), true
+	}
 }
 
 // Bound implements scan.Search.
@@ -163,25 +158,17 @@ func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full b
 	if low.At < q.since {
 		low = scan.Position{At: q.since}
 	}
-	var parts []string
+	statement := selectSendingAttempts + q.filters
 	if q.source != "" {
-		parts = append(parts, allOf("SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
-			AND (a.attempted_at, a.id) >= (:low_at, :low_row) AND (a.attempted_at, a.id) < (:high_at, :high_row)`, q.ended, q.both))
-	}
-	if q.sending {
-		parts = append(parts, allOf(selectSendingAttempts, q.both))
+		statement = "SELECT " + attemptColumns + " FROM " + q.source + attemptJoins + " WHERE " + q.where + `
+			AND (a.attempted_at, a.id) >= (:low_at, :low_row) AND (a.attempted_at, a.id) < (:high_at, :high_row)` + q.filters + " UNION ALL " + statement
 	}
 	var batch []webhook.Attempt
 	args := append(slices.Clone(q.args), sql.Named("low_at", low.At), sql.Named("low_row", low.Row),
 		sql.Named("high_at", high.At), sql.Named("high_row", high.Row), sql.Named("limit", q.limit-len(*q.attempts)))
-	err = q.logs.Pool.List(ctx, &batch, strings.Join(parts, " UNION ALL ")+" ORDER BY attempted_at DESC, id DESC LIMIT :limit", args...)
+	err = q.logs.Pool.List(ctx, &batch, statement+" ORDER BY attempted_at DESC, id DESC LIMIT :limit", args...)
 	*q.attempts = append(*q.attempts, batch...)
 	return len(*q.attempts) >= q.limit, err
-}
-
-// allOf adds filters to a statement that ends with a condition.
-func allOf(statement string, filters ...[]string) string {
-	return strings.Join(append([]string{statement}, slices.Concat(filters...)...), " AND ")
 }
 
 // selectSendingAttempts selects the attempts in progress, with the parameters of attemptQuery.Read. They are few.

@@ -184,7 +184,6 @@ func (q *Queue) DropAudit(now *sqlite.Tx, sub *webhook.Subscription) error {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
-	t.announceChange(sub.RowID)
 	return nil
 }
 

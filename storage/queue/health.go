@@ -56,13 +56,12 @@ func (t *tx) saveAttemptTime(subscription int64, sub *fanout.Subscription, succe
 	return err
 }
 
-// SetHealth stores the health that a change gave a subscription, and announces it. before is the stored one.
+// SetHealth stores the health that a change gave a subscription. before is the stored one. The caller announces the change.
 func (q *Queue) SetHealth(now *sqlite.Tx, sub *webhook.Subscription, before webhook.Health) error {
 	if sub.Health == before {
 		return nil
 	}
 	t := q.memory.with(now)
-	t.announceChange(sub.RowID)
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {

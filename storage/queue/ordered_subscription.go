@@ -53,7 +53,6 @@ func (q *Queue) SetOrdered(t *sqlite.Tx, sub *webhook.Subscription, ordered *boo
 		return nil
 	}
 	sub.Ordered, sub.Health = *ordered, sub.Renew()
-	q.SubscriptionsChanged(t, sub.RowID)
 	if !sub.Ordered {
 		return nil
 	}

@@ -53,6 +53,7 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	if _, err := t.Exec("UPDATE subscriptions SET updated_at = ? WHERE id = ?", t.Now(), sub.RowID); err != nil {
 		return err
 	}
+	t.announceChange(sub.RowID)
 	return q.SetHealth(t.Tx, sub, before)
 }
 

@@ -176,7 +176,7 @@ func (s *Subscriptions) costOfChange(t *sqlite.Tx, organization int64, id string
 	return cost, err
 }
 
-// applyChange writes a change to the table and to sub.
+// applyChange writes a change to the table and to sub, and tells the dispatcher, which keeps a Target of a subscription in memory.
 func (s *Subscriptions) applyChange(t *sqlite.Tx, by access.Actor, organization int64, sub *webhook.Subscription, c checkedChange) error {
 	before := sub.Health
 	if err := s.setFields(t, by, organization, sub, c); err != nil {
@@ -190,9 +190,7 @@ func (s *Subscriptions) applyChange(t *sqlite.Tx, by access.Actor, organization 
 		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID, sub.ExternalID, sub.Ordered, sub.Filter, sub.FilterChangedAt); err != nil {
 		return err
 	}
-	if c.SetRateLimit && sub.Health == before {
-		s.queue.SubscriptionsChanged(t, sub.RowID)
-	}
+	s.queue.SubscriptionsChanged(t, sub.RowID)
 	return s.queue.SetHealth(t, sub, before)
 }
 
@@ -225,11 +223,9 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 	}
 	if c.Filter != nil && c.Filter.Text() != sub.Filter.Text() {
 		sub.Filter, sub.FilterChangedAt = *c.Filter, new(t.Now())
-		s.queue.SubscriptionsChanged(t, sub.RowID)
 	}
-	if c.AuditEvents != nil && *c.AuditEvents != sub.AuditEvents {
+	if c.AuditEvents != nil {
 		sub.AuditEvents = *c.AuditEvents
-		s.queue.SubscriptionsChanged(t, sub.RowID)
 	}
 	if loses {
 		if err := s.queue.DropAudit(t, sub); err != nil {

@@ -1,0 +1,55 @@
+package subscription_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/filter"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestEveryChangeIsAnnounced changes each field alone. The dispatcher keeps what it has read of a subscription until it hears of a
+// change, so a field without an announcement would not reach a lane that has deliveries.
+func TestEveryChangeIsAnnounced(t *testing.T) {
+	t.Parallel()
+	text := "text"
+	condition, problem := filter.New("amount", filter.Greater, []byte("5"))
+	if problem != nil {
+		t.Fatal(problem.Message)
+	}
+	changes := map[string]webhook.SubscriptionChange{
+		"URL":         {URL: new("https://other.example.com/")},
+		"EventTypes":  {EventTypes: &webhook.Types{"user.deleted"}},
+		"AuditEvents": {AuditEvents: new(true)},
+		"Description": {Description: &text},
+		"IsActive":    {IsActive: new(false)},
+		"Ordered":     {Ordered: new(true)},
+		"Headers":     {Headers: &[]webhook.Header{header("X-One", "1")}},
+		"ExternalID":  {ExternalID: &text},
+		"Filter":      {Filter: &filter.Filter{condition}},
+
+		"RateLimitPerSecond": {SetRateLimit: true, RateLimitPerSecond: new(int64(1))},
+	}
+	for field := range reflect.TypeFor[webhook.SubscriptionChange]().Fields() {
+		if field.Name == "Secret" || field.Name == "SetRateLimit" {
+			continue // only a new subscription has the first; the second is not a field of a subscription
+		}
+		t.Run(field.Name, func(t *testing.T) {
+			t.Parallel()
+			change, known := changes[field.Name]
+			if !known {
+				t.Fatal("the test has no change of this field")
+			}
+			x := storagetest.CustomerOf(t, storagetest.Open(t))
+			w := changeCounter{of: x.Sub.RowID}
+			x.Queue.Watch(&w)
+			if err := x.Change(t, x.Actor(), change); err != nil {
+				t.Fatal(err)
+			}
+			if n := w.named.Load(); n != 1 {
+				t.Errorf("the dispatcher hears of %d changes, want 1", n)
+			}
+		})
+	}
+}
