@@ -34,8 +34,8 @@ func (h *History) CountDeliveries(ctx context.Context, organization int64, event
 	return nil
 }
 
-// countAll sets the public ids and the numbers of deliveries of events until it has read that many. It returns how many events it has counted, at least one if
-// there are any. After many deliveries it pauses, so that others have their turn.
+// countAll sets the public ids and the numbers of deliveries of events until it has read that many. It returns how many events it has
+// counted, at least one if there are any. After many deliveries it pauses, so that others have their turn.
 func (h *History) countAll(ctx context.Context, organization int64, events []webhook.Event, limit int) (counted int, err error) {
 	end, err := h.o.Logs.Take(ctx, organization)
 	if err != nil {

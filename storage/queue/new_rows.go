@@ -60,7 +60,8 @@ func (t *tx) delayDeliveries(jobs []webhook.Job) {
 			state = delivery.InProgress
 			t.rememberSending(sendingDelivery{ID: jobs[i].Delivery, Subscription: jobs[i].Subscription, BegunAt: jobs[i].DueAt})
 		}
-		t.newRows.deliveries = append(t.newRows.deliveries, jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(state), jobs[i].DueAt, jobs[i].Sequence)
+		t.newRows.deliveries = append(t.newRows.deliveries,
+			jobs[i].Delivery, jobs[i].Event, jobs[i].Subscription, int64(state), jobs[i].DueAt, jobs[i].Sequence)
 	}
 	t.Delay(len(jobs), t.writeNewRows)
 }

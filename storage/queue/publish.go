@@ -198,7 +198,9 @@ func (t *tx) fillRepeated(organization int64, events []webhook.NewEvent, publish
 			if len(events) > 1 {
 				field = fmt.Sprintf("events.%d.%s", i, field)
 			}
-			problems = append(problems, fault.Field{Field: field, Code: "idempotency_key_reused", Message: "This key belongs to another event; use a new one."})
+			problems = append(problems, fault.Field{
+				Field: field, Code: "idempotency_key_reused", Message: "This key belongs to another event; use a new one.",
+			})
 			continue
 		}
 		published[i] = webhook.Published{
