@@ -81,6 +81,11 @@ type NewKey struct {
 	AllowedNetworks Networks
 }
 
+// Again asks for another key like k, with another credential. User and Scope are empty.
+func (k Key) Again(c Credential) NewKey {
+	return NewKey{Credential: c, Name: k.Name, ExpiresAt: k.ExpiresAt, Metadata: k.Metadata, ExternalID: k.ExternalID, AllowedNetworks: k.AllowedNetworks}
+}
+
 // MaxMetadata is the most bytes of the metadata of a key, without white space between tokens.
 const MaxMetadata = 2048
 

@@ -51,3 +51,6 @@ func (d *Directory) RunStatement(ctx context.Context, text string, args ...any) 
 		return err
 	})
 }
+
+// Columns are the columns of each type.
+var Columns = struct{ Keys, Tokens, Users, Plans, Organizations string }{apiKeyColumns, selectTokens, userColumns, planColumns, organizationColumns}

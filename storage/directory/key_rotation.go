@@ -44,11 +44,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 			return rotated, err
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
-		wanted := access.NewKey{
-			Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt, Metadata: old.Metadata, ExternalID: old.ExternalID,
-			AllowedNetworks: old.AllowedNetworks,
-		}
-		if rotated.Key, err = d.addKey(t, by, actor, owner, wanted, granted, predecessor{&old.RowID, &old.Window}); err != nil {
+		if rotated.Key, err = d.addKey(t, by, actor, owner, old.Again(credential), granted, predecessor{&old.RowID, &old.Window}); err != nil {
 			return rotated, err
 		}
 		if err := endKey(t, old, grace); err != nil {
