@@ -73,7 +73,7 @@ func (s *Store) Leaked(ctx context.Context, now int64, limit int) (list []webhoo
 // AlertSubject returns what an alert says about a subscription.
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
 	err = s.pools.reads.Get(ctx, &subject, `
-		SELECT `+history.SubscriptionColumns+`, o.name AS organization_name
+		SELECT `+history.SubscriptionColumns+`
 		FROM subscriptions s`+history.SubscriptionJoins+` WHERE s.id = ?`, row)
 	s.History.Complete(&subject.Subscription, s.Queue.Hold())
 	return subject, err

@@ -16,6 +16,8 @@ import (
 // deliveryStore is the part of the store that the endpoints of delivery attempts use.
 type deliveryStore interface {
 	subscriptionNames
+	// LoggedSubscription returns the row id of a subscription, which may be deleted.
+	LoggedSubscription(ctx context.Context, organization int64, id string) (int64, error)
 	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
 	// SentAttempt returns one attempt with its request.
@@ -193,7 +195,7 @@ func (h Deliveries) LogExists(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.store.AttemptPage(x.Request.Context(), x.Organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err = h.store.LoggedSubscription(x.Request.Context(), x.Organization(), id)
 	return err
 }
 

@@ -43,7 +43,7 @@ const (
 // until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (h *History) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
-	row, err := h.anySubscription(ctx, organization, id)
+	row, err := h.LoggedSubscription(ctx, organization, id)
 	if err != nil {
 		return page, err
 	}
@@ -77,8 +77,8 @@ func (h *History) AttemptPage(ctx context.Context, organization int64, id string
 	return page, err
 }
 
-// anySubscription returns the row id of a subscription, which may be deleted. Faults: NotFound.
-func (h *History) anySubscription(ctx context.Context, organization int64, id string) (int64, error) {
+// LoggedSubscription returns the row id of a subscription that has a log. It may be deleted. Faults: NotFound.
+func (h *History) LoggedSubscription(ctx context.Context, organization int64, id string) (int64, error) {
 	return sqlite.One[int64](h.reads.In(ctx), "subscription", "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization)
 }
 

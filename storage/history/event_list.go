@@ -62,7 +62,7 @@ const listedEvents = `
 func (h *History) eventQuery(ctx context.Context, organization int64, f webhook.EventFilter) (q scan.Query, err error) {
 	var subscription int64
 	if f.Subscription != "" {
-		if subscription, err = h.anySubscription(ctx, organization, f.Subscription); err != nil {
+		if subscription, err = h.LoggedSubscription(ctx, organization, f.Subscription); err != nil {
 			return q, err
 		}
 	}

@@ -24,7 +24,7 @@ const minutesPerRead = 10_000 // one read adds them up in about 20 ms
 func (h *History) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) (points []webhook.MinuteCounts, err error) {
 	var row int64 // 0 stands for the whole organization
 	if subscription != "" {
-		if row, err = h.anySubscription(ctx, organization, subscription); err != nil {
+		if row, err = h.LoggedSubscription(ctx, organization, subscription); err != nil {
 			return nil, err
 		}
 	}
