@@ -22,7 +22,7 @@ func TestColumnsFillEveryField(t *testing.T) {
 	} {
 		for _, field := range reflect.VisibleFields(typ) {
 			column := field.Tag.Get("db")
-			if column != "" && column != "-" && !regexp.MustCompile(`[. ]`+column+`(,|\s|$)`).MatchString(" "+columns) {
+			if column != "" && column != "-" && !regexp.MustCompile(`[.\s]`+column+`(,|\s|$)`).MatchString(" "+columns) {
 				t.Errorf("%s: the column %s is missing", typ, column)
 			}
 		}
