@@ -69,6 +69,12 @@ func (w *world) run() {
 		w.step()
 		time.Sleep(time.Duration(w.random.ExpFloat64() * 4 * float64(time.Second)))
 	}
+	for _, c := range w.customers {
+		for _, s := range c.living() {
+			w.know(func() { s.mood = "well" })
+		}
+	}
+	w.rest() // receivers that come back get what waits, although nobody does anything
 	w.repair()
 	w.check()
 	w.trace.Note("%d events, %d requests, %d losses of power", len(w.events), w.arrived, w.power)
