@@ -72,6 +72,9 @@ func (d *Description) check(a Response) (wrong []string) {
 		return nil // other tests cover the routes
 	}
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if err := op.read(); err != nil {
+		return []string{err.Error()}
+	}
 	described, ok := op.Responses[strconv.Itoa(a.StatusCode)]
 	if !ok {
 		note("status %d is not described", a.StatusCode)
@@ -205,7 +208,7 @@ func (p parameter) checkText(text string) error {
 // isDescribed fails the test unless request and response are as openapi.yaml describes them.
 func isDescribed(t testing.TB, line string, a Response) {
 	t.Helper()
-	d, err := Described()
+	d, err := described()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}

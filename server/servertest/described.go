@@ -3,9 +3,11 @@ package servertest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,6 +35,7 @@ type Operation struct {
 	Parameters   map[string]parameter // by "in name"
 	Body         *jsonschema.Schema   // nil if none is described
 	Responses    map[string]response  // by status
+	read         func() error         // sets the three fields above. Compiling the schemas of all operations takes longer than many a test
 }
 
 // parameter is a parameter of an operation, or a header of a response.
@@ -50,12 +53,49 @@ type response struct {
 
 // Described reads openapi.yaml once for all tests.
 var Described = sync.OnceValues(func() (*Description, error) {
-	text, err := server.Description()
+	d, err := described()
+	if err != nil {
+		return nil, err
+	}
+	for _, op := range d.Operations {
+		if err := op.read(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+})
+
+// described is Described without the schemas of the operations that no test has used yet.
+var described = sync.OnceValues(func() (*Description, error) {
+	text, err := os.ReadFile(os.Getenv(descriptionFile))
+	if err != nil {
+		text, err = server.Description()
+	}
 	if err != nil {
 		return nil, err
 	}
 	return describe(text)
 })
+
+// descriptionFile names the environment variable of ShareDescription.
+const descriptionFile = "KEYHOOK_TEST_DESCRIPTION"
+
+// ShareDescription makes the description once for a test process and its child processes. It returns a function that removes it.
+func ShareDescription() (remove func(), err error) {
+	if os.Getenv(descriptionFile) != "" {
+		return func() {}, nil
+	}
+	text, err := server.Description()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp("", "openapi-*.json")
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(text)
+	return func() { os.Remove(f.Name()) }, errors.Join(err, f.Close(), os.Setenv(descriptionFile, f.Name()))
+}
 
 // describe parses a description.
 func describe(text []byte) (*Description, error) {
@@ -76,6 +116,7 @@ func describe(text []byte) (*Description, error) {
 // Reading turns the YAML tree into operations. It stops at the first error.
 type Reading struct {
 	*Description
+	mu       sync.Mutex // for the operations that are read later
 	compiler *jsonschema.Compiler
 	Err      error
 }
@@ -160,21 +201,31 @@ func (d *Reading) paths() {
 				Method: method, Path: path, segments: Segments(path), Node: node.(map[string]any),
 				Parameters: map[string]parameter{}, Responses: map[string]response{},
 			}
-			d.parameters(op, at, item)
-			d.parameters(op, at+"/"+key, node)
-			bodyAt, body := Follow(d.Doc, at+"/"+key+"/requestBody", Object(op.Node, "requestBody"))
-			if body != nil {
-				op.Body = d.content(bodyAt, body)["application/json"]
-			}
-			for status, r := range Object(op.Node, "responses") {
-				if status != "default" {
-					op.Responses[status] = d.response(at+"/"+key+"/responses/"+status, r.(map[string]any), status)
-				}
-			}
-			d.problems(op, at+"/"+key+"/responses/default")
+			op.read = sync.OnceValue(func() error {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.operation(op, at, item, key)
+				return d.Err
+			})
 			d.Operations = append(d.Operations, op)
 		}
 	}
+}
+
+// operation reads one operation of a path.
+func (d *Reading) operation(op *Operation, at string, item any, key string) {
+	d.parameters(op, at, item)
+	d.parameters(op, at+"/"+key, op.Node)
+	bodyAt, body := Follow(d.Doc, at+"/"+key+"/requestBody", Object(op.Node, "requestBody"))
+	if body != nil {
+		op.Body = d.content(bodyAt, body)["application/json"]
+	}
+	for status, r := range Object(op.Node, "responses") {
+		if status != "default" {
+			op.Responses[status] = d.response(at+"/"+key+"/responses/"+status, r.(map[string]any), status)
+		}
+	}
+	d.problems(op, at+"/"+key+"/responses/default")
 }
 
 func (d *Reading) parameters(op *Operation, at string, node any) {

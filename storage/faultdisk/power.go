@@ -94,16 +94,17 @@ func noteWrite(handle uintptr, c change) {
 	}
 }
 
-// noteFlush records that all changes of a file are flushed.
-func noteFlush(handle uintptr) {
+// noteFlush records that all changes of a file are flushed. It reports whether the disk records changes of that file.
+func noteFlush(handle uintptr) bool {
 	disk.Lock()
 	defer disk.Unlock()
 	f := disk.open[handle]
-	if f == nil {
-		return
+	if f == nil || !disk.tracked {
+		return false
 	}
 	for _, c := range f.pending {
 		f.durable = c.apply(f.durable)
 	}
 	f.pending = nil
+	return true
 }

@@ -99,7 +99,7 @@ func runProcess(t *testing.T, test string, seed int, name string) string {
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=5m", "-seed="+strconv.Itoa(seed))
 	c.Env = append(os.Environ(), traceFile+"="+file)
 	if !HasRaceDetector() {
-		c.Env = append(c.Env, "GOMAXPROCS=1")
+		c.Env = append(c.Env, "GOMAXPROCS=1", "GOGC=400") // a process lives for seconds, and collections take an eighth of them
 	}
 	if out, err := c.CombinedOutput(); err != nil {
 		dir, _ := os.Getwd()
