@@ -15,6 +15,7 @@ var notOfPrincipals = map[reflect.Type]string{
 	reflect.TypeFor[access.Key]():          "organization_external_id replaces rotated_to creator_name creator_is_service",
 	reflect.TypeFor[access.User]():         "service_of_name erased_at cleaned_at",
 	reflect.TypeFor[access.Organization](): "closed_at last_event_at cleaned_at",
+	reflect.TypeFor[access.AccessToken]():  "organization_external_id",
 	reflect.TypeFor[access.Role]():         "id created_at",
 	reflect.TypeFor[access.Session]():      "role", // the column is limit.name
 }
