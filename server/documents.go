@@ -102,8 +102,8 @@ func (h documents) send(x *exchange.Exchange, page console.File) {
 	sendFile(x, page)
 }
 
-// newDocument returns a file that is the same for all callers. Caches must revalidate it, because another version of the program has another
-// document.
+// newDocument returns a file that is the same for all callers. Caches must revalidate it, because another version of the program has
+// another document.
 func newDocument(mediaType string, body []byte) console.File {
 	sum := sha256.Sum256(body)
 	f := console.NewFile(mediaType, body, [2]string{"Cache-Control", "no-cache"})

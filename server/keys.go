@@ -191,7 +191,8 @@ func (h *handlers) rotateKey(x *exchange.Exchange) error {
 // revoke, which a flush of the disk would show.
 const leakTime = 250 * time.Millisecond
 
-// reportLeak revokes a leaked API key or access token for whoever holds it. The response is the same whether there is one or not. So every report counts as a failure of its address.
+// reportLeak revokes a leaked API key or access token for whoever holds it. The response is the same whether there is one or not. So
+// every report counts as a failure of its address.
 func (h *handlers) reportLeak(c *call) error {
 	f := c.Form()
 	f.Require("key")

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"sync/atomic"
 
 	"github.com/keyhook/keyhook/server/apply"
 	"github.com/keyhook/keyhook/server/console"
@@ -281,12 +280,8 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 
 // handlers has the handlers of callers, keys, sessions and the audit log, and those of other packages.
 type handlers struct {
-	options Options
-	lookup  form.Lookup
-	auth    *authenticator
-	router  *router
-	base    string // path before every path that a response shows
-
+	*Server
+	lookup      form.Lookup
 	health      health
 	metrics     handler // nil: another listener serves the metrics
 	description description
@@ -298,21 +293,22 @@ type handlers struct {
 	platform    *platform.Endpoints
 }
 
-// newHandlers creates the handlers. base is the path before every path that a response shows.
-func newHandlers(o Options, base string, site *console.Site, auth *authenticator, router *router, draining *atomic.Bool, stopping <-chan struct{}) *handlers {
-	api := newDescription(o.BaseURL)
+// newHandlers creates the handlers of a server.
+func newHandlers(s *Server, site *console.Site) *handlers {
+	o, api := s.options, newDescription(s.options.BaseURL)
 	h := &handlers{
-		options: o, lookup: form.Lookup{Store: o.Store}, auth: auth, router: router, base: base,
-		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		Server:      s,
+		lookup:      form.Lookup{Store: o.Store},
+		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, &s.draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description: api,
-		documents:   newDocuments(o, base, api),
+		documents:   newDocuments(o, s.base, api),
 		console:     site,
 		apply:       apply.Endpoint{Store: o.Store, CheckURL: o.CheckURL, HeaderPrefix: o.HeaderPrefix}.Apply,
 		usage:       usage.Endpoints{Store: o.Store},
 	}
 	h.webhooks = webhooks.Endpoints{
-		Store: o.Store, Tester: stoppingTester{o.Tester, draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
-		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: stopping,
+		Store: o.Store, Tester: stoppingTester{o.Tester, &s.draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
+		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: s.stopping.Done(),
 	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
 	if o.Metrics != nil {

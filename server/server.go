@@ -73,7 +73,7 @@ type Server struct {
 	options     Options
 	auth        *authenticator
 	memory      *share.Memory
-	base        string              // path before every Location
+	base        string              // path before every path that a response shows
 	unknown     *share.AnonymousLog // bounds the lines about requests without a valid credential
 	connections share.Limits
 	proxyWarned atomic.Int64 // when the log last warned about a proxy, in nanoseconds since the epoch
@@ -110,7 +110,7 @@ func New(o Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
-	s.router.fill(newHandlers(o, base, site, s.auth, s.router, &s.draining, s.stopping.Done()).table())
+	s.router.fill(newHandlers(s, site).table())
 	return s, nil
 }
 

@@ -26,8 +26,8 @@ type portalBody struct {
 	ReturnURL *string `json:"return_url"`
 }
 
-// createSession exchanges an access token or a sign-in link for a cookie, which no script of the browser can read. It refuses requests from other sites: they could sign in a
-// visitor as another user.
+// createSession exchanges an access token or a sign-in link for a cookie, which no script of the browser can read. It refuses requests
+// from other sites: they could sign in a visitor as another user.
 func (h *handlers) createSession(c *call) error {
 	c.NoStore()
 	if err := h.auth.cookies.CheckOrigin(c.Request); err != nil {

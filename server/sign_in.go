@@ -79,8 +79,8 @@ func (h *handlers) finishSignIn() func(*call) error {
 	}
 }
 
-// askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any code, so
-// refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
+// askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any
+// code, so refusals count as failures of its address. Any site can send a browser here without the cookie, so that is no failure.
 func (h *handlers) askProvider(c *call) (who access.Identity, to string, err error) {
 	c.run.Address = c.Client
 	sealed := h.auth.cookies.SignIn(c.Request, stateOf(c.Request.URL))

@@ -94,8 +94,8 @@ func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 	return exchange.Reply(x, newOrganizationBody)(h.Store.UpdateOrganization(x.Request.Context(), x.Actor(), x.Path.Value("id"), change))
 }
 
-// PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the body leaves
-// out stays as it is.
+// PutOrganization creates or changes the organization with the external id in the path. A change by the id works too. A field that the
+// body leaves out stays as it is.
 func (h *Endpoints) PutOrganization(x *exchange.Exchange) error {
 	f := x.Form()
 	id, err := h.Organizations.putReference(x, f, access.OrganizationID)

@@ -104,8 +104,8 @@ func (h resource[T, B]) created(x *exchange.Exchange) func(T, error) error {
 	}
 }
 
-// put is created for a thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the external
-// id: the request could create it.
+// put is created for a thing that was created or changed. The NotFound fault of a PUT by the id of nothing becomes a problem of the
+// external id: the request could create it.
 func (h resource[T, B]) put(x *exchange.Exchange) func(access.Put[T], error) error {
 	return func(put access.Put[T], err error) error {
 		switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Store is everything that the endpoints ask of the store, by resource. A list has the newest first: those with row ids below before, where 0
-// starts at the newest.
+// Store is everything that the endpoints ask of the store, by resource. A list has the newest first: those with row ids below before,
+// where 0 starts at the newest.
 type Store interface {
 	form.LookupStore
 

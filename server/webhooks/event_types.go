@@ -61,8 +61,8 @@ func (h Endpoints) ReadEventType(x *exchange.Exchange) error {
 	return exchange.Reply(x, newEventTypeBody)(h.FindEventType(x))
 }
 
-// PutEventType changes what the catalogue says about the type in the path, and adds the type if the catalogue does not have it. A field that
-// the body leaves out stays as it is.
+// PutEventType changes what the catalogue says about the type in the path, and adds the type if the catalogue does not have it. A field
+// that the body leaves out stays as it is.
 func (h Endpoints) PutEventType(x *exchange.Exchange) error {
 	f := x.Form()
 	name := x.Path.Value("type")
