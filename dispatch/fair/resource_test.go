@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/keyhook/keyhook/dispatch/fair"
 )
 
@@ -60,6 +62,31 @@ func TestResourceGoesToThePayerThatUsesLeast(t *testing.T) {
 	if r.Charge(&payers[3], 256-r.Used); r.HasNext(1) || r.Next(1) != nil {
 		t.Error("somebody gets a turn at nothing")
 	}
+}
+
+// TestTheNextTurnAfterAnyCharges goes to a payer that uses least, while all of them wait.
+func TestTheNextTurnAfterAnyCharges(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(check *rapid.T) {
+		r, payers := newResource(1<<30), make([]fair.Account[*waiter], 6)
+		for i := range payers {
+			newWaiter(i, &payers[i]).wait(r)
+		}
+		for range 30 {
+			payer := &payers[rapid.IntRange(0, len(payers)-1).Draw(check, "payer")]
+			r.Charge(payer, rapid.IntRange(-payer.Used(), 5).Draw(check, "charge"))
+			if !rapid.Bool().Draw(check, "next") {
+				continue
+			}
+			w := r.Next(1)
+			for i := range payers {
+				if payers[i].Used() < w.payer.Used() {
+					check.Fatalf("%d uses %d, and %d uses only %d", w.name, w.payer.Used(), i, payers[i].Used())
+				}
+			}
+			w.wait(r)
+		}
+	})
 }
 
 // TestPayersTakeTurns gives a resource to payers that return it at once and wait again.

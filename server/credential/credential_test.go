@@ -49,6 +49,7 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a chosen token with commas":        {[]string{"Bearer chosen,by,ApiKey,an-operator"}, 401, "invalid_key"},
 		"a tab between scheme and key":      {[]string{"ApiKey\t" + key.Reveal()}, 401, "wrong_scheme"},
 		"a key as Bearer":                   {[]string{"Bearer " + key.Reveal()}, 401, "wrong_scheme"},
+		"a key of another prefix as Bearer": {[]string{servertest.Bearer(access.Mint("old"))}, 401, "wrong_scheme"},
 		"a malformed key as Bearer":         {[]string{"Bearer svc_short"}, 401, "wrong_scheme"},
 		"a token as ApiKey":                 {[]string{"ApiKey " + token.Reveal()}, 401, "wrong_scheme"},
 		"an unknown key":                    {[]string{servertest.APIKey(other)}, 401, "invalid_key"},

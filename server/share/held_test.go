@@ -161,3 +161,30 @@ func TestMemoryOfAddresses(t *testing.T) {
 	}
 	take("198.51.100.1", 4*megabyte)
 }
+
+// TestMemoryOfOrganizations gives each at most twice what remains free.
+func TestMemoryOfOrganizations(t *testing.T) {
+	t.Parallel()
+	m := share.NewMemory(90)
+	for i, step := range []struct {
+		organization, n, expected int64
+		want                      bool
+	}{
+		{1, 0, 61, false}, {1, 10, 50, true}, {1, 0, 51, false}, {1, 50, 0, true}, {1, 1, 0, false},
+		{2, 21, 0, false}, {2, 20, 0, true}, {3, 7, 0, false}, {3, 6, 0, true},
+		{1, -10, 0, true}, {3, 8, 0, false}, {3, 7, 0, true},
+	} {
+		h, got := share.Holder{Organization: step.organization}, true
+		if step.n < 0 {
+			m.Release(h, -step.n)
+		} else {
+			got = m.Reserve(h, step.n, step.expected)
+		}
+		if got != step.want {
+			t.Errorf("step %d, %+v: %v", i, step, got)
+		}
+	}
+	if organizations, _ := m.Reserved(); organizations != 83 {
+		t.Errorf("%d bytes are reserved", organizations)
+	}
+}

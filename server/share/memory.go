@@ -106,11 +106,8 @@ func (h held) add(client netip.Addr, n int64) {
 	}
 }
 
-// site returns the /56 of an IPv6 address. It is invalid for any other address.
+// site returns the /56 of an IPv6 address. It is invalid for any other address, which has fewer bits.
 func site(client netip.Addr) netip.Prefix {
-	if !client.Is6() {
-		return netip.Prefix{}
-	}
-	network, _ := client.Prefix(56) // a valid IPv6 address has one
+	network, _ := client.Prefix(56)
 	return network
 }

@@ -192,3 +192,53 @@ func TestCSVOfUsage(t *testing.T) {
 		}
 	}
 }
+
+func TestPeriodsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for query, want := range map[string]string{
+		"since=2024-01-01T00:00:00Z&until=2025-02-05T00:00:00Z":                "", // 400 days, and the present one
+		"since=2024-01-01T00:00:00Z&until=2025-02-05T00:00:00.001Z":            "since",
+		"since=2024-01-01T00:00:00Z&until=2024-01-01T00:00:00Z":                "until",
+		"since=2024-01-01T00:00:00.001Z&until=2024-01-01T00:00:00Z":            "until",
+		"step=month&since=2024-01-01T00:00:00.001Z&until=2024-01-01T00:00:00Z": "until",
+		"step=month&since=2024-01-01T00:00:00Z&until=2025-02-05T00:00:00Z":     "",
+	} {
+		for _, path := range []string{ofKeys, ofOrganizations} {
+			r := f.Do(t, "GET "+path+"?"+query, f.as, "")
+			if want == "" {
+				r.Want(t, 200, "")
+			} else if text := r.Want(t, 400, "invalid_parameter").Text; !strings.Contains(text, `"field":"`+want+`"`) {
+				t.Errorf("%s?%s: %s, want %s", path, query, text, want)
+			}
+		}
+	}
+}
+
+// TestPagesOfUsage has two keys on three days.
+func TestPagesOfUsage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, name := range []string{"a", "b"} {
+		key := f.key(t, name)
+		for i, date := range []string{"2024-02-28", "2024-02-29", "2024-03-01"} {
+			f.use(t, key, date, i+1)
+		}
+	}
+	const period = "?since=2024-02-01T00:00:00Z&until=2024-04-01T00:00:00Z"
+	for _, path := range []string{ofKeys + period, ofOrganizations + period, ofKeys + period + "&step=month", ofOrganizations + period + "&step=month"} {
+		want := f.List(t, f.as, path).Data
+		var got []map[string]any
+		for next := ""; ; {
+			page := f.List(t, f.as, path+"&limit=1"+next)
+			got = append(got, page.Data...)
+			if page.NextCursor == nil || len(got) > len(want) {
+				break
+			}
+			next = "&cursor=" + *page.NextCursor
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(want) < 2 {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}

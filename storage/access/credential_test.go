@@ -220,6 +220,17 @@ func TestDisplay(t *testing.T) {
 			t.Errorf("shown as %q, want %q", c.Display(), want)
 		}
 	})
+	t.Run("a display is read with and without its ellipsis, and nothing else", func(t *testing.T) {
+		t.Parallel()
+		for text, want := range map[string]bool{
+			"svc_09AZaz": true, "svc_09AZaz…": true, "svc_09AZa": false, "svc_09AZazb": false, "svc_09AZa:": false, "svc_09AZa[": false, "svc_09AZa{": false,
+			"svc_09AZa/": false, "svc_09AZa@": false, "svc_09AZa`": false, "Svc_09AZaz": false, "_09AZaz": false, "svc": false, "": false,
+		} {
+			if shown, ok := access.ParseDisplay(text); ok != want || ok && shown != "svc_09AZaz…" {
+				t.Errorf("%q is read as %q: %v", text, shown, ok)
+			}
+		}
+	})
 	t.Run("an opaque token shows nothing, even if it looks like a prefix", func(t *testing.T) {
 		t.Parallel()
 		c, _ := access.Opaque("svc_0123456789abcdefghij")

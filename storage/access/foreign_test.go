@@ -22,6 +22,11 @@ func TestForeign(t *testing.T) {
 	if !ok || c.Reveal() != token {
 		t.Errorf("%v, %v", c.Reveal(), ok)
 	}
+	for _, raw := range []string{alphabet + "-_.", strings.Repeat("a", 8<<10)} {
+		if c, ok := access.Foreign(raw); !ok || c.Reveal() != raw {
+			t.Errorf("%.40q was refused", raw)
+		}
+	}
 	for _, raw := range []string{token + " ", token + "\n", token + "=", token + "é", strings.Repeat("a", 8<<10+1)} {
 		if _, ok := access.Foreign(raw); ok {
 			t.Errorf("%.40q was taken", raw)

@@ -12,7 +12,7 @@ func TestIDType(t *testing.T) {
 	const suffix = "01h455vb4pex5vsknk084sn02q"
 	t.Run("an id names its type", func(t *testing.T) {
 		t.Parallel()
-		for _, id := range []string{"sub_" + suffix, "xyz_" + suffix, "sub_7zzzzzzzzzzzzzzzzzzzzzzzzz"} {
+		for _, id := range []string{"sub_" + suffix, "xyz_" + suffix, "aaz_" + suffix, "sub_7zzzzzzzzzzzzzzzzzzzzzzzzz"} {
 			if found, ok := access.IDTypeOf(id); !ok || string(found) != id[:3] || !found.Valid(id) {
 				t.Errorf("%s is of type %q: %v", id, found, ok)
 			}

@@ -126,6 +126,11 @@ func TestPrincipal(t *testing.T) {
 		}
 		byKey := p
 		byKey.Key = &access.Key{RowID: 4, ID: "key_1", Name: "ci"}
+		byToken := p
+		byToken.Token = &access.AccessToken{RowID: 5}
+		if got := byToken.Authority(); got != (access.Authority{User: 3, Home: 1, Token: 5}) {
+			t.Errorf("a token: %+v", got)
+		}
 		want.Authority.Key = 4
 		want.Type, want.ID, want.Name, want.Organization = "api_key", "key_1", "ci", 1
 		if diff := cmp.Diff(want, byKey.Actor("ip", "req")); diff != "" {

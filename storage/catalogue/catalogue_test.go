@@ -48,8 +48,12 @@ func TestPutEventType(t *testing.T) {
 	if d := cmp.Diff(want, storagetest.Must[webhook.EventType](t)(x.Catalogue.CataloguedType(t.Context(), "order.paid"))); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	other := put(t, "order.sent", webhook.EventTypeChange{Description: new("An order was sent")}, true)
 	if err := x.Catalogue.DeleteEventType(t.Context(), x.By, "order.paid"); err != nil {
 		t.Fatal(err)
+	}
+	if d := cmp.Diff(other, storagetest.Must[webhook.EventType](t)(x.Catalogue.CataloguedType(t.Context(), "order.sent"))); d != "" {
+		t.Errorf("another type, after the deletion (-want +got):\n%s", d)
 	}
 	_, err = x.Catalogue.CataloguedType(t.Context(), "order.paid")
 	storagetest.ExpectFault(t, err, fault.NotFound, "not_found")

@@ -42,22 +42,26 @@ func TestObserve(t *testing.T) {
 		"another jump restarts the day":                             {[]seen{{0, 2 * day}, {20 * hour, 0}, {time.Second, 30 * day}}, clock.Jumped, 32 * day, 0},
 		"a jump back restarts the day":                              {[]seen{{0, 9 * day}, {20 * hour, 0}, {0, -2 * hour}}, clock.Jumped, 9*day - 2*hour, 0},
 		"a stop over a night does not":                              {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, 16 * hour}}, clock.Jumped, 2*day + 16*hour, 8 * hour},
+		"a stop of a day does not":                                  {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, day}}, clock.Jumped, 3 * day, 8 * hour},
+		"a longer stop restarts the day":                            {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, day + 1e6}}, clock.Jumped, 3*day + 1e6, 0},
 		"a machine that is off at night gets there":                 {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, 16 * hour}, {8 * hour, 0}, {0, 16 * hour}, {8 * hour, 0}}, clock.Confirmed, 0, 0},
 		"a first time that was wrong is forgotten once it is right": {[]seen{{0, -50 * 365 * day}, minute, {time.Second, 50 * 365 * day}}, clock.Returned, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			state, _ := clock.State{}.Observe(0, noon)
-			at, change := noon, clock.Nothing
+			at, jumped, change := noon, noon, clock.Nothing
 			for _, s := range tt.sights {
 				at += (s.elapsed + s.jump).Milliseconds()
-				state, change = state.Observe(s.elapsed, at)
+				if state, change = state.Observe(s.elapsed, at); change == clock.Jumped {
+					jumped = at
+				}
 			}
 			if change != tt.want || state.Jump() != tt.jump || state.Trusted() != (tt.jump == 0) {
 				t.Errorf("change %d, want %d; jump %s, want %s; %+v", change, tt.want, state.Jump(), tt.jump, state)
 			}
-			if state.Seen != at || state.Doubt != nil && state.Doubt.Agreed != tt.agreed {
-				t.Errorf("%+v, want %d seen and %s agreed", state, at, tt.agreed)
+			if state.Seen != at || state.Doubt != nil && (state.Doubt.Agreed != tt.agreed || state.Doubt.Since != jumped) {
+				t.Errorf("%+v, %+v, want %d seen, %s agreed and %d as the last jump", state, state.Doubt, at, tt.agreed, jumped)
 			}
 			if (state.Warning() == "") != state.Trusted() {
 				t.Errorf("warning %q", state.Warning())
@@ -72,8 +76,12 @@ func TestWarning(t *testing.T) {
 		48 * time.Hour: "The clock has jumped 2 days ahead since 2030-01-31T12:00:00Z, the last trusted time. After a long stop or a restore this is normal. " +
 			"Nothing is deleted by age for now. If the clock is wrong, set it right. " +
 			"If it is right, do nothing: deleting starts again at 2030-02-03T12:00:00Z.",
-		-3 * time.Hour:   "The clock has jumped 3 hours back since 2030-01-31T12:00:00Z, the last trusted time. Nothing is deleted by age for now.",
-		61 * time.Minute: "The clock has jumped 61 minutes ahead since",
+		-3 * time.Hour:                  "The clock has jumped 3 hours back since 2030-01-31T12:00:00Z, the last trusted time. Nothing is deleted by age for now.",
+		61 * time.Minute:                "The clock has jumped 61 minutes ahead since",
+		61*time.Minute + 40*time.Second: "The clock has jumped 62 minutes ahead since",
+		2 * time.Hour:                   "The clock has jumped 2 hours ahead since",
+		160 * time.Minute:               "The clock has jumped 3 hours ahead since",
+		-60 * time.Hour:                 "The clock has jumped 3 days back since",
 	} {
 		state, _ := clock.State{Seen: noon}.Observe(0, noon+jump.Milliseconds())
 		if got := state.Warning(); !strings.HasPrefix(got, want) {

@@ -86,6 +86,46 @@ func TestTheCacheIsExact(t *testing.T) {
 	})
 }
 
+// TestAnInvalidCacheReadsAgain has a cache that has read everything, and then is not told what changes.
+func TestAnInvalidCacheReadsAgain(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
+	org := owner.Organization.RowID
+	first, _ := storagetest.Subscription(t, store, owner, "https://a.example/", "a")
+	known := fanout.New(0, slog.Default())
+	expect := func(when, host string, want ...int64) {
+		t.Helper()
+		in(t, store, func(x *sqlite.Tx) error {
+			to, err := known.Matching(x, org, "a")
+			if d := cmp.Diff(want, to); d != "" {
+				t.Errorf("%s (-want +got):\n%s", when, d)
+			}
+			if err != nil {
+				return err
+			}
+			s, err := known.Subscription(x, first.RowID)
+			if err == nil && s.Host != host {
+				t.Errorf("%s: %s, want %s", when, s.Host, host)
+			}
+			return err
+		})
+	}
+	expect("at first", "a.example", first.RowID)
+	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), owner.Actor("", ""), org, first.ID, webhook.SubscriptionChange{URL: new("https://b.example/")}); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := storagetest.Subscription(t, store, owner, "https://c.example/", "a")
+	expect("not told", "a.example", first.RowID)
+	known.Invalidate()
+	if n := known.Size(); n != 0 {
+		t.Errorf("%d rows in an empty cache", n)
+	}
+	expect("invalid", "b.example", first.RowID, second.RowID)
+	known.SetTypes(org, first.RowID, nil)
+	expect("told that it was deleted", "b.example", second.RowID)
+}
+
 // TestWhoWantsWhatIsRememberedWithinBounds has many subscriptions to everything, and ever new event types.
 func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
@@ -173,6 +213,9 @@ func testNewsAboutHealth(t *testing.T) {
 	many := slices.Repeat([]int64{rows[2]}, 6000)
 	if n := len(news(many)); n != 6000 {
 		t.Errorf("%d of the first 6,000", n)
+	}
+	if n := len(news(many[:3999])); n != 3999 { // one has gone out before
+		t.Errorf("%d up to 10,000", n)
 	}
 	for range 3 {
 		if n := len(news(many)); n != 0 {

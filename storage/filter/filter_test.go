@@ -71,6 +71,8 @@ func TestAMissNamesTheFirstCondition(t *testing.T) {
 		`{"a":1.0,"b":5.10}`:  {Condition: f[2]},
 		`{}`:                  {Condition: f[0]},
 		`{"a":"` + strings.Repeat("ü", 200) + `"}`: {Condition: f[0], Seen: `"` + strings.Repeat("ü", 99) + "…"},
+		`{"a":"` + strings.Repeat("u", 198) + `"}`: {Condition: f[0], Seen: `"` + strings.Repeat("u", 198) + `"`},
+		`{"a":"` + strings.Repeat("u", 199) + `"}`: {Condition: f[0], Seen: `"` + strings.Repeat("u", 199) + "…"},
 	} {
 		if d := cmp.Diff(want, f.Miss(filter.DocumentOf([]byte(data))), cmpopts.IgnoreUnexported(filter.Condition{})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", data, d)
@@ -86,6 +88,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a eq {}": "value", "a eq []": "value", "a in 1": "value", "a in []": "value", "a in null": "value", "a in [[1]]": "value", "a in {}": "value",
 		"a in [" + strings.Repeat("1,", 50) + "1]": "value", "a lt true": "value", "a gte null": "value", "a prefix 1": "value", "a prefix [\"b\"]": "value",
 		"a exists 1": "value", "a exists null": "value", "a exists \"true\"": "value", "a eq " + strings.Repeat("1", 65): "value", "a lt 1e10000": "value", "a eq 1e-99999": "value",
+		"a gt 1e9999": "value", "a gt 1e-10001": "value",
 	} {
 		part := strings.SplitN(words, " ", 3)
 		if _, problem := filter.New(part[0], filter.Op(part[1]), []byte(part[2])); problem == nil || problem.Field != field || !strings.HasSuffix(problem.Message, ".") {
@@ -95,6 +98,8 @@ func TestWhatIsRefused(t *testing.T) {
 	longest := strings.Repeat("é", 128)
 	condition(t, longest, "in", "["+strings.Repeat("1,", 49)+"1]")
 	condition(t, "a.b.c.d.e.f.g.h.i.j", "eq", "-"+strings.Repeat("1", 63))
+	condition(t, "a", "eq", `"`+strings.Repeat("1", 200)+`"`) // no number
+	condition(t, "a", "in", "[1e9998,1e-10000]")
 }
 
 // TestAFilterIsStored reads what was written, and evaluates it.

@@ -2,8 +2,14 @@ package principal_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/principal"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -172,4 +178,55 @@ func TestChangesHoldAtOnceForEveryCredential(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestThePermissionsBehindAWrite are those of the person in the organization, and of the credential.
+func TestThePermissionsBehindAWrite(t *testing.T) {
+	t.Parallel()
+	x := newColleagues(t)
+	expect := func(name string, a access.Authority, want access.Scope) {
+		t.Helper()
+		var got access.Scope
+		err := x.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) (err error) {
+			got, err = principal.PermissionsOf(tx, a)
+			return err
+		})
+		if err != nil || got.String() != want.String() {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
+	}
+	for i, person := range x.people {
+		for _, o := range x.organizations {
+			p := must[access.Principal](t)(x.switched(t, i, o.ID))
+			expect(person.Name+" in "+o.Name, access.Authority{User: p.User.RowID, Home: p.Organization.RowID}, p.Permissions)
+		}
+		own := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), x.sessions[i].Digest()))
+		expect(person.Name+" by session", own.Authority(), own.Permissions)
+	}
+	owner := must[access.Principal](t)(x.Directory.PrincipalBySession(t.Context(), x.sessions[0].Digest()))
+	key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
+	expect("a key", access.Authority{User: owner.User.RowID, Home: owner.Home.RowID, Key: key.RowID}, access.NewScope(access.EventsRead))
+	expect("nobody", access.Authority{}, access.Scope{})
+	err := x.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error {
+		_, err := principal.PermissionsOf(tx, access.Authority{User: owner.User.RowID, Home: owner.Home.RowID, Session: "ses_ended"})
+		return err
+	})
+	if fault.KindOf(err) != fault.Unauthenticated {
+		t.Errorf("a session that has ended: %v", err)
+	}
+}
+
+// TestASessionOfAClockThatWasAhead would last too long.
+func TestASessionOfAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newColleagues(t)
+		for i, ahead := range []time.Duration{clock.Tolerance, clock.Tolerance + time.Millisecond} {
+			storagetest.Exec(t, x.Store, "UPDATE sessions SET created_at = ? WHERE user_id = ?", time.Now().Add(ahead).UnixMilli(), x.people[i].RowID)
+			_, err := x.Directory.PrincipalBySession(t.Context(), x.sessions[i].Digest())
+			if isRefused := fault.KindOf(err) == fault.Unauthenticated; isRefused != (i == 1) || err != nil && i == 0 {
+				t.Errorf("%s ahead: %v", ahead, err)
+			}
+		}
+	})
 }

@@ -3,9 +3,11 @@ package publicid_test
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"go.jetify.com/typeid"
 	"pgregory.net/rapid"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -35,4 +37,38 @@ func TestTimesOfAnyClock(t *testing.T) {
 			r.Errorf("%d is written as %s: %v", at, text, err)
 		}
 	})
+}
+
+// TestWhatIsNoID has texts that Keyhook did not make.
+func TestWhatIsNoID(t *testing.T) {
+	t.Parallel()
+	ids := publicid.Maker{Salt: []byte("salt")}
+	id := ids.ID(access.EventID, 7, 1e12)
+	version4 := typeid.Must(typeid.FromUUIDWithPrefix("evt", "01890a5d-ac96-474b-bcce-b302099a8057")).String()
+	variant0 := typeid.Must(typeid.FromUUIDWithPrefix("evt", "01890a5d-ac96-7000-3cce-b302099a8057")).String()
+	for _, text := range []string{"", "evt_", "sub_" + id[4:], id + "0", id[4:], "evt_" + strings.Repeat("0", 26), version4, variant0} {
+		if row, at, ok := ids.Row(access.EventID, text); ok {
+			t.Errorf("%q is row %d at %d", text, row, at)
+		}
+	}
+}
+
+// TestNeighboursLookUnrelated because the row in an id is masked by the salt, the type and the time.
+func TestNeighboursLookUnrelated(t *testing.T) {
+	t.Parallel()
+	const at, random = 1e12, 16 // the first 16 characters have the type and the time
+	ids := publicid.Maker{Salt: []byte("salt")}
+	seen := map[string]string{}
+	for name, id := range map[string]string{
+		"one":                 ids.ID(access.EventID, 7, at),
+		"with another salt":   publicid.Maker{Salt: []byte("pepper")}.ID(access.EventID, 7, at),
+		"of another type":     ids.ID(access.SubscriptionID, 7, at),
+		"a millisecond later": ids.ID(access.EventID, 7, at+1),
+		"of another row":      ids.ID(access.EventID, 8, at),
+	} {
+		if other, ok := seen[id[random:]]; ok {
+			t.Errorf("an id %s ends like one %s", name, other)
+		}
+		seen[id[random:]] = name
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/quota"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -38,12 +40,18 @@ func newPlatform(t *testing.T) platform {
 // stored returns what the organization has stored today.
 func (x platform) stored(t *testing.T, i int) int64 {
 	t.Helper()
+	return x.used(t, i).StoredBytes
+}
+
+// used returns the usage of the organization today.
+func (x platform) used(t *testing.T, i int) access.OrganizationUse {
+	t.Helper()
 	today := time.Now().Unix() / 86_400
 	page, err := x.History.OrganizationUsage(t.Context(), x.owners[i].Organization.RowID, access.UsageFilter{Since: today, Until: today + 1, Limit: 1})
 	if err != nil || len(page.Rows) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	return page.Rows[0].StoredBytes
+	return page.Rows[0].OrganizationUse
 }
 
 // leave sets the limit of the plan to so many bytes above what an organization has stored. All must have stored the same.
@@ -159,7 +167,7 @@ func TestTheLastEventOfAnOrganization(t *testing.T) {
 			return time.UnixMilli(*o.LastEventAt)
 		}
 		var first time.Time
-		for _, wait := range []time.Duration{time.Minute, 900 * time.Millisecond, 200 * time.Millisecond, time.Hour} {
+		for _, wait := range []time.Duration{time.Minute, 900 * time.Millisecond, 200 * time.Millisecond, time.Hour, time.Second} {
 			time.Sleep(wait)
 			if err := x.publish(t, 0, 1); err != nil {
 				t.Fatal(err)
@@ -175,5 +183,127 @@ func TestTheLastEventOfAnOrganization(t *testing.T) {
 		if other := last(x.Store, 1); !other.Before(first) {
 			t.Errorf("another customer's is %s", other)
 		}
+		before := last(x.Store, 0)
+		time.Sleep(time.Minute)
+		storagetest.Key(t, x.Store, x.owners[0], access.EventsRead)
+		if after := last(x.Store, 0); !after.Equal(before) {
+			t.Errorf("a new key makes it %s, not %s", after, before)
+		}
 	})
+}
+
+func TestAQuotaIsOfOneDay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newPlatform(t)
+		x.leave(t, 3000)
+		if err := x.publish(t, 0, 3); err != nil {
+			t.Fatal(err)
+		}
+		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		time.Sleep(time.Until(midnight) - time.Millisecond)
+		if err := x.publish(t, 0, 1); fault.KindOf(err) != fault.Limited {
+			t.Errorf("before midnight: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		if err := x.publish(t, 0, 1); err != nil {
+			t.Errorf("at midnight: %v", err)
+		}
+		if stored := x.stored(t, 0); stored != 1000 {
+			t.Errorf("%d bytes are stored on the new day", stored)
+		}
+	})
+}
+
+// TestTheQuotaInATransaction reads it after each change of one transaction.
+func TestTheQuotaInATransaction(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	organization, before := x.owners[0].Organization.RowID, x.stored(t, 0)
+	err := x.Store.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error {
+		q := quota.New()
+		for _, step := range []struct {
+			name string
+			do   func() error
+			want int64
+		}{
+			{"a count before the first read", func() error { q.Count(tx, organization, 600); return nil }, 600},
+			{"a count after it", func() error { q.Count(tx, organization, 1); return nil }, 601},
+			{"another organization", func() error { q.Count(tx, x.owners[1].Organization.RowID, 7); return nil }, 601},
+			{"a forgotten cache", func() error { q.Forget(); return nil }, 601},
+			{"the table", func() error { return q.Write(tx) }, 601},
+			{"the table alone", func() error { q.Forget(); return nil }, 601},
+			{"a second write", func() error { return q.Write(tx) }, 601},
+			{"a rollback", func() error { q.Count(tx, organization, 50); q.Reset(); return nil }, 601},
+			{"a removed organization", func() error { q.Count(tx, organization, 50); q.Remove(organization); return nil }, 601},
+		} {
+			if err := step.do(); err != nil {
+				return err
+			}
+			if has, err := q.Of(tx, organization); err != nil || has.Bytes-before != step.want {
+				return fmt.Errorf("%s: %+v (%d before), %w", step.name, has, before, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatAQuotaRefuses(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	organization := x.owners[0].Organization.RowID
+	check := func(name, want string, refuse func(*quota.Quotas, *sqlite.Tx) error) {
+		err := x.Store.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error { return refuse(quota.New(), tx) })
+		if f, _ := fault.As(err); want == "" && err != nil || want != "" && (f == nil || f.Code != want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	require := func(of int64, bytes int) func(*quota.Quotas, *sqlite.Tx) error {
+		return func(q *quota.Quotas, tx *sqlite.Tx) error { return q.Require(tx, of, bytes) }
+	}
+	webhooks := func(of int64) func(*quota.Quotas, *sqlite.Tx) error {
+		return func(q *quota.Quotas, tx *sqlite.Tx) error { return q.RequireWebhooks(tx, of) }
+	}
+	change := func(c access.PlanChange) {
+		if _, err := x.Directory.UpdatePlan(t.Context(), x.By, "bounded", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("bytes of nobody", "not_found", require(1<<40, 1))
+	check("webhooks of nobody", "not_found", webhooks(1<<40))
+	change(access.PlanChange{SetMaxStoredBytes: true})
+	check("no limit", "", require(organization, 1<<40))
+	check("a plan with webhooks", "", webhooks(organization))
+	change(access.PlanChange{Webhooks: new(false)})
+	check("a plan without webhooks", "plan_capability_required", webhooks(organization))
+	if _, err := x.CloseOrganization(t.Context(), x.By, x.owners[0].Organization.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("bytes of a closed organization", "organization_closed", require(organization, 1))
+	check("webhooks of a closed organization", "organization_closed", webhooks(organization))
+}
+
+func TestTheUsageOfADayAddsUp(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	before := x.stored(t, 0)
+	err := x.Store.Write(t.Context(), sqlite.Work{}, func(tx *sqlite.Tx) error {
+		q := quota.New()
+		for range 2 {
+			q.Add(tx, x.owners[0].Organization.RowID, access.OrganizationUse{StoredBytes: 1, Events: 2, Succeeded: 3, Failed: 4})
+			if err := q.Write(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := x.used(t, 0); got.StoredBytes != before+2 || got.Events != 4 || got.Succeeded != 6 || got.Failed != 8 {
+		t.Errorf("%+v, %d bytes before", got, before)
+	}
 }
