@@ -31,13 +31,13 @@ const stepsOfPortal = ({ endpoint, test, event } = {}) => [
 ];
 
 // Start is shown until every step is done. It stays until the page is left, so one sees the last mark.
-export function Start({ state: { steps: done, first } }) {
+export function Start({ state: { steps: done, first, count } }) {
   const open = useRef(false);
   open.current ||= done.some((d) => d === false);
-  if (!open.current) return null;
+  if (!open.current || count > 0) return null; // who has a problem is no beginner
   const next = done.indexOf(false);
   const shown = session.get().portal ? stepsOfPortal(first) : steps;
-  return html`<${Section} title=${next < 0 ? 'All three steps are done' : `Three steps to the first ${shown === steps ? 'delivery' : 'event'}`}>
+  return html`<${Section} title=${done.every((d) => d) ? 'All three steps are done' : `Three steps to the first ${shown === steps ? 'delivery' : 'event'}`}>
     <ol class="problems">${shown.map(([title, text, action], i) => html`<li key=${title}>
       <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'circle'} class=${done[i] ? 'success' : 'quiet'} />
         <span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>
