@@ -30,7 +30,7 @@ export function Recover({ subscription, organization, onDone, onClose }) {
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
     ${(isPaused || activate) && html`<label class="choice"><input type="checkbox" checked=${activate} onChange=${(e) => setActivate(e.target.checked)} />
-      <span>Activate the subscription, although a person has paused it</span></label>`}
+      <span>Resume the subscription, although a person has paused it</span></label>`}
     <p>Do this when the receiver works again. The subscription becomes healthy, and this is sent:</p>
     ${data && !isPaused ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
       ${data.pending > 0 && html`<li>
