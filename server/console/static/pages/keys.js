@@ -45,7 +45,7 @@ export function Keys() {
       cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
   ].filter(Boolean);
 
-  return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
+  return html`<${Page} title="API keys" aside=${!everywhere && usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
     actions=${html`<${LinkButton} icon="info" href=${href(paths.explain)}>Explain a request<//>
       ${list.rows && !isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
     ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}

@@ -83,7 +83,7 @@ function Programs() {
       ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
       aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
     <p class="quiet">A complete receiver. Save it as <code>${file}</code>,
-      set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
+      set <code>WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
     ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
       : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}
