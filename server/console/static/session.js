@@ -1,4 +1,5 @@
 // Who is signed in, and the organization in which the page acts.
+import { setPortal, named } from './ui/html.js';
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
 import { settings } from './settings.js';
@@ -23,7 +24,7 @@ export const can = (permission) => {
 export const isOperator = () => can('platform:read') && !session.get().portal;
 
 // said is a sentence of the API in the words of the reader: only operators know the program and its settings.
-export const said = (text) => (isOperator() ? text : text.replace(/needs egress\.allowed_networks/, 'is refused')
+export const said = (text) => (isOperator() ? text : named(text).replace(/needs egress\.allowed_networks/, 'is refused')
   .replace(/ \(\w+\.\w+: ([^)]+)\)/g, ' ($1)')
   .replace(/([.:] |)(Keyhook|an operator)/gi, (found, start, name, at) => {
     const words = name === 'Keyhook' ? 'this service' : 'the provider of this service';
@@ -162,6 +163,7 @@ async function enter(home, refusedLink = null) {
   const { home: before, ended } = session.get();
   const isOther = !before || !isSame(before, home);
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
+  setPortal(Boolean(home.portal));
   rememberPortal(home.portal);
   if (isOther) session.set({ me: null });
   if (isOther || ended) tabs.postMessage('');

@@ -22,7 +22,8 @@ const steps = [
 
 // stepsOfPortal are those of a customer: the product publishes the events.
 const stepsOfPortal = ({ endpoint, test, event } = {}) => [
-  ['Add an endpoint', 'A subscription has the address of your server, and the types of events that it wants.', steps[0][2]],
+  ['Add an endpoint', 'Your server’s address, and the types of events that it wants.',
+    link('Add endpoint', paths.subscriptionNew, 'webhooks:write')],
   ['Send a test', test && !test.states.delivered ? html`The last test failed. <a href=${href(paths.event(test.id))}>See why</a>`
     : 'See what your server answers, before the first event.',
     (kind) => endpoint && can('webhooks:write') && html`<${Test} kind=${kind} subscription=${endpoint} />`],

@@ -39,7 +39,7 @@ export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(
 const inDetail = new RegExp(`\\b(${Object.keys(classes).join('|')}): `, 'g');
 
 // detailOf is the detail of an explanation without the classes of errors: "The last error: the receiver answered 503."
-export const detailOf = ({ detail }) => detail.replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
+export const detailOf = ({ detail }) => said(detail).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
 
 // verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {
