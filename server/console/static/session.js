@@ -4,6 +4,7 @@ import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
 import { settings } from './settings.js';
 import { refusals } from './shell/refusals.js';
+import { announceNextPage } from './ui/page.js';
 import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
@@ -155,7 +156,9 @@ async function act(org, always = false) {
 
 // signIn exchanges an access token for a session. It throws what the API refuses.
 export async function signIn(token) {
-  await enter(await api.post('/session/', { token }, asMyself));
+  const home = await api.post('/session/', { token }, asMyself);
+  if (!session.get().home) announceNextPage(); // else a page is open already
+  await enter(home);
 }
 
 // enter begins or continues a session. For another person, all pages start afresh.

@@ -66,7 +66,7 @@ function About({ event }) {
     entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
     event.test && ['Kind', 'A test of one subscription. Tests are not repeated.'],
     event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],
-    isOperator() && ['Organization', html`<${Id} value=${event.organization_id} href=${href(paths.organization(event.organization_id), { org: '' })} />`],
+    isOperator() && ['Organization', html`<a href=${href(paths.organization(event.organization_id), { org: '' })}>${event.organization_name}</a>`],
   ]} />`;
 }
 

@@ -34,9 +34,9 @@ export function Events() {
     { head: 'Event type', main: true, size: 'xl',
       cell: (e) => html`<span class="two-lines">
       <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
-      <span class="narrow-only"><${States} states=${e.states} /></span>
+      <span class="narrow-only"><${States} ...${e} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} ...${e} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'l', wide: true,
       cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },

@@ -37,9 +37,9 @@ function Head({ column: c }) {
 }
 
 const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'linked', selected && 'selected')}>
-  ${columns.map((c) => html`<td key=${c.head} class=${sizeOf(c)}>
+  ${columns.map((c) => html`<${c.main ? 'th' : 'td'} key=${c.head} scope=${c.main ? 'row' : undefined} class=${sizeOf(c)}>
     ${c.main && href ? html`<a class="row-link" href=${href} aria-current=${selected ? 'true' : undefined}>${c.cell(row)}</a>` : c.cell(row)}
-  </td>`)}
+  <//>`)}
 </tr>`;
 
 const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.main && 'main');

@@ -63,7 +63,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} /> ${!isOpen && !isBare && mendOf(r)}</p>
+    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} />${!isOpen && !isBare && html` ${mendOf(r)}`}</p>
       <div class="row">${mend}${again}${toggle}</div>`}
     ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;

@@ -7,7 +7,7 @@ import { outcomes, verdicts } from './verdicts.js';
 
 export function Summary({ event, reasons }) {
   const all = outcomes(event, reasons.rows);
-  if (all.length === 0) return html`<${Nowhere} event=${event} reasons=${reasons} />`;
+  if (all.length === 0) return html`<${Nowhere} reasons=${reasons} />`;
   const groups = group(all);
   const delivered = groups.get('delivered')?.length ?? 0;
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
@@ -61,7 +61,7 @@ function toneOf(rest, delivered) {
 }
 
 // Nowhere says why an event has no delivery at all.
-function Nowhere({ event, reasons: { rows, more } }) {
+function Nowhere({ reasons: { rows, more } }) {
   if (!rows) return html`<${Bar}><p class="summary strong">Sent to no subscription.</p><//>`;
   const have = (verdict) => rows.some((r) => r.verdict === verdict);
   const text = rows.length === 0 && !more.hasMore ? 'Sent nowhere, because there was no subscription.'
@@ -70,5 +70,5 @@ function Nowhere({ event, reasons: { rows, more } }) {
       : have('filtered') ? 'Sent nowhere, because it passes no filter of a subscription that wants its type.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
-  return html`<${Bar} tone=${event.isAudit ? 'info' : 'warning'}><p class="summary strong">${named(text)}</p><//>`;
+  return html`<${Bar} tone=${have('plan_lacked_webhooks') ? 'warning' : 'info'}><p class="summary strong">${named(text)}</p><//>`;
 }
