@@ -58,7 +58,7 @@ const columnsOf = (all, recover) => [
     <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
     ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
     <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-    <span class="narrow-only small"><${LastError} subscription=${s} /> · <${Time} value=${s.failing_since ?? s.disabled_at} />
+    <span class="narrow-only small"><${LastError} subscription=${s} /> <${Time} value=${s.failing_since ?? s.disabled_at} />
       ${' '}· ${number(s.pending_deliveries)} wait</span></span>` },
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
