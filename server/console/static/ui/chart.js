@@ -131,7 +131,7 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     })}
     ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
     <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} />
-    <path class="chart-line halo" d=${line} /><path class="chart-line" d=${line} /><path class="chart-line dots" d=${dots} />
+    <path class="chart-line halo" d=${line + dots} /><path class="chart-line" d=${line} /><path class="chart-line dots" d=${dots} />
   </svg>`;
 }
 

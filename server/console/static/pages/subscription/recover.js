@@ -1,6 +1,6 @@
 // Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
 //
-// subscription needs only an id. organization acts in another organization than the page.
+// subscription needs only an id.
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { TimeField } from '../../ui/form.js';
@@ -9,18 +9,18 @@ import { Time, count } from '../../ui/time.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 
-export function Recover({ subscription, organization, onDone, onClose }) {
+export function Recover({ subscription, onDone, onClose }) {
   const path = `/webhooks/subscriptions/${subscription.id}/recover/`;
   const [values, setValues] = useState({ since: '' });
   const [activate, setActivate] = useState(false);
   const chosen = { ...(values.since && { since: values.since }), ...(activate && { activate }) };
-  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }),
+  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { signal }),
     [values.since, activate]);
   const isPaused = error?.code === 'paused';
   const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
   const events = data ? data.deliveries + data.pending : 0;
   const recover = async () => {
-    const done = await api.post(path, { ...chosen, since: data.since }, { organization });
+    const done = await api.post(path, { ...chosen, since: data.since });
     await onDone?.();
     const all = done.deliveries + done.pending;
     const isHeld = done.blocked_by === 'queue_held';
