@@ -33,8 +33,8 @@ export function useOverview(all, [range, step]) {
   return { data, error, reload, stats };
 }
 
-// useSteps tells which of the first steps are done: keys and events exist, and nobody needs a key once an event was delivered; in a portal, a test and an event have arrived. It asks until
-// they are.
+// useSteps tells which of the first steps are done: keys and events exist, and nobody needs a key once an event was delivered; in a
+// portal, a test and an event have arrived. It asks until they are.
 function useSteps(query) {
   const known = useLoad((signal) => (session.get().portal ? readArrivals(signal) : Promise.all([
     has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
