@@ -17,7 +17,7 @@ import (
 // The bytes that a browser loads, uncompressed.
 const (
 	maxBytes      = 471 << 10 // all files
-	maxFrameBytes = 160 << 10 // what every page needs
+	maxFrameBytes = 161 << 10 // what every page needs
 	maxPageBytes  = 265 << 10 // any one page, with the frame
 )
 

@@ -81,6 +81,16 @@ func TestOverview(t *testing.T) {
 		p.click("link", "All organizations")
 		p.expect("Needs attention")
 	})
+	t.Run("an empty list of an operator leads to all organizations", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		for path, list := range map[string][2]string{"events": {"events", "Events"}, "subscriptions": {"subscriptions", "Subscriptions"}, "keys": {"active API keys", "API keys"}} {
+			p.visit("/console/" + path + "/")
+			p.expect("Default has no " + list[0])
+			p.click("link", "Show all organizations")
+			p.in("table", list[1]).expect("Acme")
+		}
+	})
 	t.Run("the three steps are marked when they are done", func(t *testing.T) {
 		p := open(t, w.base)
 		p.signIn(w.empty.token)

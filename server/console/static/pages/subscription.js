@@ -135,8 +135,8 @@ const About = ({ subscription: s }) => html`
     ['Id', html`<${Id} value=${s.id} />`],
     ['Event types', html`<${Tags} values=${s.event_types} most=${4} none="All" wrap />`],
     ...facts(s),
-    ['Waiting', s.pending_deliveries > 0 && isShown({ path: paths.events, needs: 'events:read' })
-      ? html`<a href=${href(paths.events, { state: 'pending', subscription: s.id })}>${number(s.pending_deliveries)}</a>` : number(s.pending_deliveries)],
+    ['Waiting', html`<a href=${isShown({ path: paths.events, needs: 'events:read' })
+      ? href(paths.events, { state: 'pending', subscription: s.id }) : undefined}>${number(s.pending_deliveries)}</a>`],
     ['Last delivered', html`<${Time} value=${s.last_success_at} none="Never" />`],
   ]} />`;
 

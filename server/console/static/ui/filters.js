@@ -20,11 +20,11 @@ export function Filters({ children }) {
 export const NoneLike = ({ title, text = 'The list shows the others without this filter.' }) => html`<${Empty} title=${title} text=${text}>
   <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
 
-// NoneHere is in the place of a list that has nothing at all. Other organizations may have what an operator looks for.
-export const NoneHere = ({ what, children, ...first }) => (isOperator() ? html`<${Empty} text="Other organizations may have some."
+// NoneHere is in the place of an empty list. Other organizations may have what an operator looks for.
+export const NoneHere = ({ what, children, ...first }) => (isOperator() ? html`<${Empty}
     title=${html`<bdi>${session.get().me.organization.name}</bdi> has no ${what}`}>
   <${LinkButton} kind="primary" href=${href(place.get().path, { in: 'all' })}>Show all organizations<//>
-  ${children && html`<details class="more-options"><summary>How to get the first</summary><div>${children}</div></details>`}<//>`
+  ${children && html`<details class="more-options"><summary>The first one</summary><div>${children}</div></details>`}<//>`
   : html`<${Empty} ...${first}>${children}<//>`);
 
 // Everywhere lets an operator see all organizations. Its name is "in".

@@ -2,7 +2,7 @@
 import { h } from '../vendor/preact.mjs';
 import htm from '../vendor/htm.mjs';
 
-// In a portal, our own texts call a subscription an endpoint, which is the word of customers. Values, which others wrote, stay as they are.
+// In a portal, our texts call a subscription an endpoint, as customers do. Values stay.
 let isPortal = false;
 export const setPortal = (is) => { isPortal = is; };
 

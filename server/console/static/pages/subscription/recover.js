@@ -1,6 +1,4 @@
 // Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
-//
-// subscription needs only an id.
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { TimeField } from '../../ui/form.js';
