@@ -114,7 +114,7 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     const good = tall(p.succeeded, counts.n * counts.step);
     if (good) succeeded += `M${at} ${px(floor - bad)}v${px(-good)}h${wide}v${px(good)}z`;
     if (bad) failed += `M${at} ${floor}v${px(-bad)}h${wide}v${px(bad)}z`;
-    const p95 = durationOf(p), before = durationOf(data[i - 1]); // the line has a gap where nothing was sent
+    const p95 = durationOf(p), before = durationOf(data[i - 1]); // a gap where nothing was sent
     if (p95 === null) continue;
     const point = `${px(at + wide / 2)} ${px(floor - tall(p95, counts.n * step))}`;
     line += `${before === null ? 'M' : 'L'}${point}`;

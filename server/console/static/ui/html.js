@@ -2,7 +2,7 @@
 import { h } from '../vendor/preact.mjs';
 import htm from '../vendor/htm.mjs';
 
-// In a portal, our texts call a subscription an endpoint, as customers do. Values stay.
+// A portal calls a subscription an endpoint, in our own texts only.
 let isPortal = false;
 export const setPortal = (is) => { isPortal = is; };
 

@@ -21,7 +21,7 @@ export const mendOf = ({ hint }) => said(hints[hint] ?? '');
 // words are the errors of the API that need other words without their class.
 const words = { http_status: (status) => `The receiver answered ${status}` };
 
-// wordsOf says an error of the API without its class: "The receiver answered 503", "Connection refused", "Paused by Ann".
+// wordsOf says an error of the API without its class: "The receiver answered 503", "Paused by Ann".
 export function wordsOf(error) {
   if (!error) return error;
   if (error.startsWith('deactivated by ')) return error.replace('deactivated', 'Paused');
