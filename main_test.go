@@ -227,7 +227,7 @@ var budget = map[string]int{
 	"server/cli/child":             160,
 	"server/cli/client":            460,
 	"server/cli/database":          400,
-	"server/cli/demo":              750,
+	"server/cli/demo":              756, // a week with every state that a page can show
 	"server/cli/doctor":            950,
 	"server/cli/leak":              80,
 	"server/cli/output":            500,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 58890 // the aim is 50,000
+	budgetOfAll    = 58900 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -122,8 +122,7 @@ func (w *week) write(ctx context.Context, first access.Credential, receiver stri
 	}
 	by := operator.Actor("", "")
 	for _, t := range eventTypes {
-		example := []byte(t[3])
-		change := webhook.EventTypeChange{Group: &t[1], Description: &t[2], Example: &example}
+		change := webhook.EventTypeChange{Group: &t[1], Description: &t[2], Example: new([]byte(t[3]))}
 		if _, err := w.store.Catalogue.PutEventType(ctx, by, t[0], change); err != nil {
 			return err
 		}
@@ -151,8 +150,7 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 	if err != nil {
 		return err
 	}
-	domain := name + ".example"
-	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + domain, Name: "Developers of " + c.name, IsActive: true})
+	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + name + ".example", Name: "Developers of " + c.name, IsActive: true})
 	if err != nil {
 		return err
 	}
@@ -172,8 +170,7 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 		key := access.Mint(access.DefaultKeyPrefix)
 		wanted := access.NewKey{Credential: key, Name: name, Scope: access.NewScope(access.EventsWrite, access.WebhooksRead)}
 		if i == 1 { // a second key is for a program at a known place, and for a limited time
-			wanted.ExpiresAt = new(w.end.AddDate(0, 0, 60).UnixMilli())
-			wanted.AllowedNetworks = access.Networks{netip.MustParsePrefix("192.0.2.0/24")}
+			wanted.ExpiresAt, wanted.AllowedNetworks = new(w.end.AddDate(0, 0, 60).UnixMilli()), access.Networks{netip.MustParsePrefix("192.0.2.0/24")}
 		}
 		if _, err := people.CreateKey(ctx, owner, owner.Actor("", ""), wanted); err != nil {
 			return err
@@ -222,7 +219,7 @@ func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint
 		w.moments = append(w.moments, moment{w.end.Add(-e.paused), func() error {
 			_, err := w.store.Subscriptions.UpdateSubscription(ctx, by, owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)})
 			return err
-		}}, moment{w.end.Add(-e.paused / 2), func() error { // what waits until then is not wanted any more
+		}}, moment{w.end.Add(-e.paused / 2), func() error {
 			_, err := w.store.Queue.Discard(ctx, by, owner.Organization.RowID, sub.ID, 0)
 			return err
 		}})
