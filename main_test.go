@@ -227,7 +227,7 @@ var budget = map[string]int{
 	"server/cli/child":             170,
 	"server/cli/client":            460,
 	"server/cli/database":          370,
-	"server/cli/demo":              720,
+	"server/cli/demo":              730,
 	"server/cli/doctor":            940,
 	"server/cli/leak":              80,
 	"server/cli/output":            490,

@@ -77,7 +77,7 @@ var arrivals = map[string]arrival{
 			event, sub = broken(t, e, 1)
 			e.patch(t, sub, `{"is_active":false}`)
 			return event, sub
-		}, explain.HeldPaused, "deactivated by acme-owner", "keyhook subscriptions reactivate SUB", false, 1,
+		}, explain.HeldPaused, " by acme-owner. The delivery waits until the subscription is resumed.", "keyhook subscriptions reactivate SUB", false, 1,
 	},
 	"an event that was published in a pause": {
 		func(t *testing.T, e *engine) (event, sub string) {

@@ -84,7 +84,7 @@ func runProgram(t *testing.T, secret, name, code string, command ...string) (add
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KEYHOOK_WEBHOOK_SECRET="+secret, "PORT="+port)
+	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT="+port)
 	printed = new(output)
 	cmd.Stdout, cmd.Stderr = printed, printed
 	if err := cmd.Start(); err != nil {

@@ -16,8 +16,8 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 466 << 10 // all files
-	maxFrameBytes = 160 << 10 // what every page needs
+	maxBytes      = 471 << 10 // all files
+	maxFrameBytes = 161 << 10 // what every page needs
 	maxPageBytes  = 265 << 10 // any one page, with the frame
 )
 

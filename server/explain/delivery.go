@@ -207,7 +207,7 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	switch r.Why() {
 	case webhook.BlockedByPause:
 		w.Verdict, w.Mend = HeldPaused, r.mend(webhook.ActionReactivate, "")
-		w.Detail = "The subscription was paused" + r.since() + ": " + r.LastError + ". The delivery waits until the subscription is reactivated."
+		w.Detail = "The subscription was paused" + r.since() + strings.TrimPrefix(r.LastError, "deactivated") + ". The delivery waits until the subscription is resumed."
 	case webhook.BlockedByFault:
 		w.Verdict, w.Mend = HeldDisabled, r.mend(webhook.ActionRecover, "")
 		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",

@@ -119,7 +119,7 @@ func TestDeliveryOf(t *testing.T) {
 		"the first of several pending ones decides":                 {given(pending(later+1), pending(later)), explain.Scheduled, "2000-01-01T00:01:30.000Z", "", new(later), 0},
 
 		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
-			"paused at 2000-01-01T00:00:02.000Z: deactivated by ana. The delivery waits until the subscription is reactivated. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
+			"paused at 2000-01-01T00:00:02.000Z by ana. The delivery waits until the subscription is resumed. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
 			"keyhook subscriptions reactivate sub_5", nil, 0},
 		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},

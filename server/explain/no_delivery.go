@@ -59,7 +59,7 @@ func (r *Receiver) inFeed() Delivery {
 	case r.DeletedAt != nil:
 		d.Detail += r.ifLive("")
 	case r.ByPerson():
-		d.Detail += " The subscription is paused" + r.since() + ", and its feed is refused until it is reactivated."
+		d.Detail += " The subscription is paused" + r.since() + ", and its feed is refused until it is resumed."
 		d.Mend = r.mend(webhook.ActionReactivate, "")
 	case !r.Webhooks:
 		d.Detail += " The plan " + r.Event.Plan + " has no webhooks, and the feed is refused until an operator changes it."

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,13 +65,15 @@ var companies = []company{
 	}},
 }
 
-// eventTypes are the types of the product, with their groups and descriptions.
-var eventTypes = [][3]string{
-	{"order.created", "Orders", "A customer placed an order."}, {"order.paid", "Orders", "The payment of an order arrived."},
-	{"order.shipped", "Orders", "An order left the warehouse."}, {"order.returned", "Orders", "A customer sent an order back."},
-	{"invoice.created", "Invoices", "An invoice was written."}, {"invoice.paid", "Invoices", "An invoice was paid."},
-	{"stock.low", "Stock", "Few pieces of an article are left."},
+// eventTypes are the types of the product, with their groups, descriptions and examples.
+var eventTypes = [][4]string{
+	{"order.created", "Orders", "A customer placed an order.", orderExample}, {"order.paid", "Orders", "The payment of an order arrived.", orderExample},
+	{"order.shipped", "Orders", "An order left the warehouse.", orderExample}, {"order.returned", "Orders", "A customer sent an order back.", orderExample},
+	{"invoice.created", "Invoices", "An invoice was written.", orderExample}, {"invoice.paid", "Invoices", "An invoice was paid.", orderExample},
+	{"stock.low", "Stock", "Few pieces of an article are left.", `{"lines":[{"article":"A-217","pieces":3}]}`},
 }
+
+const orderExample = `{"number":1001,"total":64.90,"currency":"EUR","lines":[{"article":"A-217","pieces":2}]}`
 
 // week writes a week of data into a new database, before a server opens it.
 type week struct {
@@ -125,7 +128,7 @@ func (w *week) write(ctx context.Context, first access.Credential, receiver stri
 	}
 	by := operator.Actor("", "")
 	for _, t := range eventTypes {
-		change := webhook.EventTypeChange{Group: &t[1], Description: &t[2]}
+		change := webhook.EventTypeChange{Group: &t[1], Description: &t[2], Example: new([]byte(t[3]))}
 		if _, err := w.store.Catalogue.PutEventType(ctx, by, t[0], change); err != nil {
 			return err
 		}
@@ -148,12 +151,12 @@ func (w *week) write(ctx context.Context, first access.Credential, receiver stri
 // company creates a customer, and plans what happens to it.
 func (w *week) company(ctx context.Context, by access.Actor, c company, receiver string) error {
 	people := w.store.Directory
-	organization, err := people.CreateOrganization(ctx, by, access.Organization{Name: c.name, Plan: c.plan})
+	name := strings.ToLower(strings.Fields(c.name)[0])
+	organization, err := people.CreateOrganization(ctx, by, access.Organization{Name: c.name, Plan: c.plan, ExternalID: &name})
 	if err != nil {
 		return err
 	}
-	domain := strings.ToLower(strings.Fields(c.name)[0]) + ".example"
-	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + domain, Name: "Developers of " + c.name, IsActive: true})
+	user, err := people.CreateUser(ctx, by, access.User{Email: "dev@" + name + ".example", Name: "Developers of " + c.name, IsActive: true})
 	if err != nil {
 		return err
 	}
@@ -169,9 +172,12 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 		return err
 	}
 	var keys []access.Principal
-	for _, name := range c.keys {
+	for i, name := range c.keys {
 		key := access.Mint(access.DefaultKeyPrefix)
 		wanted := access.NewKey{Credential: key, Name: name, Scope: access.NewScope(access.EventsWrite, access.WebhooksRead)}
+		if i == 1 { // a second key is for a program at a known place, and for a limited time
+			wanted.ExpiresAt, wanted.AllowedNetworks = new(w.end.AddDate(0, 0, 60).UnixMilli()), access.Networks{netip.MustParsePrefix("192.0.2.0/24")}
+		}
 		if _, err := people.CreateKey(ctx, owner, owner.Actor("", ""), wanted); err != nil {
 			return err
 		}
@@ -183,7 +189,7 @@ func (w *week) company(ctx context.Context, by access.Actor, c company, receiver
 	}
 	var receivers []sending
 	for _, e := range c.endpoints {
-		s, err := w.subscribe(ctx, owner, e, receiver+strings.TrimSuffix(domain, ".example")+"/")
+		s, err := w.subscribe(ctx, owner, e, receiver+name+"/")
 		if err != nil {
 			return err
 		}
@@ -218,6 +224,9 @@ func (w *week) subscribe(ctx context.Context, owner access.Principal, e endpoint
 	if e.paused > 0 {
 		w.moments = append(w.moments, moment{w.end.Add(-e.paused), func() error {
 			_, err := w.store.Subscriptions.UpdateSubscription(ctx, by, owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: new(false)})
+			return err
+		}}, moment{w.end.Add(-e.paused / 2), func() error {
+			_, err := w.store.Queue.Discard(ctx, by, owner.Organization.RowID, sub.ID, 0)
 			return err
 		}})
 	}

@@ -1,8 +1,10 @@
 // Who is signed in, and the organization in which the page acts.
+import { setPortal, named } from './ui/html.js';
 import { api, ApiError, actIn, onSignedOut } from './api.js';
 import { place } from './router.js';
 import { settings } from './settings.js';
 import { refusals } from './shell/refusals.js';
+import { announceNextPage } from './ui/page.js';
 import { createStore, useStore } from './ui/store.js';
 
 // status: 'starting', 'out', 'in', or 'lost' if the organization of the URL does not exist.
@@ -23,7 +25,7 @@ export const can = (permission) => {
 export const isOperator = () => can('platform:read') && !session.get().portal;
 
 // said is a sentence of the API in the words of the reader: only operators know the program and its settings.
-export const said = (text) => (isOperator() ? text : text.replace(/needs egress\.allowed_networks/, 'is refused')
+export const said = (text) => (isOperator() ? text : named(text).replace(/needs egress\.allowed_networks/, 'is refused')
   .replace(/ \(\w+\.\w+: ([^)]+)\)/g, ' ($1)')
   .replace(/([.:] |)(Keyhook|an operator)/gi, (found, start, name, at) => {
     const words = name === 'Keyhook' ? 'this service' : 'the provider of this service';
@@ -154,7 +156,9 @@ async function act(org, always = false) {
 
 // signIn exchanges an access token for a session. It throws what the API refuses.
 export async function signIn(token) {
-  await enter(await api.post('/session/', { token }, asMyself));
+  const home = await api.post('/session/', { token }, asMyself);
+  if (!session.get().home) announceNextPage(); // else a page is open already
+  await enter(home);
 }
 
 // enter begins or continues a session. For another person, all pages start afresh.
@@ -162,6 +166,7 @@ async function enter(home, refusedLink = null) {
   const { home: before, ended } = session.get();
   const isOther = !before || !isSame(before, home);
   session.set({ home, portal: home.portal ?? null, ended: false, error: null, refusedLink });
+  setPortal(Boolean(home.portal));
   rememberPortal(home.portal);
   if (isOther) session.set({ me: null });
   if (isOther || ended) tabs.postMessage('');

@@ -112,7 +112,7 @@ func TestNewAPIKey(t *testing.T) {
 		p.expectPath("/console/keys/?prefix=" + raw[:10])
 		p.expectElement("link", "Back end")
 		p.choose("Status", "Revoked")
-		p.expect("No key of this organization has this prefix")
+		p.expect("No key has this prefix")
 		evaluate[any](p, `document.querySelector(".empty a").click()`) // the filters have such a link too
 		p.expectPath("/console/keys/")
 	})

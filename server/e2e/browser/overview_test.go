@@ -37,9 +37,11 @@ func TestOverview(t *testing.T) {
 
 		w.receiver.answer("disabled", http.StatusNoContent, "")
 		before := len(w.receiver.arrived("disabled"))
-		p.in("row", "/disabled").click("button", "Recover…")
+		p.in("table", "Problems").click("link", "/disabled")
+		p.click("button", "Recover…")
 		p.doubleClick("button", "Recover 4 events")
 		p.goneElement("dialog", "Recover after an outage")
+		p.visit("/console/")
 		p.in("table", "Problems").gone("/disabled")
 		w.receiver.await(t, "disabled", before+4)
 		w.acme.await(t, w.acme.disabled, "status", "healthy")
@@ -48,7 +50,7 @@ func TestOverview(t *testing.T) {
 			t.Errorf("%d requests have arrived after the recovery, not 4", got-before)
 		}
 	})
-	t.Run("an operator sees who is in trouble, and recovers there", func(t *testing.T) {
+	t.Run("an operator sees who is in trouble, and comes to the page that recovers", func(t *testing.T) {
 		p := open(t, w.base)
 		p.signIn(operatorToken)
 		p.visit("/console/")
@@ -56,8 +58,11 @@ func TestOverview(t *testing.T) {
 		p.in("navigation", "Pages").expect("2 need attention in all organizations") // Acme's other one is healthy again
 		p.in("table", "Problems").expect("<script>alert")
 		w.receiver.answer("failing", http.StatusNoContent, "")
-		p.in("row", "/failing").click("button", "Recover…")
+		p.in("table", "Problems").click("link", "/failing")
+		p.click("button", "Recover…")
 		p.click("button", "Recover 1 event")
+		p.goneElement("dialog", "Recover after an outage")
+		p.visit("/console/")
 		p.in("table", "Problems").gone("/failing")
 		w.acme.await(t, w.acme.failing, "status", "healthy")
 
@@ -75,6 +80,16 @@ func TestOverview(t *testing.T) {
 		p.expect("Nothing needs attention.")
 		p.click("link", "All organizations")
 		p.expect("Needs attention")
+	})
+	t.Run("an empty list of an operator leads to all organizations", func(t *testing.T) {
+		p := open(t, w.base)
+		p.signIn(operatorToken)
+		for path, list := range map[string][2]string{"events": {"events", "Events"}, "subscriptions": {"subscriptions", "Subscriptions"}, "keys": {"active API keys", "API keys"}} {
+			p.visit("/console/" + path + "/")
+			p.expect("Default has no " + list[0])
+			p.click("link", "Show all organizations")
+			p.in("table", list[1]).expect("Acme")
+		}
 	})
 	t.Run("the three steps are marked when they are done", func(t *testing.T) {
 		p := open(t, w.base)

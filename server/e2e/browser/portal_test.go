@@ -61,7 +61,7 @@ func TestPortal(t *testing.T) {
 	acme.event = acme.firstOf(t, "/api/v1/events/?type=order.paid")
 	t.Run("each page shows what the customer has", func(t *testing.T) {
 		for _, page := range []struct{ name, path, text string }{
-			{"overview", "", "The subscription is healthy."},
+			{"overview", "", "The endpoint is healthy."},
 			{"subscriptions", "subscriptions/", "/hook"},
 			{"subscription-new", "subscriptions/new/", "More options"},
 			{"subscription", "subscriptions/" + acme.healthy + "/", "/hook"},
@@ -119,8 +119,8 @@ func TestPortal(t *testing.T) {
 	t.Run("a member looks, and changes nothing", func(t *testing.T) {
 		p := open(t, s.base)
 		p.visit(s.portalLink(t, acme, "member"))
-		p.expect("The subscription is healthy.")
-		for path, button := range map[string]string{"subscriptions/": "New subscription", "keys/": "New API key", "events/": "Publish event"} {
+		p.expect("The endpoint is healthy.")
+		for path, button := range map[string]string{"subscriptions/": "New endpoint", "keys/": "New API key", "events/": "Publish event"} {
 			p.visit("/console/" + path)
 			p.goneElement("link", button)
 		}
@@ -143,10 +143,10 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.visit("/console/subscriptions/")
 	p.expect(`-H "Authorization: ApiKey $KEY"`) // a customer has no access token
 	p.visit("/console/")
-	p.click("link", "New subscription")
+	p.click("link", "Add endpoint")
 	p.expectPath("/console/subscriptions/new/")
 	p.fill("Address", r.url("hook"))
-	p.click("button", "Create subscription")
+	p.click("button", "Create endpoint")
 	p.expect("Save the signing secret")
 	p.click("button", "Send test")
 	r.await(t, "hook", 1)
@@ -180,14 +180,14 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 	p.visit(s.portalLink(t, acme, "customer"))
 	p.expect("Three steps to the first event")
 	p.expect("Pumps & Co sends it when something happens.")
-	for _, text := range []string{"API key", "Publish", "perator", "Keyhook", "plan", "queue", "Success rate"} {
+	for _, text := range []string{"API key", "Publish", "perator", "Keyhook", "plan", "queue", "Success rate", "ubscription"} {
 		p.in("main", "").gone(text)
 	}
 	p.look("portal-first")
 
-	p.click("link", "New subscription")
+	p.click("link", "Add endpoint")
 	p.fill("Address", r.url("hook"))
-	p.click("button", "Create subscription")
+	p.click("button", "Create endpoint")
 	p.click("button", "I have saved it")
 	p.visit("/console/")
 	p.expect("Done Add an endpoint")

@@ -9,7 +9,7 @@ import { number, TimeAndAge } from '../ui/time.js';
 import { useList, useLoad, useRepeat } from '../ui/hooks.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
-import { isOperator } from '../session.js';
+import { isOperator, session } from '../session.js';
 import { paths } from '../paths.js';
 import { isAuditEntry, Sentence } from './audit/words.js';
 import { Deliveries } from './event/deliveries.js';
@@ -59,6 +59,7 @@ function beatOf({ deliveries, timestamp }) {
 }
 
 function About({ event }) {
+  const { organization } = session.get().me;
   const entry = event.isAudit && { ...event.data, type: event.type };
   return html`<${Facts} across items=${[
     ['Id', html`<${Id} value=${event.id} />`],
@@ -66,7 +67,8 @@ function About({ event }) {
     entry && ['Audit log', html`<a href=${href(paths.audit, { type: event.type, target: entry.target.id })}><${Sentence} entry=${entry} /></a>`],
     event.test && ['Kind', 'A test of one subscription. Tests are not repeated.'],
     event.idempotency_key !== null && ['Idempotency key', html`<${Id} value=${event.idempotency_key} />`],
-    isOperator() && ['Organization', html`<${Id} value=${event.organization_id} href=${href(paths.organization(event.organization_id), { org: '' })} />`],
+    isOperator() && ['Organization', html`<a href=${href(paths.organization(event.organization_id), { org: '' })}>
+      ${organization.id === event.organization_id ? organization.name : event.organization_id}</a>`],
   ]} />`;
 }
 

@@ -3,10 +3,9 @@ import { html, useMemo, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Tag } from '../ui/badge.js';
-import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneLike } from '../ui/filters.js';
+import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneHere, NoneLike } from '../ui/filters.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
-import { Empty } from '../ui/state.js';
 import { Time } from '../ui/time.js';
 import { useList } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
@@ -35,9 +34,9 @@ export function Events() {
     { head: 'Event type', main: true, size: 'xl',
       cell: (e) => html`<span class="two-lines">
       <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
-      <span class="narrow-only"><${States} states=${e.states} /></span>
+      <span class="narrow-only"><${States} ...${e} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} ...${e} />` },
     { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
     everywhere && { head: 'Organization', size: 'l', wide: true,
       cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
@@ -80,7 +79,7 @@ function AuditEvents({ name }) {
     onChange=${(e) => setQuery({ [name]: e.target.checked ? 'with' : null })} /> Audit events</label>`;
 }
 
-const First = () => html`<${Empty} title="Waiting for the first event…"
+const First = () => html`<${NoneHere} what="events" title="Waiting for the first event…"
   text=${`${session.get().portal ? settings.name : 'Your product'} publishes an event when something happens. Each subscription that wants its
     type gets it. It appears here at once.`}>
   ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>

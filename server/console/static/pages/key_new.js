@@ -41,7 +41,8 @@ export function NewKey() {
     <div class="previewed"><${Form} form=${form} submit="Create API key" cancel=${href(paths.keys)} disabled=${!owner}>
       <${TextField} form=${form} name="name" label="Name" placeholder="Back end in production" hint="Where the key is used, so that you recognize it later." />
       ${owners?.length > 1 && html`<${SelectField} form=${form} name="user_id" label="Belongs to" options=${owners.map((o) => [o.id, o.name])}
-        hint="The key acts as this user, and stops working when the user leaves the organization." />`}
+        hint=${owner?.who === 'the service account' ? 'The key belongs to the organization, and works whoever leaves it.'
+          : 'The key acts as this user, and stops working when the user leaves the organization.'} />`}
       ${owner ? html`<${ScopeField} form=${form} held=${held} about=${about} />` : html`<div class="scopes waiting" aria-busy=${!error} />`}
       <${SelectField} form=${form} name="expires_at" label="Expires" options=${expiries} hint=${endText(form.values)} />
       ${form.values.expires_at === 'at' && html`<${TimeField} form=${form} name="at" label="Expires at" />`}

@@ -4,15 +4,15 @@ import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Badge, Tags } from '../ui/badge.js';
 import { Icon } from '../ui/icon.js';
-import { Filters, Choice, TextFilter, NoneLike } from '../ui/filters.js';
+import { Filters, Choice, TextFilter, Everywhere, NoneHere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
-import { Bar, Empty } from '../ui/state.js';
+import { Bar } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList, useLoad } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
 import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
-import { can, isOperator, useSession } from '../session.js';
+import { can, canSwitch, isOperator, useSession } from '../session.js';
 import { prefixOf } from '../shell/search.js';
 import { paths } from '../paths.js';
 import { words } from './key/scope.js';
@@ -20,10 +20,13 @@ import { words } from './key/scope.js';
 export function Keys() {
   const [query] = useQuery();
   const { me: { plan } } = useSession();
-  const list = useList('/api-keys/', { status: query.status, prefix: query.prefix });
+  const everywhere = query.in === 'all' && isOperator();
+  const list = useList('/api-keys/', { status: query.status, prefix: query.prefix, organization: everywhere ? 'all' : '' });
+  const names = useLoad(async (signal) => everywhere && new Map((await api.get('/organizations/', { signal, query: { limit: 200 }, organization: '' }))
+    .data.map((o) => [o.id, o.name])), [everywhere]);
   const usage = useLoad((signal) => api.get('/usage/', { signal }), []);
 
-  const isFiltered = Boolean(query.status || query.prefix);
+  const isFiltered = Boolean(query.status || query.prefix || everywhere);
   const isFirst = list.rows?.length === 0 && !isFiltered;
   const showsStatus = query.status === 'all' || (query.prefix && !query.status)
     || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
@@ -33,6 +36,8 @@ export function Keys() {
       ${showsStatus && html`<span class="narrow-only"><${KeyStatus} apiKey=${k} /></span>`}
       <span class="mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
     showsStatus && { head: 'Status', size: 'm', wide: true, cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
+    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (k) => html`<bdi class="cut" title=${k.organization_id}>
+      ${(names.data || new Map()).get(k.organization_id) ?? k.organization_id}</bdi>` },
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
     { head: 'Created by', size: 'l', wide: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
@@ -40,7 +45,7 @@ export function Keys() {
       cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
   ].filter(Boolean);
 
-  return html`<${Page} title="API keys" aside=${usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
+  return html`<${Page} title="API keys" aside=${!everywhere && usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
     actions=${html`<${LinkButton} icon="info" href=${href(paths.explain)}>Explain a request<//>
       ${list.rows && !isFirst && mayCreate(plan) && html`<${NewButton} />`}`}>
     ${!plan.api_keys && html`<${NoPlan} plan=${plan} />`}
@@ -48,9 +53,11 @@ export function Keys() {
       <${Choice} name="status" label="Status" all=${query.prefix ? 'All' : 'Active'}
         options=${[query.prefix ? ['active', 'Active'] : ['all', 'All'], ['revoked', 'Revoked'], ['expired', 'Expired']]} />
       <${TextFilter} name="prefix" label="Prefix" placeholder="svc_AbCdEf" clean=${prefixOf} />
+      <${Everywhere} name="in" />
     <//>
-    <${Table} label="API keys" list=${list} columns=${columns} href=${(k) => href(paths.key(k.id))}
-      empty=${isFiltered ? html`<${NoneLike} title=${query.prefix ? 'No key of this organization has this prefix' : `No key is ${query.status}`}
+    <${Table} label="API keys" list=${list} columns=${columns}
+      href=${(k) => href(paths.key(k.id), everywhere && canSwitch() ? { org: k.organization_id } : {})}
+      empty=${isFiltered ? html`<${NoneLike} title=${query.prefix ? 'No key has this prefix' : `No key is ${query.status ?? 'active'}`}
         text=${query.prefix && isOperator() ? 'The search box above looks in all organizations.' : undefined} />` : html`<${First} plan=${plan} />`} />
   <//>`;
 }
@@ -86,6 +93,6 @@ export function OrganizationButton() {
   return html`<${LinkButton} href=${href(paths.organization(organization.id))}>Open ${organization.name}<//>`;
 }
 
-const First = ({ plan }) => html`<${Empty} title="No active API key"
+const First = ({ plan }) => html`<${NoneHere} what="active API keys" title="No active API key"
   text="With an API key, a program calls this service. It acts as the one who created it, and never does more than its permissions.">
   ${mayCreate(plan) && html`<${NewButton} /><${Curl} path="/api-keys/" body='{"name": "back end", "scope": "events:write"}' />`}<//>`;

@@ -35,7 +35,7 @@ export function Overview() {
     ${state ? html`
       <${Start} state=${state} />
       ${hasFigures && html`<${Figures} stats=${stats.data} backlog=${state.backlog} />`}
-      <${Attention} key=${all} state=${state} all=${all} reload=${reload} />
+      <${Attention} key=${all} state=${state} all=${all} />
       ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />`
         : html`<${Chart} stats=${stats.data} hrefOf=${showsEvents && hrefOf} />`)}
       ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}

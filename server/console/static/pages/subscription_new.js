@@ -6,6 +6,7 @@ import { Badge } from '../ui/badge.js';
 import { Button, LinkButton } from '../ui/button.js';
 import { Bar, ErrorBar, Loading } from '../ui/state.js';
 import { Code, Headers } from '../ui/code.js';
+import { quoted } from '../ui/curl.js';
 import { Copy } from '../ui/copy.js';
 import { Secret } from '../ui/secret.js';
 import { duration } from '../ui/time.js';
@@ -14,7 +15,7 @@ import { api, readDocument } from '../api.js';
 import { href } from '../router.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
-import { useSession } from '../session.js';
+import { session, useSession } from '../session.js';
 import { NoWebhooks } from './subscription/health.js';
 import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
 import { SendTest, bodyOf as bodyOfTest, wants } from './subscription/test.js';
@@ -58,7 +59,7 @@ const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 // Made is what follows: three steps on one page.
 function Made({ subscription }) {
   const [saved, setSaved] = useState(false);
-  const page = href(paths.subscription(subscription.id));
+  const page = href(paths.subscription(subscription.id)), feed = `${location.origin}${settings.base}/api/v1/webhooks/subscriptions/${subscription.id}/feed/`;
   return html`<${Page} title=${`${subscription.url ? new URL(subscription.url).host : 'The feed'} was created`} crumbs=${crumbs()}
     actions=${saved && html`<${LinkButton} href=${page} kind="primary">Open subscription<//>`}>
     ${saved ? html`<${Bar} tone="success" title="You have saved the signing secret"><p>If it is lost, rotate it.</p><//>`
@@ -66,7 +67,8 @@ function Made({ subscription }) {
     ${subscription.url ? html`<${Section} title="2. Verify deliveries"><${Programs} /><//>
       <${Section} title="3. Send a test"><${Test} subscription=${subscription} /><//>`
       : html`<${Section} title="2. Read the events">
-        <${Code} text=${`keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
+        <${Code} text=${session.get().portal ? `curl -H "Authorization: ApiKey $KEY" ${quoted(`${feed}?wait=30`)}`
+          : `keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
   <//>`;
 }
 
@@ -83,7 +85,7 @@ function Programs() {
       ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
       aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
     <p class="quiet">A complete receiver. Save it as <code>${file}</code>,
-      set <code>KEYHOOK_WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
+      set <code>WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
       ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
     ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
       : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}

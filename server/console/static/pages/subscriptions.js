@@ -3,10 +3,9 @@ import { html } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { Address, Badge, Tags, subscriptionStatus } from '../ui/badge.js';
-import { Filters, Choice, TextFilter, rangeStart, Everywhere, NoneLike } from '../ui/filters.js';
+import { Filters, Choice, TextFilter, rangeStart, Everywhere, NoneHere, NoneLike } from '../ui/filters.js';
 import { LinkButton } from '../ui/button.js';
 import { Spark } from '../ui/spark.js';
-import { Empty } from '../ui/state.js';
 import { Time, number } from '../ui/time.js';
 import { useList, usePoll } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
@@ -97,7 +96,7 @@ function noneLike(status) {
   return status ? `No subscription is ${status}` : 'No organization has a subscription';
 }
 
-const First = () => html`<${Empty} title="No subscription yet"
+const First = () => html`<${NoneHere} what="subscriptions" title="No subscription yet"
   text="A subscription sends the events of this organization to an HTTPS address, signed, and again until they arrive.">
   ${can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}
   <${Curl} path="/webhooks/subscriptions/" body='{"url": "https://example.com/webhooks", "event_types": []}' /><//>`;

@@ -81,7 +81,8 @@ const None = ({ text }) => html`<span class="stack tight"><span>Nothing is found
   <span class="small">Search for an id, an external id, an idempotency key, the visible beginning of a key (svc_…), an event type, or the beginning of a name,
   an e-mail address or a host.${!isOperator() && ' Only this organization is searched.'}</span></span>`;
 
-export const Search = () => html`<${Combobox} id="search" label="Search" placeholder="Search any id, name or e-mail address"
+export const Search = () => html`<${Combobox} id="search" label="Search" 
+  placeholder=${session.get().portal ? 'Search any id or address' : 'Search any id, name or e-mail address'}
   find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />

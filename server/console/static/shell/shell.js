@@ -1,5 +1,5 @@
 // The frame of all pages: side bar, head, banner, and the keyboard.
-import { html, cx, useState, useEffect } from '../ui/html.js';
+import { html, cx, named, useState, useEffect } from '../ui/html.js';
 import { useStore } from '../ui/store.js';
 import { Icon, Mark } from '../ui/icon.js';
 import { Menu } from '../ui/menu.js';
@@ -94,7 +94,7 @@ function SideBar({ open, path }) {
     ${groups.map((group) => html`<div key=${group} class="side-group" role=${group ? 'group' : undefined} aria-label=${group || undefined}>
       ${group && html`<div class="side-title" aria-hidden="true">${group}</div>`}
       ${shown.filter((row) => row.nav[0] === group).map((row) => html`<a key=${row.path} class="side-link" href=${href(row.path)}
-        aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${row.title}</span>
+        aria-current=${row === current ? 'page' : undefined}><${Icon} name=${row.nav[1]} /><span class="grow">${named(row.title)}</span>
         <${Count} value=${counts[row.path]} label=${row.path === '/' ? 'need attention in all organizations' : 'need attention'} /></a>`)}
     </div>`)}
   </nav>`;

@@ -106,7 +106,7 @@ function Drawing({ stats: { data, since, until }, width, height }) {
   const step = durationStep(Math.max(...data.map((p) => p.duration_ms?.p95 ?? 0), 0), counts.n);
   const tall = (value, full) => value / full * inner;
 
-  let succeeded = '', failed = '', line = '';
+  let succeeded = '', failed = '', line = '', dots = '';
   for (const [i, p] of data.entries()) {
     const { x, width: size } = slot(i, n, width);
     const wide = Math.max(1, Math.min(size - gap, 28)), at = x + Math.floor((size - gap - wide) / 2);
@@ -114,10 +114,12 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     const good = tall(p.succeeded, counts.n * counts.step);
     if (good) succeeded += `M${at} ${px(floor - bad)}v${px(-good)}h${wide}v${px(good)}z`;
     if (bad) failed += `M${at} ${floor}v${px(-bad)}h${wide}v${px(bad)}z`;
-    const p95 = p.duration_ms?.p95 ?? null;
-    if (p95 !== null) line += `${line ? 'L' : 'M'}${px(at + wide / 2)} ${px(floor - tall(p95, counts.n * step))}`;
+    const p95 = durationOf(p), before = durationOf(data[i - 1]); // a gap where nothing was sent
+    if (p95 === null) continue;
+    const point = `${px(at + wide / 2)} ${px(floor - tall(p95, counts.n * step))}`;
+    line += `${before === null ? 'M' : 'L'}${point}`;
+    if (before === null && durationOf(data[i + 1]) === null) dots += `M${point}h0`;
   }
-  if (line && !line.includes('L')) line += 'm-3 0h6'; // a line of one point is a dash
   const from = Date.parse(since), all = Date.parse(until) - from;
   const times = timeTicks(from, from + all, plot / 64).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
   return html`<svg width=${width} height=${height} aria-hidden="true">
@@ -129,9 +131,11 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     })}
     ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
     <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} />
-    <path class="chart-line halo" d=${line} /><path class="chart-line" d=${line} />
+    <path class="chart-line halo" d=${line + dots} /><path class="chart-line" d=${line} /><path class="chart-line dots" d=${dots} />
   </svg>`;
 }
+
+const durationOf = (p) => p?.duration_ms?.p95 ?? null;
 
 const px = (n) => Math.round(n * 10) / 10;
 

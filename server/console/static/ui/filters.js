@@ -2,7 +2,7 @@
 import { html, cx, useState, useEffect, useId } from './html.js';
 import { LinkButton } from './button.js';
 import { Empty } from './state.js';
-import { isOperator } from '../session.js';
+import { isOperator, session } from '../session.js';
 import { useQuery, href, place } from '../router.js';
 import { toField, fromField } from './time.js';
 
@@ -19,6 +19,13 @@ export function Filters({ children }) {
 // NoneLike is in the place of a list whose filters leave nothing.
 export const NoneLike = ({ title, text = 'The list shows the others without this filter.' }) => html`<${Empty} title=${title} text=${text}>
   <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
+
+// NoneHere is in the place of an empty list. Other organizations may have what an operator looks for.
+export const NoneHere = ({ what, children, ...first }) => (isOperator() ? html`<${Empty}
+    title=${html`<bdi>${session.get().me.organization.name}</bdi> has no ${what}`}>
+  <${LinkButton} kind="primary" href=${href(place.get().path, { in: 'all' })}>Show all organizations<//>
+  ${children && html`<details class="more-options"><summary>The first one</summary><div>${children}</div></details>`}<//>`
+  : html`<${Empty} ...${first}>${children}<//>`);
 
 // Everywhere lets an operator see all organizations. Its name is "in".
 export const Everywhere = ({ name }) => isOperator() && html`<${Choice} name=${name} label="Organization" all="This one" options=${[['all', 'All']]} />`;

@@ -2,7 +2,19 @@
 import { h } from '../vendor/preact.mjs';
 import htm from '../vendor/htm.mjs';
 
-export const html = htm.bind(h);
+// A portal calls a subscription an endpoint, in our own texts only.
+let isPortal = false;
+export const setPortal = (is) => { isPortal = is; };
+
+const noun = /(?<![\w./-]|name=")(a )?(s)ubscription(s?)(?![\w/=-]|\.\w)/gi;
+export const named = (text) => (isPortal && typeof text === 'string' ? text.replace(noun, (all, article, first, s) =>
+  `${article ? article[0] + 'n ' : ''}${first === 'S' ? 'E' : 'e'}ndpoint${s}`) : text);
+
+const create = htm.bind(h), inPortal = new WeakMap();
+export function html(strings, ...values) {
+  if (isPortal && !inPortal.has(strings)) inPortal.set(strings, strings.map(named));
+  return create(isPortal ? inPortal.get(strings) : strings, ...values);
+}
 export { h, render, Component, createContext, Fragment, cloneElement } from '../vendor/preact.mjs';
 export { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useContext, useId } from '../vendor/hooks.mjs';
 

@@ -1,5 +1,5 @@
 // A menu behind a button (⋯): less common acts. items are [{ text, icon?, href? or onClick?, danger?, disabled?, title? }]; falsy items are left out.
-import { html, cx, useState, useRef, useEffect, useId } from './html.js';
+import { html, named, cx, useState, useRef, useEffect, useId } from './html.js';
 import { Icon } from './icon.js';
 
 export function Menu({ label = 'More', items, trigger, align = 'end' }) {
@@ -43,7 +43,7 @@ export function Menu({ label = 'More', items, trigger, align = 'end' }) {
 }
 
 function Item({ item, close }) {
-  const content = html`${item.icon && html`<${Icon} name=${item.icon} />`}<span>${item.text}</span>`;
+  const content = html`${item.icon && html`<${Icon} name=${item.icon} />`}<span>${named(item.text)}</span>`;
   const type = cx('menu-item', item.danger && 'danger');
   if (item.href) return html`<a role="menuitem" class=${type} href=${item.href} onClick=${() => close(false)} ...${item.attributes}>${content}</a>`;
   return html`<button type="button" role="menuitem" class=${type} disabled=${item.disabled} title=${item.title}

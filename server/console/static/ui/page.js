@@ -1,5 +1,5 @@
 // The frame of a page: crumbs, heading, actions and content. It sets the title of the window.
-import { html, cx, useEffect, useRef } from './html.js';
+import { html, cx, named, useEffect, useRef } from './html.js';
 import { Icon } from './icon.js';
 import { settings } from '../settings.js';
 
@@ -10,7 +10,7 @@ export function announceNextPage() { entered = true; }
 // title is text. heading replaces it in the page. crumbs are [[name, href]]. aside is beside the heading, such as a status.
 export function Page({ title, heading, crumbs = [], aside, actions, children }) {
   const head = useRef(null);
-  useEffect(() => { document.title = `${title} · ${settings.name}`; }, [title]);
+  useEffect(() => { document.title = `${named(title)} · ${settings.name}`; }, [title]);
   useEffect(() => {
     if (entered) head.current.focus({ preventScroll: true });
     entered = false;
@@ -19,10 +19,10 @@ export function Page({ title, heading, crumbs = [], aside, actions, children }) 
     <header class="page-head">
       <div class="grow">
         ${crumbs.length > 0 && html`<nav class="crumbs" aria-label="You are here">
-          ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}><${Icon} name="left" />${name}</a>`)}
+          ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}><${Icon} name="left" />${named(name)}</a>`)}
         </nav>`}
         <div class="row">
-          <h1 tabindex="-1" ref=${head}><bdi>${heading ?? title}</bdi></h1>
+          <h1 tabindex="-1" ref=${head}><bdi>${heading ?? named(title)}</bdi></h1>
           ${aside}
         </div>
       </div>
@@ -41,5 +41,5 @@ export const Section = ({ title, actions, children }) => html`<section class="st
 // Facts are names with values: [[name, value]]. Values are text or elements; null is left out. across sets them side by side.
 export const Facts = ({ items, across }) => html`<dl class=${cx('facts', across && 'across')}>
   ${items.filter((item) => item && item[1] !== null && item[1] !== undefined).map(([name, value]) =>
-    html`<div key=${name}><dt>${name}</dt><dd><bdi>${value}</bdi></dd></div>`)}
+    html`<div key=${name}><dt>${named(name)}</dt><dd><bdi>${value}</bdi></dd></div>`)}
 </dl>`;

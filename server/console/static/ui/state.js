@@ -1,5 +1,5 @@
 // What a page shows instead of data: while it loads, when there is nothing, and when something is wrong.
-import { html, cx } from './html.js';
+import { html, cx, named } from './html.js';
 import { Icon } from './icon.js';
 import { Copy } from './copy.js';
 import { place } from '../router.js';
@@ -13,8 +13,8 @@ export const Skeleton = ({ rows = 8 }) => html`<div class="skeleton" role="statu
 
 // Empty teaches: what will be here, and how to get it. children are buttons or code.
 export const Empty = ({ title, text, children }) => html`<div class="empty">
-  <h2>${title}</h2>
-  ${text && html`<p class="quiet">${text}</p>`}
+  <h2>${named(title)}</h2>
+  ${text && html`<p class="quiet">${named(text)}</p>`}
   ${children}
 </div>`;
 
@@ -56,6 +56,6 @@ export function Loading({ error, title, retry, rows }) {
 // Bar is a message that stays. tone: danger, warning, success or info. action is a button at its end.
 export const Bar = ({ tone = 'info', title, action, children }) => html`<div class=${cx('bar', tone)} role=${tone === 'danger' ? 'alert' : 'status'}>
   <${Icon} name=${{ danger: 'bad', warning: 'warn', success: 'ok', info: 'info' }[tone]} class=${tone} />
-  <div class="stack tight grow">${title && html`<strong class="strong">${title}</strong>`}${children}</div>
+  <div class="stack tight grow">${title && html`<strong class="strong">${named(title)}</strong>`}${children}</div>
   ${action && html`<div class="row">${action}</div>`}
 </div>`;

@@ -1,7 +1,7 @@
 // A list of rows with its states: loading, empty, error, more.
 //
 // The cell of the main column is the link of the row: the whole row follows it, and the keys j and k move between such links.
-import { html, cx } from './html.js';
+import { html, cx, named } from './html.js';
 import { Button } from './button.js';
 import { Skeleton, ErrorBar } from './state.js';
 import { count } from './time.js';
@@ -32,14 +32,14 @@ function Head({ column: c }) {
   const [query] = useQuery();
   const is = c.sort && query.sort === c.sort;
   return html`<th scope="col" class=${sizeOf(c)} aria-sort=${is ? (c.down ? 'descending' : 'ascending') : undefined}>
-    ${c.sort ? html`<a class="sort" href=${hrefOf(place.get().path, { ...query, sort: is ? null : c.sort })}>${c.head}</a>`
-    : html`<span class=${c.label ? 'hidden-label' : undefined}>${c.head}</span>`}</th>`;
+    ${c.sort ? html`<a class="sort" href=${hrefOf(place.get().path, { ...query, sort: is ? null : c.sort })}>${named(c.head)}</a>`
+    : html`<span class=${c.label ? 'hidden-label' : undefined}>${named(c.head)}</span>`}</th>`;
 }
 
 const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'linked', selected && 'selected')}>
-  ${columns.map((c) => html`<td key=${c.head} class=${sizeOf(c)}>
+  ${columns.map((c) => html`<${c.main ? 'th' : 'td'} key=${c.head} scope=${c.main ? 'row' : undefined} class=${sizeOf(c)}>
     ${c.main && href ? html`<a class="row-link" href=${href} aria-current=${selected ? 'true' : undefined}>${c.cell(row)}</a>` : c.cell(row)}
-  </td>`)}
+  <//>`)}
 </tr>`;
 
 const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.main && 'main');

@@ -1,5 +1,5 @@
 // Times: relative in text, exact in the title. Copying gives UTC.
-import { html, useState, useEffect } from './html.js';
+import { html, named, useState, useEffect } from './html.js';
 import { said } from '../session.js';
 
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
@@ -80,7 +80,7 @@ const whole = new Intl.NumberFormat('en');
 export const number = (n) => whole.format(n);
 
 // count is "1 event" or "12 events".
-export const count = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
+export const count = (n, one, many = one + 's') => `${number(n)} ${named(n === 1 ? one : many)}`;
 
 // toField and fromField convert an RFC 3339 time to the text of a date field, in the time zone of the browser, and back.
 export function toField(value) {

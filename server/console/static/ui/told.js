@@ -1,5 +1,5 @@
 // What was done, in a bar below the head, until another page is opened: "Keyhook sends 12 events again."
-import { html } from './html.js';
+import { html, named } from './html.js';
 import { Icon } from './icon.js';
 import { createStore, useStore } from './store.js';
 import { place } from '../router.js';
@@ -7,7 +7,7 @@ import { place } from '../router.js';
 // acts grows with each act, so that what counts can count again.
 export const told = createStore({ text: '', acts: 0 });
 
-export const tell = (text) => told.set(({ acts }) => ({ text, acts: acts + 1 }));
+export const tell = (text) => told.set(({ acts }) => ({ text: named(text), acts: acts + 1 }));
 
 let { path } = place.get();
 place.subscribe(() => {

@@ -1,5 +1,5 @@
 // The entries of the audit log in words.
-import { html, cx } from '../../ui/html.js';
+import { html, cx, named } from '../../ui/html.js';
 import { href } from '../../router.js';
 import { can, isOperator } from '../../session.js';
 import { paths } from '../../paths.js';
@@ -73,7 +73,7 @@ const types = Object.assign({}, ...Object.values(groups));
 // kindsFor are the options of a filter. Customers have no entries of some groups.
 const ofAll = ['Roles and plans', 'System'];
 export const kindsFor = (operator) => Object.entries(groups).filter(([group]) => operator || !ofAll.includes(group)).map(([group, each]) =>
-  [group, Object.entries(each).map(([type, text]) => [type, text.replace('…', 'A subscription').replace(':', '')])]);
+  [named(group), Object.entries(each).map(([type, text]) => [type, named(text.replace('…', 'A subscription')).replace(':', '')])]);
 
 // itself is the server as the one who made a change.
 export const itself = () => (isOperator() ? 'Keyhook itself' : 'This service');
@@ -103,7 +103,7 @@ export function Sentence({ entry, isLinked = false }) {
   const url = isLinked ? hrefOf(target) : undefined;
   const text = details?.name || details?.url_host || target.id; // what people call it
   const name = nameless.includes(target.type) ? null : html`<bdi class=${cx('strong', text === target.id && 'mono')}>${text}</bdi>`;
-  const [before, after] = (types[type] ?? type).split('…');
+  const [before, after] = (named(types[type]) ?? type).split('…');
   const end = name && text === details?.url_host
     && html` <span class="mono small quiet" title=${target.id}>…${target.id.slice(-6)}</span>`; // subscriptions of one host look alike
   return html`${before} ${url && name ? html`<a href=${url}>${name}</a>` : name}${end}${after}`;

@@ -63,16 +63,19 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
       ${isWell && html`${toggle}${again}${mend}`}
     </div>
-    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} /> ${!isOpen && !isBare && mendOf(r)}</p>
+    ${!isWell && html`<p class="quiet"><${Detail} reason=${r} hint=${!isOpen && !isBare && mendOf(r)} /></p>
       <div class="row">${mend}${again}${toggle}</div>`}
     ${(isOpen || isBare) && can('webhooks:read') && attempts}
   </li>`;
 }
 
-// Detail is what the API says about a delivery. The first sentence says the most.
-function Detail({ reason }) {
+// Detail is what the API says about a delivery. The first sentence says the most. The cause with its hint comes before the remedy.
+function Detail({ reason, hint }) {
   const [first, ...rest] = detailOf(reason).split(/(?<=\.) /);
-  return html`<span class="first"><${WithTimes} text=${first} /></span> <${WithTimes} text=${rest.join(' ')} />`;
+  const cause = rest.findIndex((sentence) => sentence.startsWith('The last error'));
+  if (hint) rest.splice(cause < 0 ? rest.length : cause + 1, 0, hint);
+  return html`<span class="first"><${WithTimes} text=${first} /></span> ${rest.map((text) => html`<span
+    class=${/^(Repair|If the receiver|To send)/.test(text) ? 'first' : undefined}><${WithTimes} text=${text} /></span> `)}`;
 }
 
 function Verdict({ verdict }) {

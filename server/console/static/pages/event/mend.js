@@ -1,5 +1,5 @@
 // The advice of an explanation as a button: it asks with the number that it concerns, and does it.
-import { html, useState } from '../../ui/html.js';
+import { html, named, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { ErrorBar } from '../../ui/state.js';
 import { Tag } from '../../ui/badge.js';
@@ -34,7 +34,7 @@ export function Mend({ reason, event, onDone }) {
       : html`<span class="quiet small">The provider of this service can change the plan.</span>`;
   }
   if (action === 'test') return html`<a class="button" href=${href(paths.subscription(reason.subscription_id))}>Send test again</a>`;
-  const [text, needs, Open] = mends[action] ?? [];
+  const [text, needs, Open] = (mends[action] ?? []).map(named);
   if (!Open) return null;
   if (!can(needs)) {
     return html`<span class="quiet small">${action === 'release_queue' ? 'The provider of this service starts it again.'

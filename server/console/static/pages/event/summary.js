@@ -1,5 +1,5 @@
 // The answer in one line: "Delivered to 3 of 4 subscriptions; 1 waits for its next attempt in 12 s."
-import { html } from '../../ui/html.js';
+import { html, named } from '../../ui/html.js';
 import { Bar } from '../../ui/state.js';
 import { Countdown, WithTimes, count } from '../../ui/time.js';
 import { wordsOf } from '../subscription/mend.js';
@@ -7,7 +7,7 @@ import { outcomes, verdicts } from './verdicts.js';
 
 export function Summary({ event, reasons }) {
   const all = outcomes(event, reasons.rows);
-  if (all.length === 0) return html`<${Nowhere} event=${event} reasons=${reasons} />`;
+  if (all.length === 0) return html`<${Nowhere} reasons=${reasons} />`;
   const groups = group(all);
   const delivered = groups.get('delivered')?.length ?? 0;
   const only = all.length === 1 && delivered && reasons.rows?.find((r) => r.verdict === 'delivered');
@@ -29,7 +29,7 @@ function group(all) {
 
 function deliveredTo(n, all) {
   if (all === 1) return 'Delivered';
-  return n === all ? `Delivered to all ${all} subscriptions` : `Delivered to ${n} of ${count(all, 'subscription')}`;
+  return n === all ? `Delivered to all ${count(all, 'subscription')}` : `Delivered to ${n} of ${count(all, 'subscription')}`;
 }
 
 // Clause tells of the deliveries with one verdict. isOnly: the event has no others.
@@ -41,7 +41,7 @@ function Clause({ verdict, list, isOnly }) {
   if (verdict === 'dropped') return isOnly ? 'Not delivered: the delivery was discarded' : `${n} ${n === 1 ? 'was' : 'were'} discarded`;
   if (verdict === 'expired') return isOnly ? 'Not delivered: it waited longer than events are kept' : `${n} waited too long`;
   const who = isOnly ? 'Not delivered yet: the delivery' : n;
-  if (verdict !== 'scheduled') return `${who} ${n === 1 ? waits : many}`;
+  if (verdict !== 'scheduled') return named(`${who} ${n === 1 ? waits : many}`);
   const next = list.map((o) => o.next).filter(Boolean).sort()[0];
   const isFirst = list.every((o) => o.attempts === 0);
   const noun = isFirst ? 'its first attempt' : 'a retry';
@@ -61,7 +61,7 @@ function toneOf(rest, delivered) {
 }
 
 // Nowhere says why an event has no delivery at all.
-function Nowhere({ event, reasons: { rows, more } }) {
+function Nowhere({ reasons: { rows, more } }) {
   if (!rows) return html`<${Bar}><p class="summary strong">Sent to no subscription.</p><//>`;
   const have = (verdict) => rows.some((r) => r.verdict === verdict);
   const text = rows.length === 0 && !more.hasMore ? 'Sent nowhere, because there was no subscription.'
@@ -70,5 +70,5 @@ function Nowhere({ event, reasons: { rows, more } }) {
       : have('filtered') ? 'Sent nowhere, because it passes no filter of a subscription that wants its type.'
       : rows.every((r) => r.verdict === 'created_later') ? 'Sent nowhere, because all subscriptions were created later.'
         : 'Sent nowhere, because no subscription wanted this type.';
-  return html`<${Bar} tone=${event.isAudit ? 'info' : 'warning'}><p class="summary strong">${text}</p><//>`;
+  return html`<${Bar} tone=${have('plan_lacked_webhooks') ? 'warning' : 'info'}><p class="summary strong">${named(text)}</p><//>`;
 }

@@ -11,12 +11,13 @@ import { paths } from '../../paths.js';
 
 // The states of deliveries, the problems first: name, status of the badge, word.
 const states = [
-  ['exhausted', 'exhausted', 'gave up'], ['held', 'paused', 'held: subscription not active'], ['waiting', 'pending', 'waiting'],
+  ['exhausted', 'exhausted', 'gave up'], ['held', 'paused', 'stuck: not being sent'], ['waiting', 'pending', 'waiting'],
   ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
 ];
 
 // States says how many subscriptions have got the event: "1 gave up, 3 delivered".
-export function States({ states: read }) {
+export function States({ states: read, test }) {
+  if (test && read.exhausted > 0) return html`<${Badge} status="exhausted" text="Test failed" />`;
   const counts = { ...read, waiting: read.pending - read.held };
   const shown = states.filter(([name]) => counts[name] > 0);
   if (shown.length === 0) return html`<span class="quiet">Sent nowhere</span>`;
@@ -33,7 +34,8 @@ const columns = [
 
 // Latest are the newest events. It loads them again when changed differs.
 export function Latest({ changed }) {
-  const { data } = useLoad((signal) => api.get('/events/', { signal, query: { limit: 6, audit_events: false } }), [changed]);
-  return data?.data.length > 0 && html`<${Section} title="Latest events" actions=${html`<a href=${href(paths.events)}>All events</a>`}>
-    <${Table} label="Latest events" list=${{ rows: data.data }} columns=${columns} href=${(e) => href(paths.event(e.id))} /><//>`;
+  const { data } = useLoad((signal) => api.get('/events/', { signal, query: { limit: 20, audit_events: false } }), [changed]);
+  const rows = data?.data.filter((e) => !e.test).slice(0, 6) ?? [];
+  return rows.length > 0 && html`<${Section} title="Latest events" actions=${html`<a href=${href(paths.events)}>All events</a>`}>
+    <${Table} label="Latest events" list=${{ rows }} columns=${columns} href=${(e) => href(paths.event(e.id))} /><//>`;
 }

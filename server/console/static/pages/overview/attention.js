@@ -1,5 +1,5 @@
 // What needs attention: the instance first, then the subscriptions, each with what to do.
-import { html, useState } from '../../ui/html.js';
+import { html, named, useState } from '../../ui/html.js';
 import { Section } from '../../ui/page.js';
 import { Bar } from '../../ui/state.js';
 import { Icon } from '../../ui/icon.js';
@@ -8,31 +8,27 @@ import { Address, Badge, subscriptionStatus } from '../../ui/badge.js';
 import { Button, LinkButton } from '../../ui/button.js';
 import { Time, count, number } from '../../ui/time.js';
 import { href } from '../../router.js';
-import { can, canSwitch, isOperator, session, useSession } from '../../session.js';
+import { canSwitch, isOperator, session, useSession } from '../../session.js';
 import { needsAttention, paths } from '../../paths.js';
 import { mendOf, wordsOf } from '../subscription/mend.js';
-import { Recover } from '../subscription/recover.js';
 
-export function Attention({ state, all, reload }) {
+export function Attention({ state, all }) {
   const { problems, backlog: { statuses } } = state;
   const { me } = useSession();
   const [shown, setShown] = useState(8); // so many leave room for the chart on the first screen
-  const [recovering, setRecovering] = useState(null);
   const bars = warnings(state, all, me.organization);
   if (!bars.length && !state.count) {
     return statuses.healthy > 0 && html`<p class="row one-line"><${Icon} name="ok" class="success" />
-      <span>${statuses.healthy === 1 ? 'The subscription is healthy.'
+      <span>${statuses.healthy === 1 ? named('The subscription is healthy.')
         : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
   }
   return html`<${Section} title=${`Needs attention (${number(bars.length + state.count)})`}>
     ${bars}
     ${problems.length > 0 && html`<${Table} label="Problems" list=${{ rows: problems.slice(0, shown) }}
-      columns=${columnsOf(all, setRecovering)}
+      columns=${columnsOf(all)}
       href=${(s) => (mayAct(s, all) ? href(paths.subscription(s.id), all ? { org: actingIn(s) } : {}) : undefined)} />`}
     ${problems.length > shown && html`<div><${Button} onClick=${() => setShown(shown + 20)}>Show more<//></div>`}
     ${state.count > problems.length && shown >= problems.length && html`<${Others} n=${state.count - problems.length} total=${state.count} all=${all} />`}
-    ${recovering && html`<${Recover} subscription=${recovering} organization=${all ? actingIn(recovering) : undefined}
-      onDone=${reload} onClose=${() => setRecovering(null)} />`}
   <//>`;
 }
 
@@ -50,20 +46,19 @@ const Name = ({ subscription: s }) => html`<bdi class="cut strong" title=${s.org
 const LastError = ({ subscription: s }) => html`<span class="cut" title=${[wordsOf(s.last_error), mendOf(s)].filter(Boolean).join('. ')}>
   <bdi>${wordsOf(s.last_error) ?? 'No error is known'}</bdi></span>`;
 
-// columnsOf are one line for each problem. On a phone, the address has the rest above and below it.
-const columnsOf = (all, recover) => [
+// columnsOf are one line for each problem. Its page says why, sends a test, and then recovers. On a phone, the address has the rest above and below it.
+const columnsOf = (all) => [
   { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
   all && { head: 'Customer', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
   { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
     <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
     ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
     <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-    <span class="narrow-only small"><${LastError} subscription=${s} /></span></span>` },
+    <span class="narrow-only small"><${LastError} subscription=${s} /> <${Time} value=${s.failing_since ?? s.disabled_at} />
+      ${' '}· ${number(s.pending_deliveries)} wait</span></span>` },
   { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
-  { head: 'What to do', label: true, size: 'act',
-    cell: (s) => mayAct(s, all) && can('webhooks:write') && html`<${Button} onClick=${() => recover(s)}>Recover…<//>` },
 ].filter(Boolean);
 
 // warnings are bars about the instance for operators, and about the plan for its organization.

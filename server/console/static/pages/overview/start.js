@@ -22,7 +22,8 @@ const steps = [
 
 // stepsOfPortal are those of a customer: the product publishes the events.
 const stepsOfPortal = ({ endpoint, test, event } = {}) => [
-  ['Add an endpoint', 'A subscription has the address of your server, and the types of events that it wants.', steps[0][2]],
+  ['Add an endpoint', 'Your server’s address, and the types of events that it wants.',
+    link('Add endpoint', paths.subscriptionNew, 'webhooks:write')],
   ['Send a test', test && !test.states.delivered ? html`The last test failed. <a href=${href(paths.event(test.id))}>See why</a>`
     : 'See what your server answers, before the first event.',
     (kind) => endpoint && can('webhooks:write') && html`<${Test} kind=${kind} subscription=${endpoint} />`],
@@ -31,13 +32,13 @@ const stepsOfPortal = ({ endpoint, test, event } = {}) => [
 ];
 
 // Start is shown until every step is done. It stays until the page is left, so one sees the last mark.
-export function Start({ state: { steps: done, first } }) {
+export function Start({ state: { steps: done, first, count } }) {
   const open = useRef(false);
   open.current ||= done.some((d) => d === false);
-  if (!open.current) return null;
+  if (!open.current || count > 0) return null; // who has a problem is no beginner
   const next = done.indexOf(false);
   const shown = session.get().portal ? stepsOfPortal(first) : steps;
-  return html`<${Section} title=${next < 0 ? 'All three steps are done' : `Three steps to the first ${shown === steps ? 'delivery' : 'event'}`}>
+  return html`<${Section} title=${done.every((d) => d) ? 'All three steps are done' : `Three steps to the first ${shown === steps ? 'delivery' : 'event'}`}>
     <ol class="problems">${shown.map(([title, text, action], i) => html`<li key=${title}>
       <span class="badge"><${Icon} name=${done[i] ? 'ok' : 'circle'} class=${done[i] ? 'success' : 'quiet'} />
         <span class=${done[i] ? undefined : 'quiet'}>${done[i] ? 'Done' : `Step ${i + 1}`}</span></span>

@@ -33,12 +33,13 @@ export function useOverview(all, [range, step]) {
   return { data, error, reload, stats };
 }
 
-// useSteps tells which of the first steps are done: keys and events exist; in a portal, a test and an event have arrived. It asks until
-// they are.
+// useSteps tells which of the first steps are done: keys and events exist, and nobody needs a key once an event was delivered; in a
+// portal, a test and an event have arrived. It asks until they are.
 function useSteps(query) {
   const known = useLoad((signal) => (session.get().portal ? readArrivals(signal) : Promise.all([
     has('/api-keys/', 'api_keys:read', query, signal), has('/events/', 'events:read', { ...query, audit_events: false }, signal),
-  ])), [query.organization]);
+    has('/events/', 'events:read', { ...query, audit_events: false, state: 'delivered' }, signal),
+  ]).then(([key, event, delivered]) => [key || (delivered ? null : key), event])), [query.organization]);
   useRepeat(known.reload, known.data?.includes(false) ? 5000 : 0, [query.organization]);
   return known;
 }
@@ -94,7 +95,7 @@ const seen = new Set(); // what there was once, need not be asked for again
 // has tells whether a list has an item; null if nobody may know.
 async function has(path, permission, query, signal) {
   if (!can(permission)) return null;
-  const key = path + query.organization + session.get().me.organization.id;
+  const key = path + JSON.stringify(query) + session.get().me.organization.id;
   if (seen.has(key)) return true;
   const { data } = await api.get(path, { signal, query: { ...query, limit: 1 } });
   if (data.length) seen.add(key);

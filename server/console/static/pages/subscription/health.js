@@ -31,8 +31,9 @@ export function Health({ subscription: s, proof, actions }) {
     ${events ? `Recover ${count(events, 'event')}…` : 'Recover…'}<//>`;
   switch (s.blocked_by) {
     case 'paused':
-      return html`<${Bar} title="Paused: nothing is sent" action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
-        <p><bdi>${wordsOf(s.last_error)}</bdi>${s.disabled_at && html`, <${Time} value=${s.disabled_at} />`}. ${waits} New events wait, too.</p><//>`;
+      return html`<${Bar} title=${html`<bdi>${wordsOf(s.last_error)}</bdi>: nothing is sent`}
+        action=${writes && html`<${Button} kind="primary" onClick=${actions.resume}>Resume<//>`}>
+        <p>${s.disabled_at && html`Since <${Time} value=${s.disabled_at} />. `}${waits} New events wait, too.</p><//>`;
     case 'disabled':
       return html`<${Bar} tone="danger" title=${`Disabled after ${count(s.consecutive_failures, 'failure')} in a row: nothing is sent`} action=${recover}>
         <${LastError} subscription=${s} /><p>${waits} ${proof ? works : 'Repair the receiver, send a test, then recover.'}</p><//>`;

@@ -21,9 +21,10 @@ export const mendOf = ({ hint }) => said(hints[hint] ?? '');
 // words are the errors of the API that need other words without their class.
 const words = { http_status: (status) => `The receiver answered ${status}` };
 
-// wordsOf says an error of the API without its class: "The receiver answered 503", "Connection refused", "Deactivated by Ann".
+// wordsOf says an error of the API without its class: "The receiver answered 503", "Paused by Ann".
 export function wordsOf(error) {
   if (!error) return error;
+  if (error.startsWith('deactivated by ')) return error.replace('deactivated', 'Paused');
   const end = error.indexOf(': '), text = error.slice(end < 0 ? 0 : end + 2);
   return words[error.slice(0, Math.max(end, 0))]?.(text) ?? text[0].toUpperCase() + text.slice(1);
 }
@@ -38,7 +39,7 @@ export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(
 const inDetail = new RegExp(`\\b(${Object.keys(classes).join('|')}): `, 'g');
 
 // detailOf is the detail of an explanation without the classes of errors: "The last error: the receiver answered 503."
-export const detailOf = ({ detail }) => detail.replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
+export const detailOf = ({ detail }) => said(detail).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
 
 // verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {

@@ -1,6 +1,4 @@
 // Recover: the one act after a receiver was mended. The numbers come from the API's dry run.
-//
-// subscription needs only an id. organization acts in another organization than the page.
 import { html, useState } from '../../ui/html.js';
 import { Confirm } from '../../ui/dialog.js';
 import { TimeField } from '../../ui/form.js';
@@ -9,18 +7,18 @@ import { Time, count } from '../../ui/time.js';
 import { useLoad } from '../../ui/hooks.js';
 import { api } from '../../api.js';
 
-export function Recover({ subscription, organization, onDone, onClose }) {
+export function Recover({ subscription, onDone, onClose }) {
   const path = `/webhooks/subscriptions/${subscription.id}/recover/`;
   const [values, setValues] = useState({ since: '' });
   const [activate, setActivate] = useState(false);
   const chosen = { ...(values.since && { since: values.since }), ...(activate && { activate }) };
-  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { organization, signal }),
+  const { data, error, loading, reload } = useLoad((signal) => api.post(path, { ...chosen, dry_run: true }, { signal }),
     [values.since, activate]);
   const isPaused = error?.code === 'paused';
   const form = { values, names: new Set(), errorOf: (name) => error?.fields?.[name], set: (name, value) => setValues({ [name]: value }) };
   const events = data ? data.deliveries + data.pending : 0;
   const recover = async () => {
-    const done = await api.post(path, { ...chosen, since: data.since }, { organization });
+    const done = await api.post(path, { ...chosen, since: data.since });
     await onDone?.();
     const all = done.deliveries + done.pending;
     const isHeld = done.blocked_by === 'queue_held';
@@ -30,7 +28,7 @@ export function Recover({ subscription, organization, onDone, onClose }) {
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
     ${(isPaused || activate) && html`<label class="choice"><input type="checkbox" checked=${activate} onChange=${(e) => setActivate(e.target.checked)} />
-      <span>Activate the subscription, although a person has paused it</span></label>`}
+      <span>Resume the subscription, although a person has paused it</span></label>`}
     <p>Do this when the receiver works again. The subscription becomes healthy, and this is sent:</p>
     ${data && !isPaused ? html`<ul class="preview" aria-live="polite" aria-busy=${loading}>
       ${data.pending > 0 && html`<li>
