@@ -99,7 +99,8 @@ func TestResultsOfOneLaneCannotBeSaved(t *testing.T) {
 		const events, slots, others = 200, 4, 100
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{Concurrency: 4 * slots, PerSubscription: slots})
-		broken := x.subscribe(t, "broken.example", respond(200))
+		// Each response takes a time, because a save takes none here: otherwise many requests begin before the first save has failed.
+		broken := x.subscribe(t, "broken.example", respondAfter(10*time.Millisecond, respond(200)))
 		x.setReceiver("other.example", respond(200))
 		storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.shipped")
 		f.failSubscription(broken.ID)
