@@ -37,9 +37,9 @@ export function Events() {
       <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
       <span class="narrow-only"><${States} states=${e.states} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
-    { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
-    everywhere && { head: 'Organization', size: 'l', wide: true,
+    { head: 'Deliveries', size: 'l', wide: true, cell: (e) => html`<${States} states=${e.states} />` },
+    { head: 'Id', size: 'xl', wide: true, roomy: everywhere, cell: (e) => html`<${Id} value=${e.id} />` },
+    everywhere && { head: 'Organization', wide: true,
       cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
   ].filter(Boolean);

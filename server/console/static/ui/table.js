@@ -8,7 +8,7 @@ import { count } from './time.js';
 import { href as hrefOf, place, useQuery } from '../router.js';
 
 // A column has: head (text), cell (row → text or elements), main, size (xs s m l xl; the rest shares what is left), number (aligned
-// right), wide (hidden on a narrow screen), label (head for screen readers only), sort (the value of ?sort=, by which the page
+// right), wide (hidden on a narrow screen), roomy (hidden below 1280 px), label (head for screen readers only), sort (the value of ?sort=, by which the page
 // sorts), down (the largest first), isUsual (the list has this order without ?sort=). selected is the key of a row.
 export function Table({ label, list, columns, href, rowKey = (row) => row.id, selected, empty, skeleton = 8 }) {
   if (list.error && !list.rows) return html`<${ErrorBar} error=${list.error} retry=${list.reload} />`;
@@ -42,7 +42,7 @@ const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'l
   </td>`)}
 </tr>`;
 
-const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.main && 'main');
+const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.roomy && 'roomy', c.main && 'main');
 
 // More has the button for the next page of a list.
 export function More({ list: { more, loadMore, rows } }) {
