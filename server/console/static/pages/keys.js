@@ -36,7 +36,8 @@ export function Keys() {
     showsStatus && { head: 'Status', size: 'm', wide: true, cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Prefix', size: 'm', wide: true, cell: (k) => html`<span class="mono quiet">${k.key_prefix}</span>` },
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
-    { head: 'Networks', size: 'm', wide: true, cell: (k) => html`<span class="cut quiet" title=${k.allowed_networks.join('\n')}>${
+    { head: 'Networks', size: 'm', wide: true, cell: (k) => html`<span class="cut quiet"
+      title=${k.allowed_networks.join('\n')}>${
       k.allowed_networks.length ? k.allowed_networks.join(', ') : 'Any'}</span>` },
     creators > 1 && { head: 'Created by', size: 'l', wide: true, roomy: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },

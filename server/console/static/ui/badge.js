@@ -51,7 +51,8 @@ export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span cl
 export const TwoLines = ({ title, children }) => html`<span class="two-lines"><span class="cut strong" title=${title}><bdi>${title}</bdi></span>
   ${children && html`<span class="cut small quiet">${children}</span>`}</span>`;
 
-// Address shows the host of a URL and its path. Without room, the end of the path stays. The scheme says nothing, because it is https. Without a URL it is a feed.
+// Address shows the host of a URL and its path. Without room, the end of the path stays.
+// The scheme says nothing, because it is https. Without a URL it is a feed.
 export function Address({ url }) {
   if (!url) return html`<span class="strong">Feed</span>`;
   const { host, pathname, search } = new URL(url);

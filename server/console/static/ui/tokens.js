@@ -74,8 +74,11 @@ function offer(types, text, list) {
   const groups = [...new Set(found.map(groupOf))];
   if (list) {
     for (const name of groups) {
-      const firsts = found.filter((t) => groupOf(t) === name).map((t) => t.type.split('.')[0] + '.*'), [type] = firsts;
-      if (firsts.length > 1 && firsts.every((each) => each === type) && !list.includes(type)) found.unshift({ key: type, type, group: name, description: `All of ${name}` });
+      const firsts = found.filter((t) => groupOf(t) === name).map((t) => t.type.split('.')[0] + '.*');
+      const [type] = firsts;
+      if (firsts.length > 1 && firsts.every((each) => each === type) && !list.includes(type)) {
+        found.unshift({ key: type, type, group: name, description: `All of ${name}` });
+      }
     }
   }
   return found.sort((a, b) => groups.indexOf(groupOf(a)) - groups.indexOf(groupOf(b))).slice(0, most);
