@@ -32,7 +32,8 @@ export function Keys() {
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
       ${showsStatus && html`<span class="narrow-only"><${KeyStatus} apiKey=${k} /></span>`}
-      <span class="narrow-only mono small quiet nowrap">${k.key_prefix}</span><span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
+      <span class="narrow-only mono small quiet nowrap">${k.key_prefix}</span>
+      <span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
     showsStatus && { head: 'Status', size: 'm', wide: true, cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Prefix', size: 'm', wide: true, cell: (k) => html`<span class="mono quiet">${k.key_prefix}</span>` },
     { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
