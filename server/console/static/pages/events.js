@@ -61,7 +61,7 @@ export function Events() {
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types.map((t) => t.type)} />
       <${Choice} name="state" label="State" options=${stateOptions} />
-      ${!everywhere && addresses.length > 0 && html`<${Choice} name="subscription" label="Subscription" options=${addresses} />`}
+      ${!everywhere && can('webhooks:read') && html`<${Choice} name="subscription" label="Subscription" options=${addresses} fixed />`}
       ${query.key && html`<${TextFilter} name="key" label="Idempotency key" />`}
       <${Range} custom />
       <${Everywhere} name="in" />
