@@ -255,7 +255,7 @@ func (s *Site) render(o Options) ([]byte, error) {
 	if len(portal) == 0 {
 		portal = PortalPages()
 	}
-	view := page{Options: o, Root: root, Assets: root + s.assets, Logo: logoName(o.Logo), Portal: strings.Join(portal, " "), Styles: []string{"style.css", "shell.css", "ui.css", "theme.css", "forced.css"}, Modules: s.modules("app.js")}
+	view := page{Options: o, Root: root, Assets: root + s.assets, Logo: logoName(o.Logo), Portal: strings.Join(portal, " "), Styles: []string{"style.css", "shell.css", "lists.css", "ui.css", "theme.css", "forced.css"}, Modules: s.modules("app.js")}
 	var out bytes.Buffer
 	err = layout.Execute(&out, view)
 	return out.Bytes(), err

@@ -43,6 +43,7 @@ type listedOrganizationBody struct {
 	InTrouble   int64          `json:"subscriptions_in_trouble"`
 	Pending     int64          `json:"pending_deliveries"`
 	LastEventAt *exchange.Time `json:"last_event_at"`
+	Events      int64          `json:"events_last_30_days"`
 }
 
 // ListOrganizations lists organizations.
@@ -60,7 +61,7 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 	}
 	p.Ended = form.Position{Row: next}
 	body := func(o access.ListedOrganization) listedOrganizationBody {
-		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt)}
+		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
 	return exchange.WritePage(x, p, found, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}

@@ -26,10 +26,11 @@ type OrganizationFigures struct {
 	InTrouble   int64 `db:"in_trouble"`    // subscriptions that are failing, or disabled by failures
 	Pending     int64 `db:"pending"`       // deliveries
 	LastEventAt int64 `db:"last_event_at"` // 0: never
+	Events      int64 `db:"events"`        // of this UTC day and the 30 days before
 }
 
-// OrganizationSort is the order of a list of organizations: the largest of a figure first. Organizations with the same figure, and those of
-// the zero value, are newest first.
+// OrganizationSort is the order of a list of organizations: the largest of a figure first. Of those equally in trouble, the one with the
+// most pending deliveries is first. Other organizations with the same figure, and those of the zero value, are newest first.
 type OrganizationSort string
 
 // The orders.
@@ -43,7 +44,7 @@ const (
 func (s OrganizationSort) Of(f OrganizationFigures) int64 {
 	switch s {
 	case ByTrouble:
-		return f.InTrouble
+		return f.InTrouble<<40 + min(f.Pending, 1<<40-1)
 	case ByPending:
 		return f.Pending
 	case ByLastEvent:

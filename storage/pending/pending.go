@@ -92,16 +92,17 @@ func (s *Survey) OrganizationFigures(ctx context.Context) (map[int64]access.Orga
 	return s.figures.get(ctx, func(ctx context.Context) (map[int64]access.OrganizationFigures, error) {
 		var found []access.OrganizationFigures
 		err := s.o.Reads.List(ctx, &found, `
-			SELECT id, 0 AS in_trouble, 0 AS pending, coalesce(last_event_at, 0) AS last_event_at FROM organizations
-			UNION ALL SELECT s.organization_id, 1, 0, 0 FROM subscriptions s INDEXED BY subscriptions_in_trouble
+			SELECT o.id, 0 AS in_trouble, 0 AS pending, coalesce(o.last_event_at, 0) AS last_event_at,
+			       (SELECT coalesce(sum(u.events), 0) FROM organization_days u WHERE u.organization_id = o.id AND u.day >= ?2) AS events FROM organizations o
+			UNION ALL SELECT s.organization_id, 1, 0, 0, 0 FROM subscriptions s INDEXED BY subscriptions_in_trouble
 			WHERE s.status <> 'healthy' AND s.paused = 0 AND s.deleted_at IS NULL AND NOT `+delivery.PausedByPerson+`
-			UNION ALL SELECT s.organization_id, 0, j.value, 0 FROM json_each(?) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
-			WHERE s.deleted_at IS NULL`, sqlite.RowCounts(s.o.Count.All()))
+			UNION ALL SELECT s.organization_id, 0, j.value, 0, 0 FROM json_each(?1) j CROSS JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+			WHERE s.deleted_at IS NULL`, sqlite.RowCounts(s.o.Count.All()), time.Now().Unix()/(24*60*60)-30)
 		figures := make(map[int64]access.OrganizationFigures, len(found))
 		for _, f := range found {
 			sum := figures[f.RowID]
 			figures[f.RowID] = access.OrganizationFigures{
-				RowID: f.RowID, InTrouble: sum.InTrouble + f.InTrouble, Pending: sum.Pending + f.Pending, LastEventAt: sum.LastEventAt + f.LastEventAt,
+				RowID: f.RowID, InTrouble: sum.InTrouble + f.InTrouble, Pending: sum.Pending + f.Pending, LastEventAt: sum.LastEventAt + f.LastEventAt, Events: sum.Events + f.Events,
 			}
 		}
 		return figures, err

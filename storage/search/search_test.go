@@ -18,8 +18,8 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 	older, _ := storagetest.Organization(t, store, "older", "growth", access.RoleOwner)
 	x := storagetest.CustomerOf(t, store)
 	newer, _ := storagetest.Organization(t, store, "newer", "growth", access.RoleOwner)
-	external := "shop-1"
-	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{ExternalID: &external}); err != nil {
+	external, description := "shop-1", "Parcels to the warehouse"
+	if _, err := store.Subscriptions.UpdateSubscription(t.Context(), x.Actor(), x.Org(), x.Sub.ID, webhook.SubscriptionChange{ExternalID: &external, Description: &description}); err != nil {
 		t.Fatal(err)
 	}
 	event := storagetest.Must[[]webhook.Published](t)(store.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{
@@ -34,6 +34,7 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 		"a subscription, by its external id":     external,
 		"a subscription, by its id":              x.Sub.ID,
 		"a subscription, by the host of its URL": "example.com",
+		"a subscription, by its description":     "the WARE",
 		"an event, by its id":                    event.ID,
 		"an event, by its idempotency key":       "order-1001",
 		"an audit event, by its id":              audited.ID,

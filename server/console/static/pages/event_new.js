@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from '../ui/html.js';
 import { Page } from '../ui/page.js';
 import { Form, TextField, useForm } from '../ui/form.js';
+import { TokensField } from '../ui/tokens.js';
 import { ObjectField, checkObject } from '../ui/object_field.js';
 import { LinkButton } from '../ui/button.js';
 import { Bar } from '../ui/state.js';
@@ -23,6 +24,12 @@ export function EventNew() {
     setPublished(null);
     setPublished(await publish(values, made));
   });
+  const filled = useRef(example); // the data that nobody has typed
+  const fill = (type) => {
+    if (!type.example || form.values.data !== filled.current) return;
+    filled.current = JSON.stringify(type.example, null, 2);
+    form.set('data', filled.current);
+  };
   const answer = useRef(null);
   const key = form.values.idempotency_key.trim();
   useEffect(() => { if (published) answer.current.focus(); }, [published]);
@@ -30,9 +37,8 @@ export function EventNew() {
   return html`<${Page} title="Publish an event" crumbs=${[['Events', href(paths.events)]]}>
     <div class="columns two">
       <${Form} form=${form} submit="Publish event" cancel=${href(paths.events)}>
-        <${TextField} form=${form} name="type" label="Type" mono required placeholder="order.paid" list="event-types" maxlength="128"
+        <${TokensField} form=${form} name="type" label="Type" single types=${types} take=${fill} required placeholder="order.paid" maxlength="128"
           hint="Lower-case words with dots between them. Subscriptions choose events by type." />
-        <datalist id="event-types">${types.map((t) => html`<option key=${t.type} value=${t.type} />`)}</datalist>
         <${ObjectField} form=${form} name="data" label="Data" hint="A JSON object, at most 256 KiB. Receivers get it as it is." required />
         <${TextField} form=${form} name="idempotency_key" label="Idempotency key" optional mono maxlength="255"
           hint="The same key never publishes a second event. Without one, this page makes one: a double click publishes once." />

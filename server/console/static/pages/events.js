@@ -7,8 +7,9 @@ import { Choice, Filters, Range, TextFilter, rangeOf, Everywhere, NoneHere, None
 import { Button, LinkButton } from '../ui/button.js';
 import { Id } from '../ui/copy.js';
 import { Time } from '../ui/time.js';
-import { useList } from '../ui/hooks.js';
+import { useList, useLoad } from '../ui/hooks.js';
 import { Curl } from '../ui/curl.js';
+import { api } from '../api.js';
 import { href, useQuery } from '../router.js';
 import { can, canSwitch, isOperator, session } from '../session.js';
 import { settings } from '../settings.js';
@@ -24,6 +25,7 @@ export function Events() {
   const [asking, setAsking] = useState(false);
   const types = useEventTypes();
   const everywhere = query.in === 'all' && isOperator();
+  const addresses = useAddresses(query.subscription);
   const period = useMemo(() => rangeOf(query), [query.range, query.since, query.until]);
   const list = useList('/events/', {
     type: query.type, state: query.state, subscription_id: everywhere ? '' : query.subscription, idempotency_key: query.key,
@@ -36,9 +38,9 @@ export function Events() {
       <span><${Tag}>${e.type}<//>${e.test && html` <span class="quiet small">Test</span>`}</span>
       <span class="narrow-only"><${States} ...${e} /></span>
       ${everywhere && html`<bdi class="narrow-only small quiet cut">${e.organization_name}</bdi>`}</span>` },
-    { head: 'Deliveries', wide: true, cell: (e) => html`<${States} ...${e} />` },
-    { head: 'Id', size: 'xl', wide: true, cell: (e) => html`<${Id} value=${e.id} />` },
-    everywhere && { head: 'Organization', size: 'l', wide: true,
+    { head: 'Deliveries', size: 'l', wide: true, cell: (e) => html`<${States} ...${e} />` },
+    { head: 'Id', size: 'xl', wide: true, roomy: everywhere, cell: (e) => html`<${Id} value=${e.id} />` },
+    everywhere && { head: 'Organization', wide: true,
       cell: (e) => html`<span class="cut" title=${e.organization_id}><bdi>${e.organization_name}</bdi></span>` },
     { head: 'Published', size: 'm', cell: (e) => html`<${Time} value=${e.timestamp} form="log" />` },
   ].filter(Boolean);
@@ -58,8 +60,8 @@ export function Events() {
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${TextFilter} name="type" label="Type" placeholder="order.*" suggestions=${types.map((t) => t.type)} />
       <${Choice} name="state" label="State" options=${stateOptions} />
-      ${!everywhere && html`<${TextFilter} name="subscription" label="Subscription" placeholder="sub_…" />`}
-      <${TextFilter} name="key" label="Idempotency key" />
+      ${!everywhere && can('webhooks:read') && html`<${Choice} name="subscription" label="Subscription" options=${addresses} fixed />`}
+      ${query.key && html`<${TextFilter} name="key" label="Idempotency key" />`}
       <${Range} custom />
       <${Everywhere} name="in" />
       ${can('audit:read') && html`<${AuditEvents} name="audit" />`}
@@ -68,6 +70,14 @@ export function Events() {
       href=${(e) => (everywhere && canSwitch() ? href(paths.event(e.id), { org: e.organization_id }) : href(paths.event(e.id)))}
       empty=${isFiltered ? html`<${NoneLike} title="No event matches the filters" text="Events are kept for a limited time." />` : html`<${First} />`} />
   <//>`;
+}
+
+// useAddresses returns the subscriptions as options of a filter, with the one that the URL names.
+function useAddresses(named) {
+  const { data } = useLoad(async (signal) => (can('webhooks:read')
+    ? api.get('/webhooks/subscriptions/', { signal, query: { limit: 200 } }) : null), []);
+  const options = (data?.data ?? []).map((s) => [s.id, s.url?.replace(/^\w+:\/\//, '') ?? s.description ?? 'Feed']);
+  return named && !options.some(([id]) => id === named) ? [...options, [named, named]] : options;
 }
 
 const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'],

@@ -16,24 +16,30 @@ import { href, navigate, useQuery } from '../router.js';
 import { can, actsEverywhere } from '../session.js';
 import { paths } from '../paths.js';
 
+const usual = 'subscriptions_in_trouble'; // and then the most waiting deliveries
+
+// byName sorts organizations that are equal by name, if the list has no further page.
+const byName = (list, sort) => (list.rows && !sort && !list.more.hasMore ? { ...list, rows: [...list.rows].sort((a, b) =>
+  b.subscriptions_in_trouble - a.subscriptions_in_trouble || b.pending_deliveries - a.pending_deliveries || a.name.localeCompare(b.name)) } : list);
+
 export function Organizations() {
   const [{ search, sort }] = useQuery();
-  const list = useList('/organizations/', { search, sort });
+  const list = byName(useList('/organizations/', { search, sort: sort ?? usual }), sort);
   const [open, setOpen] = useState(false);
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
     { head: 'Organization', main: true, cell: (o) => html`<${TwoLines} title=${o.name}>${o.closed_at && html`<code>${o.id}</code>`}<//>` },
-    { head: 'External id', size: 'l', wide: true,
-      cell: (o) => html`<span class="two-lines quiet"><span class="cut"><bdi>${o.external_id ?? '–'}</bdi></span></span>` },
+    list.rows?.some((o) => o.external_id) && { head: 'External id', size: 'l', wide: true,
+      cell: (o) => html`<span class="cut quiet" title=${o.external_id}><bdi>${o.external_id ?? '–'}</bdi></span>` },
     { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
-    { head: 'In trouble', size: 's', number: true, sort: 'subscriptions_in_trouble', down: true,
+    { head: 'In trouble', size: 's', number: true, sort: usual, down: true, isUsual: true,
       cell: (o) => html`<span class=${o.subscriptions_in_trouble ? 'strong danger' : 'quiet'}>${number(o.subscriptions_in_trouble)}</span>` },
     { head: 'Waiting', size: 's', number: true, wide: true, sort: 'pending_deliveries', down: true,
       cell: (o) => html`<span class=${o.pending_deliveries ? 'strong' : 'quiet'}>${number(o.pending_deliveries)}</span>` },
-    { head: 'Last event', size: 'm', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<${Time} value=${o.last_event_at} />` },
-    actsEverywhere() && { head: 'Switch', label: true, size: 's', wide: true,
-      cell: (o) => !o.closed_at && html`<a class="above" href=${href('/', { org: o.id })}
-      aria-label=${`Switch to ${o.name}`}>Switch to</a>` },
+    { head: 'Events, 30 days', size: 's', number: true, wide: true, cell: (o) => html`<span class="quiet">${number(o.events_last_30_days)}</span>` },
+    { head: 'Last event', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<span class="row spread"><${Time} value=${o.last_event_at} />
+      ${actsEverywhere() && !o.closed_at && html`<a class="above on-row" href=${href('/', { org: o.id })}
+        aria-label=${`Switch to ${o.name}`}>Switch to</a>`}</span>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>
     <${Filters}><${TextFilter} name="search" label="Search" placeholder="Name or external id" /><//>

@@ -26,8 +26,8 @@ export function Queue({ queue, reload }) {
   };
   const close = () => setOpen('');
   const columns = [
-    { head: 'Organization', main: true, cell: (q) => html`<${TwoLines} title=${q.organization_name}><bdi>${q.url_host}</bdi><//>` },
-    { head: 'Subscription', size: 'xl', wide: true, cell: (q) => html`<span class="quiet mono">${q.subscription_id}</span>` },
+    { head: 'Organization', main: true, cell: (q) => html`<${TwoLines} title=${q.organization_name}><bdi class="narrow-only">${q.url_host}</bdi><//>` },
+    { head: 'Receiver', wide: true, cell: (q) => html`<span class="cut" title=${q.subscription_id}><bdi>${q.url_host}</bdi></span>` },
     { head: 'Waiting', size: 's', number: true, cell: (q) => number(q.pending) },
     { head: 'Oldest due', size: 'm', cell: (q) => html`<${Time} value=${q.oldest_due} />` },
   ];

@@ -32,11 +32,11 @@ export function Subscriptions() {
     { head: 'Status', size: 'm', sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, sort: everywhere && 'address', cell: (s) => html`<span class="two-lines">
       ${everywhere && html`<bdi class="narrow-only cut strong">${s.organization_name}</bdi>`}<span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-      ${(traits(s) || s.description) && html`<span class="cut small quiet" title=${s.description}>${traits(s)}
-        ${traits(s) && s.description && ' · '}<bdi>${s.description}</bdi></span>`}</span>` },
-    everywhere && { head: 'Organization', size: 'l', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
+      ${about(s) && html`<bdi class="narrow-only cut small quiet">${about(s)}</bdi>`}</span>` },
+    { head: 'Description', wide: true, roomy: everywhere, cell: (s) => html`<span class="cut quiet" title=${about(s)}><bdi>${about(s)}</bdi></span>` },
+    everywhere && { head: 'Organization', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}
       href=${href(paths.organization(s.organization_id))}><bdi>${s.organization_name}</bdi></a>` },
-    !everywhere && { head: 'Event types', size: 'm', wide: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
+    !everywhere && { head: 'Event types', size: 'm', wide: true, roomy: true, cell: (s) => html`<${Tags} values=${s.event_types} most=${1} none="All" />` },
     !everywhere && { head: 'Last 24 hours', size: 's', wide: true, cell: (s) => series.get(s.id) && html`<${Spark} ...${series.get(s.id)} />` },
     { head: 'Waiting', size: 's', number: true, sort: everywhere && 'waiting', down: true, cell: (s) => html`<${Waiting} n=${s.pending_deliveries} />` },
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
@@ -69,6 +69,9 @@ const orders = {
   customer: (a, b) => compare(a.organization_name, b.organization_name) || byState(a, b),
 };
 
+// about is what is special about how a subscription is sent to, and its description.
+const about = (s) => [traits(s), s.description].filter(Boolean).join(' · ');
+
 // useSeries returns the attempts of the last 24 hours of each subscription in the list.
 function useSeries(rows = []) {
   const ids = rows.slice(0, 200).map((s) => s.id).join(',');
@@ -84,9 +87,9 @@ function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
   if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}>
     <bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
-  if (last_error) return html`<span class="two-lines">
-    <span class="cut danger" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}><bdi>${wordsOf(last_error)}</bdi></span>
-    ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
+  if (last_error) return html`<span class="cut" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}>
+    <bdi class="danger">${wordsOf(last_error)}</bdi>
+    ${last_failure_at && html` <span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }

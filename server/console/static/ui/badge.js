@@ -51,11 +51,13 @@ export const Tags = ({ values, most = 3, none = 'None', wrap }) => html`<span cl
 export const TwoLines = ({ title, children }) => html`<span class="two-lines"><span class="cut strong" title=${title}><bdi>${title}</bdi></span>
   ${children && html`<span class="cut small quiet">${children}</span>`}</span>`;
 
-// Address shows the host of a URL and its path. The scheme says nothing, because it is https. Without a URL it is a feed.
+// Address shows the host of a URL and its path. Without room, the end of the path stays.
+// The scheme says nothing, because it is https. Without a URL it is a feed.
 export function Address({ url }) {
   if (!url) return html`<span class="strong">Feed</span>`;
   const { host, pathname, search } = new URL(url);
-  return html`<bdi><span class="strong">${host}</span><span class="quiet">${pathname === '/' && !search ? '' : pathname + search}</span></bdi>`;
+  return html`<span class="address"><span class="strong cut">${host}</span><span class="quiet cut tail"><bdi
+    >${pathname === '/' && !search ? '' : pathname + search}</bdi></span></span>`;
 }
 
 // Count is a number that needs attention.

@@ -30,11 +30,12 @@ export const NoneHere = ({ what, children, ...first }) => (isOperator() ? html`<
 // Everywhere lets an operator see all organizations. Its name is "in".
 export const Everywhere = ({ name }) => isOperator() && html`<${Choice} name=${name} label="Organization" all="This one" options=${[['all', 'All']]} />`;
 
-// Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none.
-export function Choice({ name, label, options, all = 'All' }) {
+// Choice is a selection of one value: options are [[value, text]], or [[group, options]]. all is the text for none. fixed: it has its
+// width before the options are there.
+export function Choice({ name, label, options, all = 'All', fixed }) {
   const [query, setQuery] = useQuery();
   const id = useId();
-  return html`<div class=${cx('filter', query[name] && 'set')}><label for=${id}>${label}</label>
+  return html`<div class=${cx('filter', query[name] && 'set', fixed && 'fixed')}><label for=${id}>${label}</label>
     <select id=${id} value=${query[name] ?? ''} onChange=${(e) => setQuery({ [name]: e.target.value })}>
       <option value="">${all}</option>
       ${optionsOf(options)}

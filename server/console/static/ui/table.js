@@ -8,8 +8,8 @@ import { count } from './time.js';
 import { href as hrefOf, place, useQuery } from '../router.js';
 
 // A column has: head (text), cell (row → text or elements), main, size (xs s m l xl; the rest shares what is left), number (aligned
-// right), wide (hidden on a narrow screen), label (head for screen readers only), sort (the value of ?sort=, by which the page
-// sorts), down (the largest first). selected is the key of a row.
+// right), wide (hidden on a narrow screen), roomy (hidden below 1280 px), label (head for screen readers only), sort (the value of ?sort=, by which the page
+// sorts), down (the largest first), isUsual (the list has this order without ?sort=). selected is the key of a row.
 export function Table({ label, list, columns, href, rowKey = (row) => row.id, selected, empty, skeleton = 8 }) {
   if (list.error && !list.rows) return html`<${ErrorBar} error=${list.error} retry=${list.reload} />`;
   if (!list.rows) return html`<${Skeleton} rows=${skeleton} />`;
@@ -30,7 +30,7 @@ export function Table({ label, list, columns, href, rowKey = (row) => row.id, se
 // Head sorts by its column; a second click takes that back.
 function Head({ column: c }) {
   const [query] = useQuery();
-  const is = c.sort && query.sort === c.sort;
+  const is = c.sort && (query.sort ? query.sort === c.sort : c.isUsual);
   return html`<th scope="col" class=${sizeOf(c)} aria-sort=${is ? (c.down ? 'descending' : 'ascending') : undefined}>
     ${c.sort ? html`<a class="sort" href=${hrefOf(place.get().path, { ...query, sort: is ? null : c.sort })}>${named(c.head)}</a>`
     : html`<span class=${c.label ? 'hidden-label' : undefined}>${named(c.head)}</span>`}</th>`;
@@ -42,7 +42,7 @@ const Row = ({ row, columns, href, selected }) => html`<tr class=${cx(href && 'l
   <//>`)}
 </tr>`;
 
-const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.main && 'main');
+const sizeOf = (c) => cx(c.size && `size-${c.size}`, c.number && 'number', c.wide && 'wide', c.roomy && 'roomy', c.main && 'main');
 
 // More has the button for the next page of a list.
 export function More({ list: { more, loadMore, rows } }) {

@@ -53,7 +53,8 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   const isBare = isOnly && r.attempts === 1; // the attempt shows without a click
   const turn = () => setQuery({ open: isOpen ? 'none' : r.subscription_id, attempt: null }, inPlace);
   const toggle = r.attempts > 0 && can('webhooks:read') && !isBare && html`<button type="button" class="plain link accent toggle"
-    aria-expanded=${isOpen} onClick=${turn}><${Icon} name=${isOpen ? 'down' : 'right'} />${count(r.attempts, 'attempt')}</button>`;
+    title=${count(r.attempts, 'attempt')}
+    aria-label=${count(r.attempts, 'attempt')} aria-expanded=${isOpen} onClick=${turn}><${Icon} name=${isOpen ? 'down' : 'right'} />${r.attempts}×</button>`;
   const again = html`<${SendAgain} reason=${r} event=${event} plain=${isWell} onDone=${onChanged} />`;
   const mend = html`<${Mend} reason=${r} event=${event} onDone=${onChanged} />`;
   return html`<li class="delivery">

@@ -56,7 +56,7 @@ const columnsOf = (all) => [
     <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
     <span class="narrow-only small"><${LastError} subscription=${s} /> <${Time} value=${s.failing_since ?? s.disabled_at} />
       ${' '}· ${number(s.pending_deliveries)} wait</span></span>` },
-  { head: 'Last error', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
+  { head: 'Last error', size: 'l', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },
   { head: 'Waiting', size: 's', number: true, wide: true, cell: (s) => number(s.pending_deliveries) },
 ].filter(Boolean);

@@ -7,6 +7,7 @@ import { Time } from '../../ui/time.js';
 import { api } from '../../api.js';
 import { can } from '../../session.js';
 import { Destination, Options, bodyOf, useEventTypes, valuesOf } from './fields.js';
+import { Example } from './example.js';
 import { sentences } from './filter.js';
 
 export function Settings({ subscription, onSaved }) {
@@ -21,10 +22,11 @@ export function Settings({ subscription, onSaved }) {
   });
   if (!can('webhooks:write')) return html`<${ReadOnly} subscription=${subscription} />`;
   const isChanged = Object.keys(changes(saved, form.values)).length > 0;
-  return html`<div class="stack">
+  return html`<div class="stack previewed saved-below">
     <${Form} form=${form} submit="Save changes" disabled=${!isChanged}>
       <${Destination} form=${form} types=${types} />
-      <${Options} form=${form} />
+      <div class="stack"><${Options} form=${form} /></div>
+      ${!form.values.is_feed && html`<${Example} types=${types} chosen=${form.values.event_types} headers=${form.values.headers} />`}
     <//>
     <${Facts} items=${times(subscription)} />
   </div>`;
