@@ -94,7 +94,7 @@ func ShareDescription() (remove func(), err error) {
 		return nil, err
 	}
 	_, err = f.Write(text)
-	return func() { os.Remove(f.Name()) }, errors.Join(err, f.Close(), os.Setenv(descriptionFile, f.Name()))
+	return func() { _ = os.Remove(f.Name()) }, errors.Join(err, f.Close(), os.Setenv(descriptionFile, f.Name()))
 }
 
 // describe parses a description.

@@ -283,7 +283,7 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 	s.turn++
 	mood := s.mood
 	turn := s.turn
-	number, err := strconv.Atoi(attempt)
+	number, _ := strconv.Atoi(attempt)
 	if !isTest(q.Header) {
 		s.last[id] = try{number: number, open: true}
 	}
