@@ -43,7 +43,7 @@ const (
 var describedColumns = strings.Replace(foundSubscriptionColumns, "coalesce(s.external_id, '')", "s.description", 1)
 
 // searchLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription. Descriptions have no
-// index: the text is compared with each. They find attempts that have ended, and those in progress.
+// index: the text is compared with each of one organization. They find attempts that have ended, and those in progress.
 var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 	{
 		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByID, ID: access.SubscriptionID,
@@ -66,10 +66,6 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 		SQL: foundSubscriptionColumns + " FROM subscriptions s INDEXED BY subscriptions_by_host_in_organization" + foundSubscriptionJoins + `
 			WHERE s.organization_id = ?3 AND substr(s.url, instr(s.url, '//') + 2) >= ?8 AND substr(s.url, instr(s.url, '//') + 2) < ?9
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`,
-	},
-	{
-		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Everywhere,
-		SQL: describedColumns + " FROM subscriptions s" + foundSubscriptionJoins + " WHERE instr(lower(s.description), ?8) > 0 LIMIT ?4",
 	},
 	{
 		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Inside,
