@@ -175,8 +175,15 @@ func (x *fixture) start(t *testing.T) {
 // restart ends everything, as a stop of the server does, and starts it on the same file.
 func (x *fixture) restart(t *testing.T) {
 	t.Helper()
+	x.restartAfter(t, 0)
+}
+
+// restartAfter starts the server again after it was stopped for that long.
+func (x *fixture) restartAfter(t *testing.T, pause time.Duration) {
+	t.Helper()
 	x.stop()
 	x.end()
+	time.Sleep(pause)
 	x.start(t)
 }
 

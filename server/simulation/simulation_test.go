@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 const steps = 120
 
 func TestSimulation(t *testing.T) {
-	seeds.Run(t, func(t *testing.T, seed int, trace *seeds.Trace) {
+	seeds.Run(t, 100, func(t *testing.T, seed int, trace *seeds.Trace) {
 		w := &world{
 			t: t, trace: trace, random: rand.New(rand.NewPCG(uint64(seed), 11)), jitter: seeds.Jitter(seed),
 			hosts: map[string]*subscription{}, events: map[string]*event{},

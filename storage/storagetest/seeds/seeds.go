@@ -3,6 +3,7 @@
 package seeds
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"flag"
@@ -24,7 +25,7 @@ import (
 
 var (
 	// For a long run: go test ./dispatch -run Simulation -seeds 1000
-	seeds = flag.Int("seeds", 50, "simulations that each test runs; a tenth of them under the race detector, and 2 with -short")
+	seeds = flag.Int("seeds", 0, "simulations that each test runs, in place of its own number; a tenth under the race detector, and 2 with -short")
 	// For a part of a long run: go test ./dispatch -run Simulation -seeds 1000 -from 5000
 	firstSeed = flag.Int("from", 0, "the first of these simulations")
 	// For a replay: go test ./dispatch -run Simulation -seed 7
@@ -46,9 +47,9 @@ var HasRaceDetector = sync.OnceValue(func() bool {
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 })
 
-// toRun returns the seeds of the simulations that a test runs.
-func toRun() (list []int) {
-	n := *seeds
+// toRun returns the seeds of the simulations that a test runs, which are n without flags.
+func toRun(n int) (list []int) {
+	n = cmp.Or(*seeds, n)
 	switch {
 	case *onlySeed >= 0:
 		return []int{*onlySeed}
@@ -63,9 +64,9 @@ func toRun() (list []int) {
 	return list
 }
 
-// Run runs simulations of the test, each in a synctest bubble, in a process of its own that has one processor. crypto/rand has one seed
+// Run runs n simulations of the test, each in a synctest bubble, in a process of its own that has one processor. crypto/rand has one seed
 // for the whole process. Some simulations run again and must give the same trace. A failure says how to replay it.
-func Run(t *testing.T, run func(t *testing.T, seed int, r *Trace)) {
+func Run(t *testing.T, n int, run func(t *testing.T, seed int, r *Trace)) {
 	t.Helper()
 	if file := os.Getenv(traceFile); file != "" {
 		cryptotest.SetGlobalRandom(t, uint64(*onlySeed))
@@ -80,7 +81,7 @@ func Run(t *testing.T, run func(t *testing.T, seed int, r *Trace)) {
 	}
 	t.Parallel()
 	name := t.Name()
-	for _, seed := range toRun() {
+	for _, seed := range toRun(n) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			first := runProcess(t, name, seed, "trace")
