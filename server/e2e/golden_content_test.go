@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -81,6 +80,7 @@ func (r contentReader) list(path string) []any {
 		var page struct {
 			Data       []any
 			NextCursor *string `json:"next_cursor"`
+			HasMore    *bool   `json:"has_more"` // of a feed, which always has a cursor, and ends a page early if reading is slow
 		}
 		r.as.must(r.tb, "GET", next, nil, &page)
 		for _, item := range page.Data {
@@ -88,13 +88,16 @@ func (r contentReader) list(path string) []any {
 				items = append(items, item)
 			}
 		}
-		if page.NextCursor == nil || strings.HasSuffix(path, "/feed/") {
-			break
+		switch {
+		case page.NextCursor == nil || page.HasMore != nil && !*page.HasMore:
+			r.read[path] = items
+			return items
+		case page.HasMore != nil:
+			next = path + "?after=" + *page.NextCursor
+		default:
+			next = path + "&cursor=" + *page.NextCursor
 		}
-		next = path + "&cursor=" + *page.NextCursor
 	}
-	r.read[path] = items
-	return items
 }
 
 // forget removes members by name, wherever they are.
