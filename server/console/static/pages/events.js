@@ -76,9 +76,12 @@ export function Events() {
 function useAddresses(named) {
   const { data } = useLoad(async (signal) => (can('webhooks:read')
     ? api.get('/webhooks/subscriptions/', { signal, query: { limit: 200 } }) : null), []);
-  const options = (data?.data ?? []).map((s) => [s.id, s.url?.replace(/^\w+:\/\//, '') ?? s.description ?? 'Feed']);
+  const options = (data?.data ?? []).map((s) => [s.id, endOf(s.url?.replace(/^\w+:\/\//, '') ?? s.description ?? 'Feed')]);
   return named && !options.some(([id]) => id === named) ? [...options, [named, named]] : options;
 }
+
+// endOf keeps the end of a long address, which tells it from others.
+const endOf = (text) => (text.length > 26 ? '…' + text.slice(-25) : text);
 
 const stateOptions = [['delivered', 'Delivered'], ['pending', 'Waiting'], ['exhausted', 'Gave up'],
   ['dropped', 'Discarded'], ['expired', 'Expired'], ['nobody', 'Sent nowhere']];

@@ -32,20 +32,21 @@ export function Keys() {
     || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
 
   const creators = new Set(list.rows?.map((k) => k.creator.name)).size; // one says nothing
+  const ownerOf = (k) => html`<bdi title=${k.organization_id}>${(names.data || new Map()).get(k.organization_id) ?? k.organization_id}</bdi>`;
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
       ${showsStatus && html`<span class="narrow-only"><${KeyStatus} apiKey=${k} /></span>`}
+      ${everywhere && html`<span class="narrow-only small cut">${ownerOf(k)}</span>`}
       <span class="narrow-only mono small quiet nowrap">${k.key_prefix}</span>
       <span class="narrow-only"><${Tags} values=${words(k.scope)} most=${2} /></span></span>` },
     showsStatus && { head: 'Status', size: 'm', wide: true, cell: (k) => html`<${KeyStatus} apiKey=${k} />` },
     { head: 'Prefix', size: 'm', wide: true, cell: (k) => html`<span class="mono quiet">${k.key_prefix}</span>` },
-    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (k) => html`<bdi class="cut" title=${k.organization_id}>
-      ${(names.data || new Map()).get(k.organization_id) ?? k.organization_id}</bdi>` },
-    { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${2} />` },
+    everywhere && { head: 'Organization', size: 'l', wide: true, cell: (k) => html`<span class="cut">${ownerOf(k)}</span>` },
+    { head: 'Permissions', size: 'xl', wide: true, cell: (k) => html`<${Tags} values=${words(k.scope)} most=${everywhere ? 1 : 2} />` },
     { head: 'Networks', size: 'm', wide: true, cell: (k) => html`<span class="cut quiet"
       title=${k.allowed_networks.join('\n')}>${
       k.allowed_networks.length ? k.allowed_networks.join(', ') : 'Any'}</span>` },
-    creators > 1 && { head: 'Created by', size: 'l', wide: true, roomy: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
+    creators > 1 && !everywhere && { head: 'Created by', size: 'l', wide: true, roomy: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
     { head: 'Ends', size: 's', wide: true,
       cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },

@@ -29,16 +29,17 @@ export function Organizations() {
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New organization<//>`;
   const columns = [
     { head: 'Organization', main: true, cell: (o) => html`<${TwoLines} title=${o.name}>${o.closed_at && html`<code>${o.id}</code>`}<//>` },
-    list.rows?.some((o) => o.external_id) && { head: 'External id', size: 'l', wide: true,
+    list.rows?.some((o) => o.external_id) && { head: 'External id', size: 'l', wide: true, roomy: true,
       cell: (o) => html`<span class="cut quiet" title=${o.external_id}><bdi>${o.external_id ?? '–'}</bdi></span>` },
-    { head: 'Plan', size: 'm', cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
+    { head: 'Plan', size: 'm', wide: true, cell: (o) => (o.closed_at ? html`<${Badge} status="revoked" text="Closed" />` : html`<bdi>${o.plan}</bdi>`) },
     { head: 'In trouble', size: 's', number: true, sort: usual, down: true, isUsual: true,
       cell: (o) => html`<span class=${o.subscriptions_in_trouble ? 'strong danger' : 'quiet'}>${number(o.subscriptions_in_trouble)}</span>` },
-    { head: 'Waiting', size: 's', number: true, wide: true, sort: 'pending_deliveries', down: true,
+    { head: 'Waiting', size: 's', number: true, sort: 'pending_deliveries', down: true,
       cell: (o) => html`<span class=${o.pending_deliveries ? 'strong' : 'quiet'}>${number(o.pending_deliveries)}</span>` },
     { head: 'Events, 30 days', size: 's', number: true, wide: true, cell: (o) => html`<span class="quiet">${number(o.events_last_30_days)}</span>` },
-    { head: 'Last event', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<span class="row spread"><${Time} value=${o.last_event_at} />
-      ${actsEverywhere() && !o.closed_at && html`<a class="above on-row" href=${href('/', { org: o.id })}
+    { head: 'Last event', wide: true, sort: 'last_event_at', down: true, cell: (o) => html`<span class="row one-line spread">
+      <${Time} value=${o.last_event_at} />
+      ${actsEverywhere() && !o.closed_at && html`<a class="above on-row nowrap" href=${href('/', { org: o.id })}
         aria-label=${`Switch to ${o.name}`}>Switch to</a>`}</span>` },
   ].filter(Boolean);
   return html`<${Page} title="Organizations" actions=${create}>

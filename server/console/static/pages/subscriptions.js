@@ -88,8 +88,8 @@ function LastResult({ subscription }) {
   if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}>
     <bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
   if (last_error) return html`<span class="cut" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}>
-    <bdi class="danger">${wordsOf(last_error)}</bdi>
-    ${last_failure_at && html` <span class="small quiet"><${Time} value=${last_failure_at} /></span>`}</span>`;
+    ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span> `}
+    <bdi class="danger">${wordsOf(last_error)}</bdi></span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }

@@ -13,7 +13,8 @@ export function TokensField({ form, name, label, hint, placeholder, types = [], 
   const [at, setAt] = useState(null); // the type that Enter takes; -1: what is typed; null: nothing is offered
   const id = useId();
   const list = single ? [] : form.values[name];
-  const offered = at === null ? [] : offer(types.filter((t) => !list.includes(t.type) && !isReserved(t)), text.trim().toLowerCase(), single ? undefined : list);
+  const open = types.filter((t) => !isCovered(t.type, list) && !isReserved(t));
+  const offered = at === null ? [] : offer(open, text.trim().toLowerCase(), single ? undefined : list);
   const add = (typed, found) => {
     if (single) {
       setText(typed);
@@ -63,6 +64,9 @@ export function TokensField({ form, name, label, hint, placeholder, types = [], 
 }
 
 const groupOf = ({ group, description }) => group ?? (description ? 'Other types' : 'Published, without a description');
+
+// isCovered is true for a type that is in the list, itself or by a pattern.
+const isCovered = (type, list) => list.some((each) => each === type || (each.endsWith('*') && type.startsWith(each.slice(0, -1))));
 
 // isReserved is true for the types of audit events and of tests. They have no dot, and nobody describes them.
 const isReserved = ({ type, description }) => !type.includes('.') && !description;

@@ -18,7 +18,7 @@ export function Attention({ state, all }) {
   const [shown, setShown] = useState(8); // so many leave room for the chart on the first screen
   const bars = warnings(state, all, me.organization);
   if (!bars.length && !state.count) {
-    return statuses.healthy > 0 && html`<p class="row one-line"><${Icon} name="ok" class="success" />
+    return statuses.healthy > 0 && state.steps[2] !== false && html`<p class="row one-line"><${Icon} name="ok" class="success" />
       <span>${statuses.healthy === 1 ? named('The subscription is healthy.')
         : `All ${count(statuses.healthy, 'subscription')} are healthy.`} Nothing needs attention.</span></p>`;
   }

@@ -11,10 +11,11 @@ export function Example({ types, chosen, headers }) {
   const type = found?.type ?? chosen.find((each) => !each.endsWith('*')) ?? 'order.paid';
   const body = { id: 'evt_…', type, timestamp: now.toISOString(), organization_id: useSession().me.organization.id, data: found?.example ?? { order: 1001 } };
   const own = headers.filter((h) => h.name.trim()).map((h) => [h.name.trim(), '***']);
+  const seconds = String(Math.floor(now / 1000));
   return html`<section class="card stack preview-card wide" aria-label="Example of a delivery">
     <h2>What your server gets</h2>
-    <${Headers} label="Headers of a delivery" items=${[['Content-Type', 'application/json'], ['Webhook-Id', 'evt_…'],
-      ['Webhook-Timestamp', String(Math.floor(now / 1000))], ['Webhook-Signature', 'v1,…'], ...own]} />
+    <${Headers} label="Headers of a delivery" items=${[['Content-Type', 'application/json'], ['X-Service-Timestamp', seconds], ['X-Service-Signature', '…'],
+      ['Webhook-Id', 'evt_…'], ['Webhook-Timestamp', seconds], ['Webhook-Signature', 'v1,…'], ...own]} />
     <${Code} label="Body of a delivery" text=${JSON.stringify(body)} pretty copy=${false} />
     <p class="quiet small">A status from 200 to 299 is a success. After any other answer, or none, the delivery is repeated later.</p>
   </section>`;

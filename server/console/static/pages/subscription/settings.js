@@ -1,5 +1,5 @@
 // The settings of a subscription: a form, or facts for those who may not change them.
-import { html, useState } from '../../ui/html.js';
+import { html, cx, useState } from '../../ui/html.js';
 import { Facts } from '../../ui/page.js';
 import { Form, useForm } from '../../ui/form.js';
 import { tell } from '../../ui/told.js';
@@ -22,7 +22,7 @@ export function Settings({ subscription, onSaved }) {
   });
   if (!can('webhooks:write')) return html`<${ReadOnly} subscription=${subscription} />`;
   const isChanged = Object.keys(changes(saved, form.values)).length > 0;
-  return html`<div class="stack previewed saved-below">
+  return html`<div class=${cx('stack previewed', isChanged && 'saved-below')}>
     <${Form} form=${form} submit="Save changes" disabled=${!isChanged}>
       <${Destination} form=${form} types=${types} />
       <div class="stack"><${Options} form=${form} /></div>
