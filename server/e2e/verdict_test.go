@@ -47,7 +47,9 @@ func path(sub, rest string) string { return "/api/v1/webhooks/subscriptions/" + 
 var arrangements = map[explain.Verdict]func(t *testing.T, v *verdicts) (organization, event, sub string){
 	explain.Delivered: func(t *testing.T, v *verdicts) (string, string, string) {
 		c, org, sub := v.customer(t, v.up)
-		return org, c.publish(t, "a"), sub
+		event := c.publish(t, "a")
+		c.until(t, sub, "pending_deliveries", 0)
+		return org, event, sub
 	},
 	explain.Sending: func(t *testing.T, v *verdicts) (string, string, string) {
 		h := hang(t)

@@ -196,15 +196,18 @@ func TestInterruptedRecovery(t *testing.T) {
 	}
 	refusals{x.Store}.alter(t, "UPDATE subscriptions SET status = 'disabled', last_error = 'x', consecutive_failures = 2000, epoch = epoch + 1")
 	refusals{x.Store}.refuse(t, sentAgain, "NEW.event_id = (SELECT max(id) FROM events WHERE type = 'last')")
-	if r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1)); err == nil || r.Deliveries != chunk {
+	// Mostly a chunk is recovered before the failure. On a slow machine, chunks are smaller.
+	r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
+	before := r.Deliveries
+	if err == nil || before < 1 || before > chunk+10 {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}
-	if sub := x.Read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != chunk {
+	if sub := x.Read(t); sub.Status != webhook.Disabled || sub.PendingDeliveries != before {
 		t.Errorf("it is %s with %d pending", sub.Status, sub.PendingDeliveries)
 	}
 	refusals{x.Store}.allow(t)
-	r, err := x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
-	if err != nil || r.Deliveries != 11 || r.Pending != chunk {
+	r, err = x.Queue.Recover(t.Context(), x.Actor(), x.Org(), x.Sub.ID, recovering(1))
+	if err != nil || r.Deliveries != chunk+11-before || r.Pending != before {
 		t.Errorf("recovered %+v, error %v", r, err)
 	}
 	if sub := x.Read(t); sub.Status != webhook.Healthy {

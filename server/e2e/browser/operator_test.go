@@ -406,7 +406,10 @@ func TestHowCustomersAreDoing(t *testing.T) {
 	p.visit("/console/organizations/?search=Acme")
 	row := p.in("row", "Acme")
 	row.expect("2")
-	row.expect("now")
+	last := evaluate[string](p, `[...document.querySelector("tbody tr").cells].at(-1).innerText.trim()`)
+	if !regexp.MustCompile(`^(now|\d+ sec\. ago)`).MatchString(last) { // how long the world took to make
+		t.Errorf("the last event was %s", last)
+	}
 	p.visit("/console/organizations/")
 	p.expectElement("columnheader", "In trouble")
 	if got := names(0); !strings.HasPrefix(got, "Acme |") {
