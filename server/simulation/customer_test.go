@@ -231,12 +231,13 @@ func (w *world) discarded(s *subscription, before []string) {
 	defer w.mu.Unlock()
 	waiting := s.waiting()
 	for _, id := range before {
-		if slices.Contains(waiting, id) {
-			s.never[id] = true
-			delete(s.must, id)
-		}
-		if s.last[id].open { // its failure would be the last
+		switch gaveUp := s.sent[id+" 5"] > 0; {
+		case s.last[id].open, // its failure would be the last
+			slices.Contains(waiting, id) && gaveUp: // a replay of it is dropped; a recovery since then still sends what was given up
 			s.may[id] = true
+			delete(s.must, id)
+		case slices.Contains(waiting, id):
+			s.never[id] = true
 			delete(s.must, id)
 		}
 	}
