@@ -242,19 +242,19 @@ var budget = map[string]int{
 	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  930,
-	"server/platform":              1120,
+	"server/platform":              1130,
 	"server/share":                 560,
 	"server/socket":                260,
 	"server/usage":                 200,
 	"server/webhooks":              1620,
 	"storage":                      1100,
-	"storage/access":               1460,
+	"storage/access":               1480,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3190,
+	"storage/directory":            3200,
 	"storage/disk":                 840,
 	"storage/encryption":           650,
 	"storage/fanout":               320,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57400 // the aim is 50,000
+	budgetOfAll    = 57440 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -61,7 +61,7 @@ func (h *handlers) table() []route {
 		del("/api/v1/api-keys/{id}/", h.revokeKey).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.rotateKey).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.webhooks.ListSubscriptions).need(access.WebhooksRead).pages("organization", "status", "paused", "search"),
+		get("/api/v1/webhooks/subscriptions/", h.webhooks.ListSubscriptions).need(access.WebhooksRead).pages("organization", "status", "paused", "pending", "search"),
 		post("/api/v1/webhooks/subscriptions/", h.webhooks.CreateSubscription).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.webhooks.ReadSubscription).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", sub(h.webhooks.UpdateSubscription)).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),

@@ -154,6 +154,11 @@ func TestListsOfAllOrganizations(t *testing.T) {
 			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Statuses: []webhook.Status{webhook.Failing, webhook.Disabled}, Paused: &paused, Limit: limit})
 		}
 	}
+	for _, pending := range []bool{true, false} {
+		lists[fmt.Sprint("subscriptions, pending ", pending)] = func(organization int64, limit int) []string {
+			return x.listedSubscriptions(t, organization, webhook.SubscriptionFilter{Pending: &pending, Limit: limit})
+		}
+	}
 	for name, f := range map[string]access.KeyFilter{
 		"keys": {}, "active keys": {Status: access.Active}, "revoked keys": {Status: access.Revoked}, "keys with a prefix": {Prefix: key.KeyPrefix},
 		"revoked keys with the prefix of an active one": {Prefix: key.KeyPrefix, Status: access.Expired},

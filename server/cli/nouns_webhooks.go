@@ -135,6 +135,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		request: get(pathSubscriptions),
 		query: []field{{member: "status", usage: "only subscriptions with one of these statuses: healthy, failing, disabled", value: anyOf("healthy", "failing", "disabled")},
 			{member: "paused", usage: "only subscriptions that a person has paused; with --paused=false, only the others", value: boolean},
+			{member: "pending", usage: "only subscriptions for which deliveries wait; with --pending=false, only the others", value: boolean},
 			{member: "search", usage: "only subscriptions with this text in the URL or the description", value: someText}},
 		note: noteBlocked, show: list{columns: []string{"id", "url", "event_types", "status", "blocked_by", "consecutive_failures", "pending_deliveries", "last_error"}, ofAll: true},
 	},

@@ -16,7 +16,7 @@ import (
 
 // The bytes that a browser loads, uncompressed.
 const (
-	maxBytes      = 476 << 10 // all files
+	maxBytes      = 480 << 10 // all files
 	maxFrameBytes = 162 << 10 // what every page needs
 	maxPageBytes  = 270 << 10 // any one page, with the frame
 )

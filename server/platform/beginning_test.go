@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -78,6 +79,11 @@ func TestMemberships(t *testing.T) {
 		organization, _ := f.List(t, servertest.Operator, path).Data[0]["organization"].(map[string]any)
 		if d := cmp.Diff(map[string]any{"id": other.Organization.ID, "name": "beta", "external_id": "beta-17"}, organization); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
+		}
+		user := f.List(t, servertest.Operator, "/api/v1/users/?search="+url.QueryEscape(owner.User.Name)).Data[0]
+		listed := fmt.Sprint(user["memberships"], user["newest_memberships"], user["last_used_at"])
+		if want := fmt.Sprint(2, f.List(t, servertest.Operator, path).Data, nil); listed != want {
+			t.Errorf("the list of users has %s, want %s", listed, want)
 		}
 	})
 	t.Run("are not found for an unknown user", func(t *testing.T) {

@@ -38,7 +38,7 @@ type Store interface {
 	CreatePortalLink(ctx context.Context, actor access.Actor, organization string, l access.NewPortalLink) (access.SignInLink, error)
 
 	// UserPage lists those that begin with a text, as OrganizationPage does.
-	UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.User, next int64, err error)
+	UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.ListedUser, next int64, err error)
 	// Memberships lists the organizations of a user.
 	Memberships(ctx context.Context, user string, before int64, limit int) ([]access.Membership, error)
 	User(ctx context.Context, id string) (access.User, error)

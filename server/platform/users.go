@@ -54,9 +54,25 @@ func readUser(f *form.Form, email *string) access.UserChange {
 	}
 }
 
+// listedUserBody is a user in a list.
+type listedUserBody struct {
+	userBody
+	Memberships int64            `json:"memberships"`
+	Newest      []membershipBody `json:"newest_memberships"`
+	LastUsedAt  *exchange.Time   `json:"last_used_at"`
+}
+
+func newListedUserBody(u access.ListedUser) listedUserBody {
+	b := listedUserBody{newUserBody(u.User), u.Memberships, []membershipBody{}, (*exchange.Time)(u.LastUsedAt)}
+	for _, m := range u.Newest {
+		b.Newest = append(b.Newest, newMembershipBody(m))
+	}
+	return b
+}
+
 // ListUsers lists users, newest first.
 func (h *Endpoints) ListUsers(x *exchange.Exchange) error {
-	return listBeginning(x, h.Store.UserPage, newUserBody, func(u access.User) int64 { return u.RowID })
+	return listBeginning(x, h.Store.UserPage, newListedUserBody, func(u access.ListedUser) int64 { return u.RowID })
 }
 
 type membershipBody struct {

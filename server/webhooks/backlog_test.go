@@ -2,6 +2,7 @@ package webhooks_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,6 +74,18 @@ func TestBacklog(t *testing.T) {
 		}
 		if b.Oldest == nil || b.Blocked[0].Oldest == nil || *b.Oldest != *b.Blocked[0].Oldest {
 			t.Errorf("oldest: %+v", b)
+		}
+		for query, want := range map[string]string{
+			"pending=true": "b a", "pending=false": "c", "": "c b a", "pending=true&paused=true": "b", "pending=true&organization=all": "e b a",
+		} {
+			who := as
+			if strings.Contains(query, "all") {
+				who = servertest.Operator
+			}
+			urls := f.All(t, who, "/api/v1/webhooks/subscriptions/?"+query, "url", 1)
+			if got := strings.NewReplacer("https://", "", ".example.com/", "").Replace(strings.Join(urls, " ")); got != want {
+				t.Errorf("the list with %q has %s, want %s", query, got, want)
+			}
 		}
 	})
 	t.Run("is empty where nothing waits", func(t *testing.T) {

@@ -114,17 +114,20 @@ func (h Endpoints) ListSubscriptions(x *exchange.Exchange) error {
 	for _, s := range x.Query.Choices("status", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled)) {
 		statuses = append(statuses, webhook.Status(s))
 	}
-	var paused *bool
-	if text := x.Query.Choice("paused", "", "true", "false"); text != "" {
-		paused = new(text == "true")
+	maybe := func(name string) (value *bool) {
+		if text := x.Query.Choice(name, "", "true", "false"); text != "" {
+			value = new(text == "true")
+		}
+		return value
 	}
+	paused, pending := maybe("paused"), maybe("pending")
 	text := x.Query.Matching("search", "may have at most 255 characters", func(text string) bool { return utf8.RuneCountInString(text) <= access.MaxExternalID })
 	organization, err := x.ListOrganization()
 	if err != nil {
 		return err
 	}
 	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, int64, error) {
-		page, err := h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Text: text, Before: before, Limit: limit})
+		page, err := h.Store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Statuses: statuses, Paused: paused, Pending: pending, Text: text, Before: before, Limit: limit})
 		return page.Subscriptions, page.Next, err
 	}
 	return exchange.SearchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })

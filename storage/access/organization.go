@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 )
 
@@ -97,6 +98,14 @@ type User struct {
 	UpdatedAt     int64   `db:"updated_at"`
 }
 
+// ListedUser is a user with the organizations, and with the last use.
+type ListedUser struct {
+	User
+	Memberships int64          `db:"memberships"`  // how many there are
+	Newest      MembershipList `db:"newest"`       // three of them
+	LastUsedAt  *int64         `db:"last_used_at"` // of an access token or an API key, or when a session began; nil if there is none
+}
+
 // IsService reports whether the user is the service account of an organization. Nobody signs in as a service account.
 func (u User) IsService() bool { return u.ServiceOf != nil }
 
@@ -135,6 +144,15 @@ type Membership struct {
 	ExternalID      *string `db:"external_id"`
 	Role            string  `db:"role"`
 	CreatedAt       int64   `db:"created_at"`
+}
+
+// MembershipList are memberships. In the database they are JSON, without the row ids of the organizations.
+type MembershipList []Membership
+
+// Scan reads the text of the database.
+func (l *MembershipList) Scan(src any) error {
+	text, _ := src.(string)
+	return json.Unmarshal([]byte(text), l)
 }
 
 // Put is what a put by an external id leaves.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -228,11 +229,67 @@ func TestUsers(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Email: "ann@example.com", Name: "Ann"}))
-		page := must[[]access.User](t)(x.Directory.Users(t.Context(), 0, 1))
-		rest := must[[]access.User](t)(x.Directory.Users(t.Context(), page[0].RowID, 5))
+		page := must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 1))
+		rest := must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), page[0].RowID, 5))
 		if len(page) != 1 || len(rest) != 1 || page[0].Name != "Ann" || rest[0].Name != "admin" {
 			t.Errorf("listed %v and then %v", page, rest)
 		}
+	})
+}
+
+// TestListedUsers expects three memberships, in the newest organizations, and the last use.
+func TestListedUsers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newPlatform(t)
+		ann := must[access.User](t)(x.Directory.CreateUser(t.Context(), x.By, access.User{Name: "Ann", IsActive: true}))
+		var owner access.Principal
+		for i, name := range []string{"a", "b", "c", "d"} {
+			owner, _ = storagetest.Organization(t, x.Store, name, "growth", access.RoleOwner)
+			if i > 0 {
+				must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, owner.Organization.ID, ann.ID, access.RoleMember))
+			}
+		}
+		must[access.Member](t)(x.Directory.SetMember(t.Context(), x.By, x.Operator.Home.ID, ann.ID, access.RoleMember))
+		list := func() (of map[string]access.ListedUser) {
+			of = map[string]access.ListedUser{}
+			for _, u := range must[[]access.ListedUser](t)(x.Directory.Users(t.Context(), 0, 10)) {
+				found, _, err := x.Directory.UserPage(t.Context(), u.Name, 0, 10)
+				if d := cmp.Diff([]access.ListedUser{u}, found); err != nil || d != "" {
+					t.Errorf("searched (-want +got): %v\n%s", err, d)
+				}
+				of[u.ID] = u
+			}
+			return of
+		}
+		got := list()[ann.ID]
+		all := must[[]access.Membership](t)(x.Directory.Memberships(t.Context(), ann.ID, 0, 10))
+		for i := range all {
+			all[i].OrganizationRow = 0
+		}
+		if d := cmp.Diff(access.MembershipList(all[:3]), got.Newest); d != "" || len(all) != 4 || got.Memberships != 4 || got.LastUsedAt != nil {
+			t.Errorf("%+v; memberships (-want +got):\n%s", got, d)
+		}
+
+		for _, use := range []func(){
+			func() { x.Directory.Used(owner, access.KeyUse{}) },
+			func() { x.Directory.Used(x.byKey(t, owner, access.EventsRead), access.KeyUse{Allowed: 1}) },
+			func() {
+				must[access.Session](t)(x.Directory.CreateSession(t.Context(), owner, x.By, access.MintSession()))
+			},
+		} {
+			time.Sleep(time.Hour)
+			now := time.Now().UnixMilli()
+			use()
+			time.Sleep(time.Minute)
+			switch got := list()[owner.User.ID]; {
+			case got.LastUsedAt == nil || *got.LastUsedAt != now:
+				t.Errorf("last used at %v, want %d", got.LastUsedAt, now)
+			case got.Memberships != 1 || len(got.Newest) != 1 || got.Newest[0].Role != access.RoleOwner:
+				t.Errorf("the owner has %+v", got.Newest)
+			}
+		}
+		storagetest.NoneGrows(t, x.Store, nil)
 	})
 }
 

@@ -15,20 +15,30 @@ import (
 const userColumns = `id, public_id, coalesce(email, '') AS email, name, external_id, service_of, is_active, built_in, erased_at, cleaned_at,
 	created_at, updated_at, coalesce((SELECT o.name FROM organizations o WHERE o.id = service_of), '') AS service_of_name`
 
+// listedUserColumns has three memberships of the user u, in the order of the list of all.
+const listedUserColumns = userColumns + `, (SELECT count(*) FROM memberships m WHERE m.user_id = u.id) AS memberships,
+	(SELECT json_group_array(json_object('OrganizationID', public_id, 'Name', name, 'ExternalID', external_id, 'Role', role, 'CreatedAt', created_at)) FROM (
+		SELECT o.public_id, o.name, o.external_id, r.name AS role, m.created_at FROM memberships m INDEXED BY memberships_by_user
+		CROSS JOIN organizations o ON o.id = m.organization_id CROSS JOIN roles r ON r.id = m.role_id
+		WHERE m.user_id = u.id ORDER BY m.organization_id DESC LIMIT 3)) AS newest,
+	(SELECT max(at) FROM (SELECT max(last_used_at) AS at FROM access_tokens WHERE user_id = u.id
+		UNION ALL SELECT max(last_used_at) FROM api_keys WHERE user_id = u.id
+		UNION ALL SELECT max(created_at) FROM sessions WHERE user_id = u.id)) AS last_used_at`
+
 // Users lists the users without the built-in one, newest first.
-func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
-	return sqlite.All[access.User](d.reads.In(ctx),
-		"SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.ListedUser, error) {
+	return sqlite.All[access.ListedUser](d.reads.In(ctx),
+		"SELECT "+listedUserColumns+" FROM users u WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 }
 
 // UserPage lists the users whose name, e-mail address or external id begins with a text, as OrganizationPage does.
-func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.User, next int64, err error) {
+func (d *Directory) UserPage(ctx context.Context, beginning string, before int64, limit int) (page []access.ListedUser, next int64, err error) {
 	if beginning == "" {
 		page, err = d.Users(ctx, before, limit)
 		return page, 0, err
 	}
-	list := scan.List[access.User]{
-		Logs: d.logs, Table: "users u", Columns: userColumns,
+	list := scan.List[access.ListedUser]{
+		Logs: d.logs, Table: "users u", Columns: listedUserColumns,
 		Where: `u.built_in = 0 AND (u.name LIKE ?5 ESCAPE '\' OR u.email LIKE ?5 ESCAPE '\' OR u.external_id LIKE ?5 ESCAPE '\')`,
 	}
 	return beginningWith(ctx, list, beginning, before, limit)

@@ -9,6 +9,7 @@ type SubscriptionFilter struct {
 	Limit    int
 	Statuses []Status // any of them
 	Paused   *bool    // whether a person has paused them
+	Pending  *bool    // whether deliveries wait for them
 	Text     string   // a part of the URL or of the description
 }
 

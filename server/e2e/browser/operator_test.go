@@ -298,6 +298,9 @@ func TestUsers(t *testing.T) {
 	}
 	p.fromMenu("Activate user…")
 	p.confirm("", "Activate user")
+	p.visit("/console/users/?sort=last_used_at")
+	p.in("row", "Jane").expect("Acme (owner)")
+	p.visit("/console/users/" + id + "/")
 	p.in("table", "Access tokens").click("button", "Revoke…")
 	p.in("dialog", "").expect("Laptop was") // Keyhook writes the last use down later
 	p.confirm("", "Revoke token")

@@ -30,6 +30,11 @@ func TestOverview(t *testing.T) {
 		p.in("navigation", "Pages").expect("2 need attention") // the paused subscription is no fault
 		p.in("table", "What waits, and why").expect("Paused by a person 4 1")
 		p.expect("12 succeeded")
+		p.in("table", "What waits, and why").click("link", "Paused by a person")
+		p.expectPath("/console/subscriptions/?status=paused&pending=true")
+		p.in("table", "Subscriptions").expect("/paused")
+		p.in("table", "Subscriptions").gone("/disabled")
+		p.visit("/console/")
 		p.click("link", "7 d")
 		p.expectPath("/console/?range=7d")
 		p.in("table", "Problems").expect("/disabled")

@@ -8,7 +8,7 @@ import { Segments } from '../ui/filters.js';
 import { ErrorBar, Skeleton } from '../ui/state.js';
 import { Time, number, duration } from '../ui/time.js';
 import { href, place, useQuery } from '../router.js';
-import { session, useSession, isOperator, isShown } from '../session.js';
+import { can, session, useSession, isOperator, isShown } from '../session.js';
 import { paths } from '../paths.js';
 import { useOverview } from './overview/state.js';
 import { Attention } from './overview/attention.js';
@@ -28,7 +28,6 @@ export function Overview() {
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
   const hasFigures = !portal || (state && state.steps[2] !== false); // a customer begins with the first steps alone
   const choice = hasFigures && html`<${Segments} name="range" label="Period" items=${periods} none="24h" value=${period} />`;
-  const showsEvents = isShown({ path: paths.events, needs: 'events:read' });
   const hrefOf = (since, until) => href(paths.events, { range: 'custom', since, until, in: all ? 'all' : '' });
   return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
@@ -37,12 +36,14 @@ export function Overview() {
       ${hasFigures && html`<${Figures} stats=${stats.data} backlog=${state.backlog} />`}
       <${Attention} key=${all} state=${state} all=${all} />
       ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />`
-        : html`<${Chart} stats=${stats.data} hrefOf=${showsEvents && hrefOf} />`)}
+        : html`<${Chart} stats=${stats.data} hrefOf=${showsEvents() && hrefOf} />`)}
       ${state.backlog.pending > 0 && html`<${Waiting} all=${all} blocked=${state.backlog.blocked} />`}
-      ${hasFigures && !all && showsEvents && html`<${Latest} changed=${JSON.stringify([me.organization.id, stats.data?.totals])} />`}`
+      ${hasFigures && !all && showsEvents() && html`<${Latest} changed=${JSON.stringify([me.organization.id, stats.data?.totals])} />`}`
       : !error && html`<${Skeleton} />`}
   <//>`;
 }
+
+const showsEvents = () => isShown({ path: paths.events, needs: 'events:read' });
 
 function Figures({ stats, backlog }) {
   const { succeeded = 0, failed = 0, duration_ms } = stats?.totals ?? {};
@@ -77,10 +78,11 @@ const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and wh
     rowKey=${(b) => b.blocked_by ?? ''} href=${(b) => whereTo(b.blocked_by, all)} />
 <//>`;
 
-// whereTo returns the page with the next step: a paused subscription counts as disabled, and only operators release the queue or
-// change a plan.
+// whereTo returns the page with the next step, or what was counted. Only operators release the queue or change a plan.
 function whereTo(blocked, all) {
   if (blocked === 'queue_held' && isOperator()) return href(paths.system);
   if (blocked === 'plan' && isOperator() && !all) return href(paths.organization(session.get().me.organization.id));
-  return href(paths.subscriptions, { status: blocked === 'paused' || blocked === 'disabled' ? 'disabled' : '', in: all ? 'all' : '' });
+  const where = all ? 'all' : '';
+  if (!blocked && showsEvents()) return href(paths.events, { state: 'pending', audit: can('audit:read') ? 'with' : '', in: where });
+  return href(paths.subscriptions, { status: blocked === 'paused' || blocked === 'disabled' ? blocked : '', pending: 'true', in: where });
 }

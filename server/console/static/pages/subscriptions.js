@@ -17,14 +17,18 @@ import { NoWebhooks } from './subscription/health.js';
 import { mendOf, wordsOf } from './subscription/mend.js';
 import { traits } from './subscription/traits.js';
 
-const statuses = [[needsAttention, 'Needs attention'], ['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled']];
+const statuses = [[needsAttention, 'Needs attention'], ['healthy', 'Healthy'], ['failing', 'Failing'], ['disabled', 'Disabled'], ['paused', 'Paused']];
+
+// A paused subscription is disabled for the API.
+const asked = ({ status, pending, search }) => ({ pending, search, ...(status === 'paused' ? { paused: true }
+  : { status, paused: status === needsAttention || status === 'disabled' ? false : '' }) });
 
 export function Subscriptions() {
   const { me } = useSession();
   const [query] = useQuery();
   const everywhere = query.in === 'all' && isOperator();
   const list = useList('/webhooks/subscriptions/', {
-    status: query.status, paused: query.status === needsAttention ? false : '', search: query.search, organization: everywhere ? 'all' : '',
+    ...asked(query), organization: everywhere ? 'all' : '',
   }, { poll: 5000, limit: everywhere ? 200 : 50 });
   const series = useSeries(everywhere ? [] : list.rows);
 
@@ -42,19 +46,21 @@ export function Subscriptions() {
     { head: 'Last result', size: 'l', wide: true, cell: (s) => html`<${LastResult} subscription=${s} />` },
   ].filter(Boolean);
 
-  const isFirst = list.rows?.length === 0 && !query.status && !query.search && !everywhere;
+  const isFiltered = query.status || query.pending || query.search || everywhere;
+  const isFirst = list.rows?.length === 0 && !isFiltered;
   return html`<${Page} title="Subscriptions"
     actions=${!isFirst && can('webhooks:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.subscriptionNew)}>New subscription<//>`}>
     ${!me.plan.webhooks && html`<${NoWebhooks} />`}
     ${(!isFirst || isOperator()) && html`<${Filters}>
       <${Choice} name="status" label="Status" options=${statuses} />
+      <${Choice} name="pending" label="Deliveries" options=${[['true', 'Waiting']]} />
       <${TextFilter} name="search" label="Search" placeholder="Address or description" />
       <${Everywhere} name="in" />
     <//>`}
     <${Table} label="Subscriptions" list=${sorted(list, everywhere ? orders[query.sort] : undefined)} columns=${columns}
       href=${(s) => href(paths.subscription(s.id), everywhere && canSwitch() ? { org: s.organization_id } : {})}
-      empty=${query.status || query.search || everywhere
-        ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query.status)} />` : html`<${First} />`} />
+      empty=${isFiltered
+        ? html`<${NoneLike} title=${query.search ? 'No subscription has this text' : noneLike(query)} />` : html`<${First} />`} />
   <//>`;
 }
 
@@ -94,7 +100,8 @@ function LastResult({ subscription }) {
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }
 
-function noneLike(status) {
+function noneLike({ status, pending }) {
+  if (pending) return 'No delivery waits here';
   if (status === needsAttention) return 'No subscription needs attention';
   return status ? `No subscription is ${status}` : 'No organization has a subscription';
 }
