@@ -143,9 +143,12 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.visit("/console/subscriptions/")
 	p.expect(`-H "Authorization: ApiKey $KEY"`) // a customer has no access token
 	p.visit("/console/")
-	p.click("link", "Add endpoint")
-	p.expectPath("/console/subscriptions/new/")
 	p.fill("Address", r.url("hook"))
+	p.click("link", "More settings")
+	p.expectElement("heading", "New endpoint")
+	if got := p.value("Address"); got != r.url("hook") {
+		t.Errorf("the full form begins with the address %q", got)
+	}
 	p.click("button", "Create endpoint")
 	p.expect("Save the signing secret")
 	p.click("button", "Send test")
@@ -185,12 +188,22 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 	}
 	p.look("portal-first")
 
-	p.click("link", "Add endpoint")
+	p.allow(http.StatusUnprocessableEntity, "/api/v1/webhooks/subscriptions/")
+	p.fill("Address", "http://")
+	p.click("button", "Add endpoint")
+	p.expect("Write a host after the two slashes")
+	p.expectFocus("textbox", "Address")
 	p.fill("Address", r.url("hook"))
-	p.click("button", "Create endpoint")
-	p.click("button", "I have saved it")
-	p.visit("/console/")
+	p.press("Enter")
 	p.expect("Done Add an endpoint")
+	p.expect("Save the signing secret")
+	p.expectFocus("button", "Copy")
+	p.goneElement("button", "Send test…") // it would leave the page before the secret is saved
+	p.look("portal-first-secret")
+	p.click("button", "I have saved it")
+	p.expectFocus("button", "Send test…")
+	p.expectElement("link", r.url("hook"))
+	p.gone("whsec_")
 	r.answer("hook", http.StatusInternalServerError, "")
 	p.click("button", "Send test…")
 	dialog := p.in("dialog", "Send a test")
