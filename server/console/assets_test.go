@@ -17,7 +17,7 @@ import (
 // The bytes that a browser loads, uncompressed.
 const (
 	maxBytes      = 482 << 10 // all files
-	maxFrameBytes = 162 << 10 // what every page needs
+	maxFrameBytes = 164 << 10 // what every page needs
 	maxPageBytes  = 272 << 10 // any one page, with the frame
 )
 

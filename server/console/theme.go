@@ -52,7 +52,9 @@ func Theme(accent string) ([]byte, error) {
 		fill := s.contrasting(chosen, minControl, s.page)
 		text := s.contrasting(chosen, minContrast, s.surface, soft)
 		on, away := white, black // the hover colour moves away from the text on it
-		if contrast(on, fill) < minContrast {
+		if darker := s.forWhite(fill); contrast(white, darker) >= minContrast {
+			fill = darker
+		} else {
 			on, away = black, white // one of both has a contrast of at least 4.58
 		}
 		colors[i] = []any{fill, on, mix(fill, away, 0.12), text, soft}
@@ -79,6 +81,18 @@ func (s scheme) contrasting(c color, least float64, backgrounds ...color) color 
 		}
 	}
 	return s.ink
+}
+
+// forWhite returns c, or a colour at most 8 % darker if white text is readable on that: black text on a colour of middle lightness looks
+// like a button that does nothing.
+func (s scheme) forWhite(c color) color {
+	for percent := range 9 {
+		darker := mix(c, black, float64(percent)/100)
+		if contrast(white, darker) >= minContrast && contrast(darker, s.page) >= minControl {
+			return darker
+		}
+	}
+	return c
 }
 
 // parseColor reads "#rrggbb".
