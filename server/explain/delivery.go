@@ -386,7 +386,8 @@ func (r *Receiver) dropped() Delivery {
 	case access.IsAuditType(r.Event.Type) && !r.AuditEvents:
 		d.Detail = "The subscription stopped receiving audit events, so its pending ones were dropped."
 	case a == nil:
-		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
+		d.Detail = "The delivery was discarded while it waited."
+		return r.sendAgain(d, webhook.ActionRedeliverDropped, at(r.Event.At))
 	default:
 		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
 		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)

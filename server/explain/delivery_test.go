@@ -147,7 +147,8 @@ func TestDeliveryOf(t *testing.T) {
 		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 5},
 		"a failed test is tested again":                            {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
 		"what was discarded is delivered again":                    {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
-		"what was discarded without an attempt is published again": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "publish it again", "", nil, 0},
+		"what was discarded without an attempt is redelivered": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "discarded while it waited.",
+			"keyhook events redeliver --state dropped --subscription sub_5 --since 2000-01-01T00:00:00.000Z --audit", nil, 0},
 		"audit events are dropped with audit_events": {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
 			explain.Dropped, "stopped receiving audit events", "", nil, 0},
 		"nothing mends a deleted subscription":               {with(given(ended(webhook.Exhausted)), deleted), explain.Exhausted, "timeout. The subscription was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 5},
@@ -278,7 +279,7 @@ func actionOf(advice string) webhook.Action {
 	}{
 		{"subscriptions recover ", webhook.ActionRecover}, {"subscriptions reactivate ", webhook.ActionReactivate}, {"subscriptions test ", webhook.ActionTest},
 		{"--plan ", webhook.ActionChangePlan}, {"queue release", webhook.ActionReleaseQueue}, {"--rate-limit-per-second ", webhook.ActionRaiseRateLimit},
-		{"deliveries redeliver ", webhook.ActionRedeliver}, {"--only failed", webhook.ActionReplayFailed}, {"--only missed", webhook.ActionReplayMissed},
+		{"deliveries redeliver ", webhook.ActionRedeliver}, {"--state dropped ", webhook.ActionRedeliverDropped}, {"--only failed", webhook.ActionReplayFailed}, {"--only missed", webhook.ActionReplayMissed},
 		{"--event-types ", webhook.ActionAddEventType}, {"--audit-events", webhook.ActionReceiveAuditEvents},
 	} {
 		if strings.Contains(advice, known.part) {

@@ -235,6 +235,41 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 	p.gone("three steps")
 }
 
+// TestWhatACustomerCanDo sends a discarded event again, and asks the host for what only the host can do.
+func TestWhatACustomerCanDo(t *testing.T) {
+	t.Parallel()
+	s, r := start(t, "KEYHOOK_CONSOLE_NAME=Pumps & Co"), receive(t)
+	acme := s.customer(t, "Acme")
+	id := acme.subscribe(t, object{"url": r.url("hook"), "is_active": false})
+	discarded, later := acme.publish(t, "order.paid", object{}), acme.publish(t, "order.paid", object{})
+	acme.must(t, "POST", "/api/v1/webhooks/subscriptions/"+id+"/discard/", object{}, nil)
+	acme.must(t, "PATCH", "/api/v1/webhooks/subscriptions/"+id+"/", object{"is_active": true}, nil)
+	p := open(t, s.base)
+	p.visit(s.portalLink(t, acme, "customer"))
+	p.visit(eventPage(discarded))
+	p.expect("The delivery was discarded while it waited.")
+	p.gone("publish")
+	p.click("button", "Send again…")
+	p.in("dialog", "Send this event again?").click("button", "Send 1 event again")
+	p.expect("1 event is sent again.")
+	p.expect("Delivered to")
+	r.await(t, "hook", 1)
+	if got := acme.read(t, "/api/v1/events/"+later+"/", "deliveries"); !strings.Contains(got, "dropped") {
+		t.Errorf("the other discarded event has the deliveries %s", got)
+	}
+
+	second := acme.subscribe(t, object{"url": r.url("second"), "description": "Second"})
+	p.visit(eventPage(discarded) + "?others=open")
+	p.expect("To send the event anyway, ask Pumps & Co to publish it again.")
+	p.fill("Search", second)
+	p.in("listbox", "").expect("Endpoints")
+	p.fill("Search", "")
+
+	r.answer("hook", http.StatusInternalServerError, "")
+	p.visit(eventPage(acme.publish(t, "order.paid", object{})))
+	p.expect("All attempts failed, so Pumps & Co gave up.")
+}
+
 // TestPortalPages has the logo of the host and two of its pages. An operator sees all pages.
 func TestPortalPages(t *testing.T) {
 	t.Parallel()

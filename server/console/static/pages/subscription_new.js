@@ -44,7 +44,8 @@ const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 function Made({ subscription }) {
   const [saved, setSaved] = useState(false);
   const page = href(paths.subscription(subscription.id)), feed = `${location.origin}${settings.base}/api/v1/webhooks/subscriptions/${subscription.id}/feed/`;
-  return html`<${Page} title=${`${subscription.url ? new URL(subscription.url).host : 'The feed'} was created`} crumbs=${crumbs()}
+  const { host, pathname } = new URL(subscription.url ?? location);
+  return html`<${Page} title=${`${subscription.url ? host + (pathname === '/' ? '' : pathname) : 'The feed'} was created`} crumbs=${crumbs()}
     actions=${saved && html`<${LinkButton} href=${page} kind="primary">Open subscription<//>`}>
     ${saved ? html`<${Bar} tone="success" title="You have saved the signing secret"><p>If it is lost, rotate it.</p><//>`
       : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}

@@ -31,7 +31,8 @@ export function wordsOf(error) {
 
 // classes are the classes of errors, as short as a column has room.
 const classes = {
-  dns_error: 'DNS', connect_error: 'Connect', tls_error: 'TLS', timeout: 'Timeout', blocked_address: 'Blocked', protocol_error: 'Protocol',
+  dns_error: 'Host unknown', connect_error: 'No connection', tls_error: 'TLS failed', timeout: 'Timeout', blocked_address: 'Blocked',
+  protocol_error: 'Bad answer',
 };
 
 export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(':')[0];
