@@ -51,12 +51,14 @@ func Theme(accent string) ([]byte, error) {
 		soft := mix(s.page, chosen, 0.12)
 		fill := s.contrasting(chosen, minControl, s.page)
 		text := s.contrasting(chosen, minContrast, s.surface, soft)
-		on, away := white, black // the hover colour moves away from the text on it
-		if darker := s.forWhite(fill); contrast(white, darker) >= minContrast {
-			fill = darker
-		} else {
-			on, away = black, white // one of both has a contrast of at least 4.58
+		on, away, darker := white, black, fill // the hover colour moves away from the text on it
+		for part := 0.01; part <= 0.08 && contrast(white, darker) < minContrast; part += 0.01 {
+			darker = mix(fill, black, part) // black text on a colour of middle lightness looks like a button that does nothing
 		}
+		if contrast(white, darker) < minContrast || contrast(darker, s.page) < minControl {
+			on, away, darker = black, white, fill // one of both has a contrast of at least 4.58
+		}
+		fill = darker
 		colors[i] = []any{fill, on, mix(fill, away, 0.12), text, soft}
 	}
 	var out bytes.Buffer
@@ -81,18 +83,6 @@ func (s scheme) contrasting(c color, least float64, backgrounds ...color) color 
 		}
 	}
 	return s.ink
-}
-
-// forWhite returns c, or a colour at most 8 % darker if white text is readable on that: black text on a colour of middle lightness looks
-// like a button that does nothing.
-func (s scheme) forWhite(c color) color {
-	for percent := range 9 {
-		darker := mix(c, black, float64(percent)/100)
-		if contrast(white, darker) >= minContrast && contrast(darker, s.page) >= minControl {
-			return darker
-		}
-	}
-	return c
 }
 
 // parseColor reads "#rrggbb".

@@ -39,8 +39,8 @@ export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(
 
 const inDetail = new RegExp(`\\b(${Object.keys(classes).join('|')}): `, 'g');
 
-// detailOf is the detail of an explanation without the classes of errors: "The last error: the receiver answered 503."
-export const detailOf = ({ detail }) => said(detail).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
+// plain is a part of an explanation without the classes of errors: "The last error: the receiver answered 503."
+export const plain = (text) => said(text).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
 
 // verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {
