@@ -238,7 +238,7 @@ var budget = map[string]int{
 	"server/credential":            410,
 	"server/docs":                  810,
 	"server/exchange":              870,
-	"server/explain":               940,
+	"server/explain":               970, // a detail has parts, so that the console cuts no sentence
 	"server/form":                  1930,
 	"server/metrics":               540,
 	"server/oidc":                  930,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57440 // the aim is 50,000
+	budgetOfAll    = 57500 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )

@@ -51,10 +51,14 @@ func Theme(accent string) ([]byte, error) {
 		soft := mix(s.page, chosen, 0.12)
 		fill := s.contrasting(chosen, minControl, s.page)
 		text := s.contrasting(chosen, minContrast, s.surface, soft)
-		on, away := white, black // the hover colour moves away from the text on it
-		if contrast(on, fill) < minContrast {
-			on, away = black, white // one of both has a contrast of at least 4.58
+		on, away, darker := white, black, fill // the hover colour moves away from the text on it
+		for part := 0.01; part <= 0.08 && contrast(white, darker) < minContrast; part += 0.01 {
+			darker = mix(fill, black, part) // black text on a colour of middle lightness looks like a button that does nothing
 		}
+		if contrast(white, darker) < minContrast || contrast(darker, s.page) < minControl {
+			on, away, darker = black, white, fill // one of both has a contrast of at least 4.58
+		}
+		fill = darker
 		colors[i] = []any{fill, on, mix(fill, away, 0.12), text, soft}
 	}
 	var out bytes.Buffer

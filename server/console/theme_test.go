@@ -52,6 +52,30 @@ func TestThemeIsReadable(t *testing.T) {
 	}
 }
 
+func TestTheTextOnAButton(t *testing.T) {
+	t.Parallel()
+	for accent, want := range map[string]struct{ on, fill string }{
+		"#2b8a3e": {"#ffffff", "#2a873d"}, // 4.29 with white: 2 % darker is enough
+		"#3b5bdb": {"#ffffff", "#3b5bdb"}, // enough as it is
+		"#2f9e44": {"#000000", "#2f9e44"}, // more than 8 % would be too far from the colour of the host
+		"#ffd43b": {"#000000", ""},        // yellow
+	} {
+		sheet, err := Theme(accent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range schemes {
+			colors := colorsOf(sheet, i)
+			if got := colors["on-accent"].String(); got != want.on {
+				t.Errorf("%s, %s: the text has the colour %s, want %s", accent, s.name, got, want.on)
+			}
+			if got := colors["accent"].String(); want.fill != "" && got != want.fill {
+				t.Errorf("%s, %s: the button has the colour %s, want %s", accent, s.name, got, want.fill)
+			}
+		}
+	}
+}
+
 // TestContrastOfTheColours reads the colours of tokens.css, for light and dark.
 func TestContrastOfTheColours(t *testing.T) {
 	t.Parallel()

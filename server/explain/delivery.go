@@ -12,7 +12,7 @@ import (
 // Delivery explains what happened to an event on its way to one subscription.
 type Delivery struct {
 	Verdict Verdict
-	Detail  string // what happened, with times and the last error
+	Detail  []Part // what happened, with times and the last error
 	// LastError is the error of the latest attempt that ended, or else of the subscription for which the delivery waits.
 	LastError string
 	Hint      Hint         // where to look for the cause of the last error, unless the event arrived
@@ -21,6 +21,39 @@ type Delivery struct {
 	NextAttemptAt *int64
 	Attempts      int // made so far, with the one in progress
 }
+
+// Part is a part of a detail: sentences of one kind.
+type Part struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+// The kinds of parts. Each detail begins with what happened.
+const (
+	what   = "what"
+	cause  = "cause"
+	more   = "more"
+	remedy = "remedy" // what a person can do
+)
+
+// Text returns all parts of the detail.
+func (d Delivery) Text() (text string) {
+	for _, p := range d.Detail {
+		text += " " + p.Text
+	}
+	return text[1:]
+}
+
+// add adds a part, unless its text is empty.
+func (d Delivery) add(kind, text string) Delivery {
+	if text != "" {
+		d.Detail = append(d.Detail, Part{kind, strings.TrimPrefix(text, " ")})
+	}
+	return d
+}
+
+// tell begins an explanation.
+func tell(v Verdict, text string) Delivery { return Delivery{Verdict: v}.add(what, text) }
 
 // Verdict says in a word what happened.
 type Verdict string
@@ -82,7 +115,7 @@ func (r *Receiver) explain() Delivery {
 		return r.delivered(d)
 	}
 	if d := r.newest(func(d webhook.DeliveryFacts) bool { return d.Sending }); d != nil {
-		return Delivery{Verdict: Sending, Detail: fmt.Sprintf("Attempt %d began at %s and is in progress.", d.Attempts+1, at(d.DueAt)) + r.lastAttempt()}
+		return tell(Sending, fmt.Sprintf("Attempt %d began at %s and is in progress.", d.Attempts+1, at(d.DueAt))).add(cause, r.lastAttempt())
 	}
 	if d := r.firstDue(); d != nil {
 		return r.waiting(d)
@@ -137,15 +170,15 @@ func (r *Receiver) lastError() string {
 	return ""
 }
 
-// lastAttempt is a sentence about the latest attempt that ended, after a space; empty if there is none.
+// lastAttempt is a sentence about the latest attempt that ended; empty if there is none.
 func (r *Receiver) lastAttempt() string {
 	switch a := r.last(); {
 	case a == nil:
 		return ""
 	case a.Outcome == webhook.Interrupted:
-		return fmt.Sprintf(" A stop of Keyhook interrupted attempt %d, which began at %s.", a.Number, at(a.AttemptedAt))
+		return fmt.Sprintf("A stop of Keyhook interrupted attempt %d, which began at %s.", a.Number, at(a.AttemptedAt))
 	default:
-		return fmt.Sprintf(" Attempt %d failed at %s: %s.", a.Number, at(a.AttemptedAt+a.DurationMS), strings.TrimSuffix(a.Error, "."))
+		return fmt.Sprintf("Attempt %d failed at %s: %s.", a.Number, at(a.AttemptedAt+a.DurationMS), strings.TrimSuffix(a.Error, "."))
 	}
 }
 
@@ -175,31 +208,31 @@ func (r *Receiver) sendAgain(d Delivery, action webhook.Action, with string) Del
 	d.Mend = r.mend(action, with)
 	if !r.Webhooks {
 		d.Mend = r.changePlan()
-		d.Detail += " The plan " + r.Event.Plan + " has no webhooks. Nothing can be sent before an operator changes it."
+		d = d.add(remedy, "The plan "+r.Event.Plan+" has no webhooks. Nothing can be sent before an operator changes it.")
 	}
 	return d
 }
 
 func (r *Receiver) delivered(d *webhook.DeliveryFacts) Delivery {
-	detail := "Delivered to " + r.Host() + "."
+	e := tell(Delivered, "Delivered to "+r.Host()+".")
 	if a := d.Last; a != nil {
 		status := "2xx"
 		if a.ResponseStatus != nil {
 			status = fmt.Sprint(*a.ResponseStatus)
 		}
-		detail = fmt.Sprintf("Delivered to %s at %s: the receiver answered attempt %d with %s.", r.Host(), at(a.AttemptedAt+a.DurationMS), a.Number, status)
+		e.Detail[0].Text = fmt.Sprintf("Delivered to %s at %s: the receiver answered attempt %d with %s.", r.Host(), at(a.AttemptedAt+a.DurationMS), a.Number, status)
 	}
 	if again := r.newest(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Pending }); again != nil {
-		detail += " Another delivery of the same event, which somebody asked for, is on its way."
+		e = e.add(more, "Another delivery of the same event, which somebody asked for, is on its way.")
 	}
-	return Delivery{Verdict: Delivered, Detail: detail}
+	return e
 }
 
 // waiting explains a pending delivery: what it waits for, and what ends the wait.
 func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	switch {
 	case r.DeletedAt != nil:
-		return Delivery{Verdict: Dropped, Detail: "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries are dropped." + r.lastAttempt()}
+		return tell(Dropped, "The subscription was deleted at "+at(*r.DeletedAt)+", so its pending deliveries are dropped.").add(cause, r.lastAttempt())
 	case r.Event.Expired && r.Why() != webhook.NotBlocked:
 		return r.expired()
 	}
@@ -207,41 +240,43 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	switch r.Why() {
 	case webhook.BlockedByPause:
 		w.Verdict, w.Mend = HeldPaused, r.mend(webhook.ActionReactivate, "")
-		w.Detail = "The subscription was paused" + r.since() + strings.TrimPrefix(r.LastError, "deactivated") + ". The delivery waits until the subscription is resumed."
+		_, by, _ := strings.Cut(r.LastError, webhook.DeactivatedBy) // empty if failures had disabled it before
+		w = w.add(what, strings.TrimSuffix("The subscription was paused"+r.since()+" by "+by, " by ")+".").
+			add(more, "The delivery waits until the subscription is resumed.")
 	case webhook.BlockedByFault:
 		w.Verdict, w.Mend = HeldDisabled, r.mend(webhook.ActionRecover, "")
-		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
-			r.since(), r.ConsecutiveFailures, r.LastError) + r.nextProbe(w)
+		w = w.add(what, fmt.Sprintf("The subscription was disabled%s after %d failures in a row.", r.since(), r.ConsecutiveFailures)).
+			add(cause, "The last error: "+r.LastError+".").add(more, "The delivery waits.").
+			add(remedy, "Repair the receiver, then recover the subscription.").add(more, r.nextProbe(w))
 		if !r.Webhooks { // recover would be refused
 			w.Mend = r.changePlan()
 		}
 	case webhook.BlockedByPlan:
 		w.Verdict, w.Mend = BlockedByPlan, r.changePlan()
-		w.Detail = "The plan " + r.Event.Plan + " has no webhooks. The delivery waits until an operator changes the plan."
+		w = w.add(what, "The plan "+r.Event.Plan+" has no webhooks.").add(more, "The delivery waits until an operator changes the plan.")
 	case webhook.BlockedByHold:
 		w.Verdict, w.Mend = HeldQueue, webhook.Mend{Action: webhook.ActionReleaseQueue}
-		w.Detail = r.held() + " The delivery waits until an operator releases it."
+		w = w.add(what, r.held()).add(more, "The delivery waits until an operator releases it.")
 	default:
 		return r.open(d, w)
 	}
 	if w.Verdict != HeldQueue { // retention deletes nothing that only waits for the queue
-		w.Detail += r.untilExpiry()
+		w = w.add(more, r.untilExpiry())
 	}
-	w.Detail += r.otherBlocks() + r.lastAttempt()
-	return w
+	return w.add(more, r.otherBlocks()).add(cause, r.lastAttempt())
 }
 
-// nextProbe says when Keyhook tries a disabled subscription by itself, after a space.
+// nextProbe says when Keyhook tries a disabled subscription by itself.
 func (r *Receiver) nextProbe(w Delivery) string {
 	switch {
 	case !r.GetsProbe():
 		return ""
 	case w.NextAttemptAt != nil:
-		return " Keyhook tries this delivery soon after " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
+		return "Keyhook tries this delivery soon after " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
 	case r.ProbeAt > r.Now:
-		return " Keyhook tries one delivery soon after " + at(r.ProbeAt) + ". A success recovers the subscription."
+		return "Keyhook tries one delivery soon after " + at(r.ProbeAt) + ". A success recovers the subscription."
 	}
-	return " Keyhook tries one delivery soon. A success recovers the subscription."
+	return "Keyhook tries one delivery soon. A success recovers the subscription."
 }
 
 // open explains a pending delivery of an open subscription.
@@ -250,34 +285,33 @@ func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
 	switch {
 	case r.Status == webhook.Failing:
 		w.Verdict, w.Mend = WaitingForProbe, r.mend(webhook.ActionRecover, "")
-		w.Detail = fmt.Sprintf("The subscription is failing, after %d failures in a row. The last error: %s. Keyhook tries one delivery at a time, and the others wait until one succeeds.",
-			r.ConsecutiveFailures, r.LastError)
+		w = w.add(what, fmt.Sprintf("The subscription is failing, after %d failures in a row.", r.ConsecutiveFailures)).
+			add(cause, "The last error: "+r.LastError+".").add(more, "Keyhook tries one delivery at a time, and the others wait until one succeeds.")
 		switch {
 		case w.NextAttemptAt != nil:
-			w.Detail += " This delivery is the next one."
+			w = w.add(more, "This delivery is the next one.")
 		case r.ProbeAt > r.Now:
-			w.Detail += " The next attempt is not before " + at(r.ProbeAt) + "."
+			w = w.add(more, "The next attempt is not before "+at(r.ProbeAt)+".")
 		}
-		w.Detail += " If the receiver works again, recover the subscription to send everything now."
+		w = w.add(remedy, "If the receiver works again, recover the subscription to send everything now.")
 	case r.isBehind(d) && !(r.frontIsDue() && r.RateLimitPerSecond != nil):
-		w.Verdict, w.Detail = Scheduled, "The delivery waits for its turn."
+		w.Verdict, w.Detail = Scheduled, tell("", "The delivery waits for its turn.").Detail
 	case isDue && r.RateLimitPerSecond != nil:
 		w.Verdict = WaitingForPace
 		w.Mend = r.mend(webhook.ActionRaiseRateLimit, fmt.Sprint(min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
-		w.Detail = fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending. The delivery is sent when its turn comes. A higher limit sends faster.",
-			*r.RateLimitPerSecond, r.PendingDeliveries)
+		w = w.add(what, fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending.", *r.RateLimitPerSecond, r.PendingDeliveries)).
+			add(more, "The delivery is sent when its turn comes.").add(remedy, "A higher limit sends faster.")
 	case isDue:
 		w.Verdict = Scheduled
-		w.Detail = fmt.Sprintf("Attempt %d has been due since %s. Keyhook sends it as soon as it has a free slot.", d.Attempts+1, at(d.DueAt))
+		w = w.add(what, fmt.Sprintf("Attempt %d has been due since %s. Keyhook sends it as soon as it has a free slot.", d.Attempts+1, at(d.DueAt)))
 	default:
 		w.Verdict = Scheduled
-		w.Detail = fmt.Sprintf("Attempt %d follows at %s.", d.Attempts+1, at(d.DueAt))
+		w = w.add(what, fmt.Sprintf("Attempt %d follows at %s.", d.Attempts+1, at(d.DueAt)))
 	}
 	if r.isBehind(d) {
-		w.Detail += r.front()
+		w = w.add(more, r.front())
 	}
-	w.Detail += r.lastAttempt()
-	return w
+	return w.add(cause, r.lastAttempt())
 }
 
 // isBehind reports whether a pending delivery of an ordered subscription waits for another event.
@@ -288,9 +322,9 @@ func (r *Receiver) isBehind(d *webhook.DeliveryFacts) bool {
 // frontIsDue reports whether the delivery in front waits for no time.
 func (r *Receiver) frontIsDue() bool { return r.Front.Sending || r.Front.DueAt <= r.Now }
 
-// front says for which event the others of an ordered subscription wait, after a space.
+// front says for which event the others of an ordered subscription wait.
 func (r *Receiver) front() string {
-	text := " The subscription is ordered: it gets one delivery at a time, in the order of publication. Event " + r.Front.EventID + " is in front: "
+	text := "The subscription is ordered: it gets one delivery at a time, in the order of publication. Event " + r.Front.EventID + " is in front: "
 	next := r.Front.DueAt
 	if r.Status == webhook.Failing {
 		next = max(next, r.ProbeAt)
@@ -354,43 +388,41 @@ func (r *Receiver) untilExpiry() string {
 }
 
 func (r *Receiver) expired() Delivery {
-	return Delivery{Verdict: Expired, Detail: fmt.Sprintf(
-		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept)) + r.lastAttempt()}
+	return tell(Expired, fmt.Sprintf(
+		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept))).add(cause, r.lastAttempt())
 }
 
 // exhausted explains the newest delivery that ended so. Its DueAt is its end, on the clock of FailingSince: the end of the request is a
 // little earlier than its record.
 func (r *Receiver) exhausted(ended *webhook.DeliveryFacts) Delivery {
-	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt()}
+	d := tell(Exhausted, "All attempts failed, so Keyhook gave up.").add(cause, r.lastAttempt())
 	switch a := r.last(); {
 	case r.DeletedAt != nil:
-		d.Detail += " The subscription was deleted at " + at(*r.DeletedAt) + "."
+		d = d.add(more, "The subscription was deleted at "+at(*r.DeletedAt)+".")
 		return d
 	case r.Event.IsTest:
-		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
+		d.Detail[0].Text = "The test failed, and tests are not repeated."
 		return r.sendAgain(d, webhook.ActionTest, "")
 	case r.isOld():
 		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	case r.Status != webhook.Healthy && !r.ByPerson() && ended.DueAt >= r.FailingSince: // recover sends what failed since then
-		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
+		d = d.add(more, fmt.Sprintf("The subscription is %s.", r.Status)).add(remedy, "Repair the receiver, then recover the subscription.")
 		return r.sendAgain(d, webhook.ActionRecover, "")
 	}
 	return r.sendAgain(d, webhook.ActionReplayFailed, at(r.Event.At))
 }
 
 func (r *Receiver) dropped() Delivery {
-	d := Delivery{Verdict: Dropped}
+	d := tell(Dropped, "The delivery was discarded while it waited.").add(cause, r.lastAttempt())
 	switch a := r.last(); {
 	case r.DeletedAt != nil:
-		d.Detail = "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries were dropped."
+		d.Detail[0].Text = "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries were dropped."
 	case access.IsAuditType(r.Event.Type) && !r.AuditEvents:
-		d.Detail = "The subscription stopped receiving audit events, so its pending ones were dropped."
+		d.Detail[0].Text = "The subscription stopped receiving audit events, so its pending ones were dropped."
 	case a == nil:
-		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
+		return r.sendAgain(d, webhook.ActionRedeliverDropped, at(r.Event.At))
 	default:
-		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
 		return r.sendAgain(d, webhook.ActionRedeliver, a.ID)
 	}
-	d.Detail += r.lastAttempt()
 	return d
 }

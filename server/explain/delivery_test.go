@@ -121,6 +121,8 @@ func TestDeliveryOf(t *testing.T) {
 		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
 			"paused at 2000-01-01T00:00:02.000Z by ana. The delivery waits until the subscription is resumed. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
 			"keyhook subscriptions reactivate sub_5", nil, 0},
+		"who pauses what failures have disabled is not in its last error": {with(with(given(pending(now)), disabled), paused), explain.HeldPaused,
+			"The subscription was paused at 2000-01-01T00:00:02.000Z. The delivery waits", "keyhook subscriptions reactivate sub_5", nil, 0},
 		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan gold", nil, 0},
 		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
 		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 0},
@@ -138,16 +140,17 @@ func TestDeliveryOf(t *testing.T) {
 		"the highest pace is not raised further": {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
 		"a retry with a pace has a time":         {with(given(pending(later)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(1)) }), explain.Scheduled, "", "", new(later), 0},
 
-		"what failed is replayed":                                  {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
-		"what failed at a failing receiver is recovered":           {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},
-		"the failure that began the outage is recovered":           {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = published + 5_003 }), explain.Exhausted, "", "keyhook subscriptions recover sub_5", nil, 5},
-		"what failed before the outage is replayed":                {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
-		"what failed before a pause is replayed":                   {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
-		"what failed long ago is delivered again by hand":          {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
-		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 5},
-		"a failed test is tested again":                            {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
-		"what was discarded is delivered again":                    {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
-		"what was discarded without an attempt is published again": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "publish it again", "", nil, 0},
+		"what failed is replayed":                         {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
+		"what failed at a failing receiver is recovered":  {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},
+		"the failure that began the outage is recovered":  {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = published + 5_003 }), explain.Exhausted, "", "keyhook subscriptions recover sub_5", nil, 5},
+		"what failed before the outage is replayed":       {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
+		"what failed before a pause is replayed":          {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
+		"what failed long ago is delivered again by hand": {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what failed needs a plan first":                  {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan gold", nil, 5},
+		"a failed test is tested again":                   {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
+		"what was discarded is delivered again":           {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what was discarded without an attempt is redelivered": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "discarded while it waited.",
+			"keyhook events redeliver --state dropped --subscription sub_5 --since 2000-01-01T00:00:00.000Z --audit", nil, 0},
 		"audit events are dropped with audit_events": {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
 			explain.Dropped, "stopped receiving audit events", "", nil, 0},
 		"nothing mends a deleted subscription":               {with(given(ended(webhook.Exhausted)), deleted), explain.Exhausted, "timeout. The subscription was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 5},
@@ -220,8 +223,8 @@ func checkExplained(t *testing.T, cases map[string]explained) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := tt.receiver.Explain()
-			if !strings.Contains(got.Detail, tt.detail) {
-				t.Errorf("detail %q, want %q", got.Detail, tt.detail)
+			if !strings.Contains(got.Text(), tt.detail) {
+				t.Errorf("detail %q, want %q", got.Text(), tt.detail)
 			}
 			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, LastError: got.LastError, Hint: got.Hint, Mend: got.Mend, NextAttemptAt: tt.next, Attempts: tt.attempts}
 			if command := explain.Command(got.Mend); command != tt.advice || got.Mend.Action != actionOf(tt.advice) {
@@ -259,12 +262,45 @@ func TestAnExplanationHasAHint(t *testing.T) {
 	}
 }
 
+// TestPartsOfADetail: a page shows the cause and the remedy apart.
+func TestPartsOfADetail(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		receiver explain.Receiver
+		want     string
+	}{
+		"what waits for a disabled subscription": {with(given(pending(now)), disabled), "what cause more remedy more"},
+		"what waits for a failing one":           {with(given(pending(later)), failing), "what cause more more remedy"},
+		"a pace":                                 {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(2)) }), "what more remedy"},
+		"a retry":                                {given(webhook.DeliveryFacts{State: webhook.Pending, DueAt: later, Attempts: 1, Last: attempt(1, webhook.Failed, "timeout")}), "what cause"},
+		"what was given up":                      {with(given(ended(webhook.Exhausted)), failing), "what cause more remedy"},
+		"what the plan lacks":                    {with(given(ended(webhook.Dropped)), planless), "what cause remedy"},
+		"an event before the subscription":       {with(given(), func(r *explain.Receiver) { r.Birth = 10 }), "what more remedy"},
+		"another type":                           {with(given(), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"a"} }), "what remedy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := tt.receiver.Explain()
+			kinds := []string{}
+			for _, p := range d.Detail {
+				kinds = append(kinds, string(p.Kind))
+				if p.Text != strings.TrimSpace(p.Text) || !strings.HasSuffix(p.Text, ".") {
+					t.Errorf("%s: %q is no sentence", p.Kind, p.Text)
+				}
+			}
+			if got := strings.Join(kinds, " "); got != tt.want {
+				t.Errorf("the parts are %s, want %s: %q", got, tt.want, d.Text())
+			}
+		})
+	}
+}
+
 // TestDiscardKeepsTheExplainedEvent checks that no discard is named that would drop the event itself.
 func TestDiscardKeepsTheExplainedEvent(t *testing.T) {
 	t.Parallel()
 	for front, want := range map[int64]bool{published - 1: true, published: false} {
 		r := with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: front, Attempts: 1, DueAt: later}))
-		if detail := r.Explain().Detail; strings.Contains(detail, "discard") != want {
+		if detail := r.Explain().Text(); strings.Contains(detail, "discard") != want {
 			t.Errorf("the event in front is from %d, the event from %d: %q", front, published, detail)
 		}
 	}
@@ -278,7 +314,7 @@ func actionOf(advice string) webhook.Action {
 	}{
 		{"subscriptions recover ", webhook.ActionRecover}, {"subscriptions reactivate ", webhook.ActionReactivate}, {"subscriptions test ", webhook.ActionTest},
 		{"--plan ", webhook.ActionChangePlan}, {"queue release", webhook.ActionReleaseQueue}, {"--rate-limit-per-second ", webhook.ActionRaiseRateLimit},
-		{"deliveries redeliver ", webhook.ActionRedeliver}, {"--only failed", webhook.ActionReplayFailed}, {"--only missed", webhook.ActionReplayMissed},
+		{"deliveries redeliver ", webhook.ActionRedeliver}, {"--state dropped ", webhook.ActionRedeliverDropped}, {"--only failed", webhook.ActionReplayFailed}, {"--only missed", webhook.ActionReplayMissed},
 		{"--event-types ", webhook.ActionAddEventType}, {"--audit-events", webhook.ActionReceiveAuditEvents},
 	} {
 		if strings.Contains(advice, known.part) {

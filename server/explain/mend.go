@@ -20,6 +20,7 @@ var mends = map[webhook.Action]struct{ command, lead string }{
 	webhook.ActionAddEventType:       {"subscriptions update SUBSCRIPTION --event-types WITH", ""},
 	webhook.ActionReceiveAuditEvents: {"subscriptions update SUBSCRIPTION --audit-events=true", ""},
 	webhook.ActionRedeliver:          {"deliveries redeliver SUBSCRIPTION WITH", ""},
+	webhook.ActionRedeliverDropped:   {"events redeliver --state dropped --subscription SUBSCRIPTION --since WITH --audit", ""},
 	webhook.ActionReplayFailed:       {"subscriptions replay SUBSCRIPTION --since WITH --only failed", ""},
 	webhook.ActionReplayMissed:       {"subscriptions replay SUBSCRIPTION --since WITH --only missed", ""},
 	webhook.ActionDiscard:            {"subscriptions discard SUBSCRIPTION --before WITH", ""},

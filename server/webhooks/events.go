@@ -247,6 +247,7 @@ type explainedDeliveryBody struct {
 	URLHost        string         `json:"url_host"`
 	Verdict        string         `json:"verdict"`
 	Detail         string         `json:"detail"`
+	Parts          []explain.Part `json:"parts"`
 	LastError      *string        `json:"last_error"`
 	Hint           *string        `json:"hint"`
 	Action         *string        `json:"action"`
@@ -307,7 +308,7 @@ func (h Endpoints) ExplainEvent(x *exchange.Exchange) error {
 func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
 	d := r.Explain()
 	return explainedDeliveryBody{
-		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail,
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Text(), Parts: d.Detail,
 		LastError: exchange.NullIfEmpty(d.LastError), Hint: exchange.NullIfEmpty(string(d.Hint)),
 		Action: exchange.NullIfEmpty(string(d.Mend.Action)), Advice: exchange.NullIfEmpty(explain.Command(d.Mend)),
 		NextAttemptAt: (*exchange.Time)(d.NextAttemptAt), Attempts: d.Attempts,

@@ -13,6 +13,7 @@ const (
 	ActionAddEventType       Action = "add_event_type"
 	ActionReceiveAuditEvents Action = "receive_audit_events"
 	ActionRedeliver          Action = "redeliver"
+	ActionRedeliverDropped   Action = "redeliver_dropped"
 	ActionReplayFailed       Action = "replay_failed"
 	ActionReplayMissed       Action = "replay_missed"
 	ActionDiscard            Action = "discard"

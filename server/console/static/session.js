@@ -24,11 +24,15 @@ export const can = (permission) => {
 // isOperator reports whether somebody sees pages of the whole instance. A session of a portal link never does.
 export const isOperator = () => can('platform:read') && !session.get().portal;
 
+// itself is the server as a customer knows it: the name of the host, if it has set one.
+export const itself = /keyhook/i.test(settings.name) ? 'this service' : settings.name;
+
 // said is a sentence of the API in the words of the reader: only operators know the program and its settings.
 export const said = (text) => (isOperator() ? text : named(text).replace(/needs egress\.allowed_networks/, 'is refused')
   .replace(/ \(\w+\.\w+: ([^)]+)\)/g, ' ($1)')
+  .replace(/(?<!to )publish it again/, (text) => (can('events:write') ? text : `ask ${itself} to ${text}`))
   .replace(/([.:] |)(Keyhook|an operator)/gi, (found, start, name, at) => {
-    const words = name === 'Keyhook' ? 'this service' : 'the provider of this service';
+    const words = name === 'Keyhook' ? itself : 'the provider of this service';
     return start || at === 0 ? start + words[0].toUpperCase() + words.slice(1) : words;
   }));
 

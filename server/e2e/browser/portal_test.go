@@ -143,9 +143,12 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	p.visit("/console/subscriptions/")
 	p.expect(`-H "Authorization: ApiKey $KEY"`) // a customer has no access token
 	p.visit("/console/")
-	p.click("link", "Add endpoint")
-	p.expectPath("/console/subscriptions/new/")
 	p.fill("Address", r.url("hook"))
+	p.click("link", "More settings")
+	p.expectElement("heading", "New endpoint")
+	if got := p.value("Address"); got != r.url("hook") {
+		t.Errorf("the full form begins with the address %q", got)
+	}
 	p.click("button", "Create endpoint")
 	p.expect("Save the signing secret")
 	p.click("button", "Send test")
@@ -185,12 +188,22 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 	}
 	p.look("portal-first")
 
-	p.click("link", "Add endpoint")
+	p.allow(http.StatusUnprocessableEntity, "/api/v1/webhooks/subscriptions/")
+	p.fill("Address", "http://")
+	p.click("button", "Add endpoint")
+	p.expect("Write a host after the two slashes")
+	p.expectFocus("textbox", "Address")
 	p.fill("Address", r.url("hook"))
-	p.click("button", "Create endpoint")
-	p.click("button", "I have saved it")
-	p.visit("/console/")
+	p.press("Enter")
 	p.expect("Done Add an endpoint")
+	p.expect("Save the signing secret")
+	p.expectFocus("button", "Copy")
+	p.goneElement("button", "Send test…") // it would leave the page before the secret is saved
+	p.look("portal-first-secret")
+	p.click("button", "I have saved it")
+	p.expectFocus("button", "Send test…")
+	p.expectElement("link", r.url("hook"))
+	p.gone("whsec_")
 	r.answer("hook", http.StatusInternalServerError, "")
 	p.click("button", "Send test…")
 	dialog := p.in("dialog", "Send a test")
@@ -220,6 +233,41 @@ func TestTheFirstStepsOfACustomer(t *testing.T) {
 	p.visit("/console/")
 	p.expect("Success rate")
 	p.gone("three steps")
+}
+
+// TestWhatACustomerCanDo sends a discarded event again, and asks the host for what only the host can do.
+func TestWhatACustomerCanDo(t *testing.T) {
+	t.Parallel()
+	s, r := start(t, "KEYHOOK_CONSOLE_NAME=Pumps & Co"), receive(t)
+	acme := s.customer(t, "Acme")
+	id := acme.subscribe(t, object{"url": r.url("hook"), "is_active": false})
+	discarded, later := acme.publish(t, "order.paid", object{}), acme.publish(t, "order.paid", object{})
+	acme.must(t, "POST", "/api/v1/webhooks/subscriptions/"+id+"/discard/", object{}, nil)
+	acme.must(t, "PATCH", "/api/v1/webhooks/subscriptions/"+id+"/", object{"is_active": true}, nil)
+	p := open(t, s.base)
+	p.visit(s.portalLink(t, acme, "customer"))
+	p.visit(eventPage(discarded))
+	p.expect("The delivery was discarded while it waited.")
+	p.gone("publish")
+	p.click("button", "Send again…")
+	p.in("dialog", "Send this event again?").click("button", "Send 1 event again")
+	p.expect("1 event is sent again.")
+	p.expect("Delivered to")
+	r.await(t, "hook", 1)
+	if got := acme.read(t, "/api/v1/events/"+later+"/", "deliveries"); !strings.Contains(got, "dropped") {
+		t.Errorf("the other discarded event has the deliveries %s", got)
+	}
+
+	second := acme.subscribe(t, object{"url": r.url("second"), "description": "Second"})
+	p.visit(eventPage(discarded) + "?others=open")
+	p.expect("To send the event anyway, ask Pumps & Co to publish it again.")
+	p.fill("Search", second)
+	p.in("listbox", "").expect("Endpoints")
+	p.fill("Search", "")
+
+	r.answer("hook", http.StatusInternalServerError, "")
+	p.visit(eventPage(acme.publish(t, "order.paid", object{})))
+	p.expect("All attempts failed, so Pumps & Co gave up.")
 }
 
 // TestPortalPages has the logo of the host and two of its pages. An operator sees all pages.

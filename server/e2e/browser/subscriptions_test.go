@@ -543,3 +543,59 @@ func TestWhatStopsASubscription(t *testing.T) {
 	p.in("region", "Attempt").click("button", "Send again")
 	p.in("region", "Attempt").expect("The provider of this service can change the plan.")
 }
+
+// TestALongAddress: the host and the path have half of the cell each, side by side. A short host leaves its room to the path.
+func TestALongAddress(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := s.customer(t, "Acme")
+	path := "/" + strings.Repeat("part/", 40)
+	for _, host := range []string{"hooks.eu-central-1.internal.a-long-name-of-a-customer.example", "a.example"} {
+		c.subscribe(t, object{"url": "https://" + host + path, "is_active": false})
+	}
+	p := open(t, s.base)
+	p.signIn(c.token)
+	p.visit("/console/subscriptions/")
+	p.expect("a.example")
+	type widths struct{ Cell, Host, Path, Gap float64 }
+	shown := evaluate[[]widths](p, `[...document.querySelectorAll(".address")].map((address) => {
+		const [cell, host, path] = [address, ...address.children].map((e) => e.getBoundingClientRect());
+		return {cell: cell.width, host: host.width, path: path.width, gap: path.left - host.right};
+	})`)
+	if len(shown) != 2 {
+		t.Fatalf("%d addresses", len(shown))
+	}
+	short, long := shown[0], shown[1]
+	if short.Host > long.Host {
+		short, long = long, short
+	}
+	if long.Path > long.Cell*0.51 || long.Host < long.Cell*0.49 || long.Gap > 1 {
+		t.Errorf("a long host: %+v", long)
+	}
+	if short.Path < short.Cell*0.6 || short.Gap > 1 {
+		t.Errorf("a short host: %+v", short)
+	}
+}
+
+// TestTheLineOfAChart is drawn where enough attempts were made for a 95th percentile.
+func TestTheLineOfAChart(t *testing.T) {
+	t.Parallel()
+	s, r := start(t), receive(t)
+	c := s.customer(t, "Acme")
+	id := c.subscribe(t, object{"url": r.url("hook"), "audit_events": false})
+	p := open(t, s.base)
+	p.signIn(c.token)
+	for _, count := range []struct{ events, all int }{{4, 4}, {8, 12}} { // of twelve, one step has five, even if a step ends between them
+		for range count.events {
+			c.publish(t, "order.paid", object{})
+		}
+		r.await(t, "hook", count.all)
+		c.await(t, id, "pending_deliveries", "0")
+		p.visit("/console/subscriptions/" + id + "/")
+		p.in("group", "").expect(fmt.Sprint(count.all))
+		line := evaluate[string](p, `document.querySelector(".chart-line").getAttribute("d")`)
+		if isDrawn := line != ""; isDrawn != (count.all == 12) {
+			t.Errorf("the line of %d attempts is %q", count.all, line)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // The overview: what needs attention, how deliveries go, and what waits.
-import { html } from '../ui/html.js';
+import { html, useRef } from '../ui/html.js';
 import { Page, Section, Facts } from '../ui/page.js';
 import { Chart } from '../ui/chart.js';
 import { Table } from '../ui/table.js';
@@ -23,7 +23,9 @@ export function Overview() {
   const [query] = useQuery();
   const all = isOperator() && (query.in ?? (place.get().org ? 'one' : 'all')) === 'all';
   const [period, , step] = periods.find(([value]) => value === query.range) ?? periods[1];
-  const { data: state, error, reload, stats } = useOverview(all, [period, step]);
+  const { data, error, reload, stats } = useOverview(all, [period, step]);
+  const kept = useRef(); // a secret of the first steps stays, although the server does not answer for a moment
+  const state = kept.current = data ?? (portal ? kept.current : undefined);
   const scope = isOperator() && html`<${Segments} name="in" label="Organizations" none=${place.get().org ? 'one' : 'all'} value=${all ? 'all' : 'one'}
     items=${[['all', 'All organizations'], ['one', me.organization.name]]} />`;
   const hasFigures = !portal || (state && state.steps[2] !== false); // a customer begins with the first steps alone
@@ -32,7 +34,7 @@ export function Overview() {
   return html`<${Page} title="Overview" actions=${html`${scope}${choice}`}>
     ${error && html`<${ErrorBar} error=${error} retry=${reload} />`}
     ${state ? html`
-      <${Start} state=${state} />
+      <${Start} state=${state} reload=${reload} />
       ${hasFigures && html`<${Figures} stats=${stats.data} backlog=${state.backlog} />`}
       <${Attention} key=${all} state=${state} all=${all} />
       ${hasFigures && (stats.error ? html`<${ErrorBar} error=${stats.error} retry=${stats.reload} />`

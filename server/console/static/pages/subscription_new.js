@@ -4,28 +4,27 @@ import { Page, Section, Facts } from '../ui/page.js';
 import { Form, useForm } from '../ui/form.js';
 import { Badge } from '../ui/badge.js';
 import { Button, LinkButton } from '../ui/button.js';
-import { Bar, ErrorBar, Loading } from '../ui/state.js';
-import { Code, Headers } from '../ui/code.js';
+import { Bar, ErrorBar } from '../ui/state.js';
+import { Code } from '../ui/code.js';
 import { quoted } from '../ui/curl.js';
-import { Copy } from '../ui/copy.js';
 import { Secret } from '../ui/secret.js';
 import { duration } from '../ui/time.js';
-import { useLoad } from '../ui/hooks.js';
-import { api, readDocument } from '../api.js';
-import { href } from '../router.js';
+import { api } from '../api.js';
+import { href, place } from '../router.js';
 import { settings } from '../settings.js';
 import { paths } from '../paths.js';
 import { session, useSession } from '../session.js';
 import { NoWebhooks } from './subscription/health.js';
 import { Destination, Options, bodyOf, empty, useEventTypes } from './subscription/fields.js';
 import { Example } from './subscription/example.js';
+import { Programs } from './subscription/programs.js';
 import { SendTest, bodyOf as bodyOfTest } from './subscription/test.js';
 import { Response } from './subscription/attempt.js';
 
 export function SubscriptionNew() {
   const types = useEventTypes();
   const [made, setMade] = useState(null);
-  const form = useForm(empty, async (values) => setMade(await api.post('/webhooks/subscriptions/', bodyOf(values))));
+  const form = useForm({ ...empty, url: place.get().query.url ?? '' }, async (values) => setMade(await api.post('/webhooks/subscriptions/', bodyOf(values))));
   if (made) return html`<${Made} subscription=${made} />`;
   const { plan } = useSession().me;
   const folded = Object.keys(form.error?.fields ?? {}).some((name) => /^(filter|ordered|rate_limit|headers|external_id|secret)/.test(name));
@@ -45,7 +44,8 @@ const crumbs = () => [['Subscriptions', href(paths.subscriptions)]];
 function Made({ subscription }) {
   const [saved, setSaved] = useState(false);
   const page = href(paths.subscription(subscription.id)), feed = `${location.origin}${settings.base}/api/v1/webhooks/subscriptions/${subscription.id}/feed/`;
-  return html`<${Page} title=${`${subscription.url ? new URL(subscription.url).host : 'The feed'} was created`} crumbs=${crumbs()}
+  const { host, pathname } = new URL(subscription.url ?? location);
+  return html`<${Page} title=${`${subscription.url ? host + (pathname === '/' ? '' : pathname) : 'The feed'} was created`} crumbs=${crumbs()}
     actions=${saved && html`<${LinkButton} href=${page} kind="primary">Open subscription<//>`}>
     ${saved ? html`<${Bar} tone="success" title="You have saved the signing secret"><p>If it is lost, rotate it.</p><//>`
       : html`<${Secret} title="1. Save the signing secret" value=${subscription.secret} onDone=${() => setSaved(true)} />`}
@@ -55,26 +55,6 @@ function Made({ subscription }) {
         <${Code} text=${session.get().portal ? `curl -H "Authorization: ApiKey $KEY" ${quoted(`${feed}?wait=30`)}`
           : `keyhook listen --from ${location.origin}${settings.base} --subscription ${subscription.id}`} /><//>`}
   <//>`;
-}
-
-const languages = [['go', 'Go', 'receiver.go', 'go run'], ['js', 'Node', 'receiver.mjs', 'node'], ['python', 'Python', 'receiver.py', 'python3']];
-
-// Programs are those of the document "Receive webhooks", which tests run.
-function Programs() {
-  const [chosen, setChosen] = useState(languages[0]);
-  const { data, error, reload } = useLoad((signal) => readDocument('receiving', signal), []);
-  const [language, name, file, command] = chosen;
-  const text = data?.querySelector(`code.language-${language}`).textContent;
-  return html`<div class="stack tight">
-    <div class="row spread"><div class="periods" role="group" aria-label="Language">
-      ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
-      aria-pressed=${each === chosen} onClick=${() => setChosen(each)}>${each[1]}</button>`)}</div>${text && html`<${Copy} text=${text}>Copy<//>`}</div>
-    <p class="quiet">A complete receiver. Save it as <code>${file}</code>,
-      set <code>WEBHOOK_SECRET</code> and <code>PORT</code>, then run <code>${command} ${file}</code>.
-      ${' '}<a href=${settings.base + '/docs/receiving/'} target="_blank" rel="noreferrer">The rules</a></p>
-    ${text ? html`<${Code} short label=${`Receiver in ${name}`} copy=${false} text=${text} />`
-      : html`<${Loading} error=${error} retry=${reload} rows=${6} />`}
-  </div>`;
 }
 
 function Test({ subscription }) {

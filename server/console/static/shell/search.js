@@ -1,5 +1,5 @@
 // The search box of every page: any id, prefix, external id or name leads to its page.
-import { html } from '../ui/html.js';
+import { html, named } from '../ui/html.js';
 import { Icon } from '../ui/icon.js';
 import { WithTimes } from '../ui/time.js';
 import { api } from '../api.js';
@@ -83,7 +83,7 @@ const None = ({ text }) => html`<span class="stack tight"><span>Nothing is found
 
 export const Search = () => html`<${Combobox} id="search" label="Search" 
   placeholder=${session.get().portal ? 'Search any id or address' : 'Search any id, name or e-mail address'}
-  find=${find} clean=${clean} group=${(r) => kinds[r.type]?.[1] ?? r.type} choose=${open} none=${(text) => html`<${None} text=${text} />`}
+  find=${find} clean=${clean} group=${(r) => named(kinds[r.type]?.[1] ?? r.type)} choose=${open} none=${(text) => html`<${None} text=${text} />`}
   before=${html`<${Icon} name="search" class="search-icon" /><kbd class="search-key" aria-hidden="true">/</kbd>`}
   show=${(r) => html`<${Icon} name=${kinds[r.type]?.[0] ?? 'info'} />
     <span class="option-text"><span class="cut strong"><bdi>${r.title}</bdi></span>

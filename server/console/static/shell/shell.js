@@ -105,7 +105,7 @@ function UserMenu({ showKeys }) {
   const name = portal ? home.organization.name : home.user.name;
   const colours = useColours();
   return html`<${Menu} label=${`Signed in as ${name}`}
-    trigger=${html`<${Icon} name="user" /><span class="cut wide"><bdi>${name}</bdi></span><${Icon} name="down" />`}
+    trigger=${html`<${Icon} name="user" />${!portal && html`<span class="cut wide"><bdi>${name}</bdi></span>`}<${Icon} name="down" />`}
     items=${[
       ...colours,
       { text: 'Keyboard', icon: 'info', onClick: showKeys },

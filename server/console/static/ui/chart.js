@@ -103,10 +103,10 @@ function Drawing({ stats: { data, since, until }, width, height }) {
   const n = Math.max(data.length, 1), plot = width - left - right, floor = height - bottom, inner = floor - top;
   const gap = plot / n < 4 ? 0 : Math.max(1, Math.round(plot / n / 4));
   const counts = countTicks(Math.max(...data.map((p) => p.succeeded + p.failed), 0));
-  const step = durationStep(Math.max(...data.map((p) => p.duration_ms?.p95 ?? 0), 0), counts.n);
+  const step = durationStep(Math.max(...data.map(durationOf), 0), counts.n);
   const tall = (value, full) => value / full * inner;
 
-  let succeeded = '', failed = '', line = '', dots = '';
+  let succeeded = '', failed = '', line = '';
   for (const [i, p] of data.entries()) {
     const { x, width: size } = slot(i, n, width);
     const wide = Math.max(1, Math.min(size - gap, 28)), at = x + Math.floor((size - gap - wide) / 2);
@@ -114,11 +114,10 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     const good = tall(p.succeeded, counts.n * counts.step);
     if (good) succeeded += `M${at} ${px(floor - bad)}v${px(-good)}h${wide}v${px(good)}z`;
     if (bad) failed += `M${at} ${floor}v${px(-bad)}h${wide}v${px(bad)}z`;
-    const p95 = durationOf(p), before = durationOf(data[i - 1]); // a gap where nothing was sent
+    const p95 = durationOf(p), before = durationOf(data[i - 1]); // a gap where too little was sent
     if (p95 === null) continue;
-    const point = `${px(at + wide / 2)} ${px(floor - tall(p95, counts.n * step))}`;
-    line += `${before === null ? 'M' : 'L'}${point}`;
-    if (before === null && durationOf(data[i + 1]) === null) dots += `M${point}h0`;
+    const y = px(floor - tall(p95, counts.n * step)), isAlone = before === null && durationOf(data[i + 1]) === null;
+    line += isAlone ? `M${at} ${y}h${wide}` : `${before === null ? 'M' : 'L'}${px(at + wide / 2)} ${y}`;
   }
   const from = Date.parse(since), all = Date.parse(until) - from;
   const times = timeTicks(from, from + all, plot / 64).map(([ms, text]) => [left + (ms - from) / all * plot, text]);
@@ -131,11 +130,12 @@ function Drawing({ stats: { data, since, until }, width, height }) {
     })}
     ${times.map(([x, text]) => x > left + 12 && x < width - right - 12 && html`<text key=${text} x=${px(x)} y=${height - 6} class="middle">${text}</text>`)}
     <path class="spark-succeeded" d=${succeeded} /><path class="spark-failed" d=${failed} />
-    <path class="chart-line halo" d=${line + dots} /><path class="chart-line" d=${line} /><path class="chart-line dots" d=${dots} />
+    <path class="chart-line" d=${line} />
   </svg>`;
 }
 
-const durationOf = (p) => p?.duration_ms?.p95 ?? null;
+// durationOf is the duration that the line shows. Of fewer attempts, the 95th percentile is only the slowest one.
+const durationOf = (p) => (p && p.succeeded + p.failed >= 5 ? p.duration_ms?.p95 ?? null : null);
 
 const px = (n) => Math.round(n * 10) / 10;
 

@@ -45,8 +45,9 @@ export function useForm(initial, send) {
 }
 
 // Form sends with Enter and with the button. An error that belongs to no field is above the button. In a dialog, it can be cancelled.
-// kind is that of the button. Before the page is left, it asks if something was typed, unless nothing is lost (free).
-export function Form({ form, submit, kind = 'primary', cancel, disabled, free = false, children }) {
+// kind is that of the button; cancel is the link beside it, with the text beside. Before the page is left, it asks if something was typed,
+// unless nothing is lost (free).
+export function Form({ form, submit, kind = 'primary', cancel, beside = 'Cancel', disabled, free = false, children }) {
   const element = useRef(null);
   const close = useContext(Closing);
   const [goOn, setGoOn] = useState(null);
@@ -77,7 +78,7 @@ export function Form({ form, submit, kind = 'primary', cancel, disabled, free = 
     <div class="row">
       ${close && html`<button type="button" class="button" onClick=${close}>Cancel</button>`}
       <${SubmitButton} busy=${form.busy} disabled=${disabled} kind=${kind}>${submit}<//>
-      ${cancel && html`<a class="button" href=${cancel}>Cancel</a>`}
+      ${cancel && html`<a class="button" href=${cancel}>${beside}</a>`}
     </div>
   </form>`;
 }

@@ -1,7 +1,7 @@
 // The entries of the audit log in words.
 import { html, cx, named } from '../../ui/html.js';
 import { href } from '../../router.js';
-import { can, isOperator } from '../../session.js';
+import { can, isOperator, itself as ours } from '../../session.js';
 import { paths } from '../../paths.js';
 
 // The types of entries by what they are about, and what they say around the name of the target: before it, or with … in its place.
@@ -76,7 +76,7 @@ export const kindsFor = (operator) => Object.entries(groups).filter(([group]) =>
   [named(group), Object.entries(each).map(([type, text]) => [type, named(text.replace('…', 'A subscription')).replace(':', '')])]);
 
 // itself is the server as the one who made a change.
-export const itself = () => (isOperator() ? 'Keyhook itself' : 'This service');
+export const itself = () => (isOperator() ? 'Keyhook itself' : ours[0].toUpperCase() + ours.slice(1));
 
 // isAuditEntry tells an event that publishes an entry of the audit log.
 export const isAuditEntry = ({ type, data }) => type in types && Boolean(data?.actor && data.target);

@@ -13,7 +13,7 @@ import { href, inPlace, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend, SendAgain } from './mend.js';
-import { detailOf, mendOf, wordsOf } from '../subscription/mend.js';
+import { mendOf, plain, wordsOf } from '../subscription/mend.js';
 import { ResponseHeaders } from '../subscription/response_headers.js';
 import { verdicts } from './verdicts.js';
 
@@ -70,13 +70,12 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
   </li>`;
 }
 
-// Detail is what the API says about a delivery. The first sentence says the most. The cause with its hint comes before the remedy.
+// Detail is what the API says about a delivery. What happened and the remedy stand out. The hint follows the cause.
 function Detail({ reason, hint }) {
-  const [first, ...rest] = detailOf(reason).split(/(?<=\.) /);
-  const cause = rest.findIndex((sentence) => sentence.startsWith('The last error'));
-  if (hint) rest.splice(cause < 0 ? rest.length : cause + 1, 0, hint);
-  return html`<span class="first"><${WithTimes} text=${first} /></span> ${rest.map((text) => html`<span
-    class=${/^(Repair|If the receiver|To send)/.test(text) ? 'first' : undefined}><${WithTimes} text=${text} /></span> `)}`;
+  const cause = reason.parts.findIndex(({ kind }) => kind === 'cause');
+  const parts = hint ? reason.parts.toSpliced(cause < 0 ? reason.parts.length : cause + 1, 0, { text: hint }) : reason.parts;
+  return parts.map(({ kind, text }) => html`<span class=${kind === 'what' || kind === 'remedy' ? 'first' : undefined}><${WithTimes}
+    text=${plain(text)} /></span> `);
 }
 
 function Verdict({ verdict }) {

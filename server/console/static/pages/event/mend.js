@@ -18,6 +18,7 @@ const mends = {
   reactivate: ['Resume…', 'webhooks:write', ({ reason, ...rest }) => html`<${Resume} subscription=${{ id: reason.subscription_id }} ...${rest} />`],
   release_queue: ['Release the queue…', 'platform:write', Release],
   redeliver: ['Send again…', 'webhooks:write', Redeliver],
+  redeliver_dropped: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="dropped" />`],
   replay_failed: ['Send again…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="failed" />`],
   replay_missed: ['Send this event…', 'webhooks:write', (props) => html`<${Replay} ...${props} which="missed" />`],
   raise_rate_limit: ['Raise the limit…', 'webhooks:write', RaiseLimit],
@@ -97,19 +98,23 @@ const periodOf = ({ timestamp, type }) => ({
   one: { since: timestamp, until: new Date(Date.parse(timestamp) + 1).toISOString(), event_types: [type] }, all: { since: timestamp },
 });
 
-// Replay sends this event, or also all later ones with the same fate. It sends nothing twice.
+// Replay sends this event, or also all later ones with the same fate. It sends nothing twice. What was discarded without an attempt has no
+// replay, and is redelivered as the list of events does.
 function Replay({ reason, event, which: only, ...rest }) {
   const [all, setAll] = useState(false);
-  const path = pathOf(reason) + 'replay/';
-  const periods = periodOf(event), again = only === 'failed' ? ' again' : '';
-  const body = (isAll) => ({ ...(isAll ? periods.all : periods.one), only });
+  const isDropped = only === 'dropped', path = isDropped ? '/webhooks/redeliver/' : pathOf(reason) + 'replay/';
+  const periods = periodOf(event), again = only === 'missed' ? '' : ' again';
+  const body = (isAll) => {
+    const { event_types: [type] = [], ...period } = isAll ? periods.all : periods.one;
+    return isDropped ? { ...period, event_type: type, state: only, subscription_id: reason.subscription_id } : { ...(isAll ? periods.all : periods.one), only };
+  };
   const countOf = async (isAll, signal) => (await api.post(path, { ...body(isAll), dry_run: true }, { signal })).deliveries;
-  const what = only === 'failed' ? 'that were given up since then' : 'that it has missed since then';
+  const what = { failed: 'that were given up since then', missed: 'that it has missed since then', dropped: 'that were discarded since then' }[only];
   return html`<${Ask} ...${rest} title=${`Send this event${again}?`}
     load=${async (signal) => { const [one, every] = await Promise.all([countOf(false, signal), countOf(true, signal)]); return { one, every }; }}
     action=${({ one, every }) => `Send ${count(all ? every : one, 'event')}${again}`} send=${() => api.post(path, body(all))}
     said=${({ one, every }) => `${count(all ? every : one, 'event is', 'events are')} sent${again}.`}
-    view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>. What has arrived is not sent again.</p>
+    view=${({ one, every }) => html`<p>It is sent to <bdi class="strong">${reason.url_host}</bdi>.${!isDropped && ' What has arrived is not sent again.'}</p>
       ${every > one && html`<fieldset class="field group"><legend class="hidden-label">Which events</legend>
         <label class="choice"><input type="radio" name="which" checked=${!all} onChange=${() => setAll(false)} /><span>Only this event</span></label>
         <label class="choice"><input type="radio" name="which" checked=${all} onChange=${() => setAll(true)} />

@@ -16,7 +16,7 @@ import { href, place, useQuery } from '../../router.js';
 import { can } from '../../session.js';
 import { paths } from '../../paths.js';
 import { Mend } from '../event/mend.js';
-import { detailOf, mendOf, verdicts, wordsOf } from './mend.js';
+import { mendOf, plain, verdicts, wordsOf } from './mend.js';
 import { ResponseHeaders } from './response_headers.js';
 
 const kept = 2000; // characters of a response body that the API keeps
@@ -99,9 +99,10 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   const isTest = attempt.trigger === 'test';
   const event = { id: attempt.event_id, type: attempt.event_type, organization_id: subscription.organization_id, timestamp: published(attempt) };
   const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
+  const parts = verdict.parts.filter(({ kind }) => kind !== 'cause' || verdict.last_error !== attempt.error); // the response has it
   const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
   return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}>
-    <p><${WithTimes} text=${detailOf(verdict)} /></p><//>`;
+    <p>${parts.map(({ text }) => html`<${WithTimes} text=${plain(text)} /> `)}</p><//>`;
 }
 
 // published is the time of the event, which is in the body of the request.

@@ -38,12 +38,13 @@ export function bodyOf({ is_feed: isFeed, headers, filter, rate_limit_per_second
   };
 }
 
+export const AddressField = (props) => html`<${TextField} name="url" label="Address" type="url" inputmode="url"
+  placeholder="https://example.com/webhooks" mono hint="Each event is sent to this address, as a signed POST." ...${props} />`;
+
 // Destination are the fields that everybody needs.
 export function Destination({ form, types, isNew }) {
   return html`
-    ${!form.values.is_feed && html`<${TextField} form=${form} name="url" label="Address" type="url"
-      inputmode="url" placeholder="https://example.com/webhooks" mono autofocus=${isNew}
-      hint="Each event is sent to this address, as a signed POST." />`}
+    ${!form.values.is_feed && html`<${AddressField} form=${form} autofocus=${isNew} />`}
     <${CheckField} form=${form} name="is_feed" label="A feed, without an address" hint="Nothing is sent. A program of yours reads the events." />
     <${TokensField} form=${form} name="event_types" label="Event types" placeholder="All event types" types=${types}
       hint=${form.values.event_types.length ? 'Enter ends a type. order.* means all types that begin with “order.”.'

@@ -31,15 +31,16 @@ export function wordsOf(error) {
 
 // classes are the classes of errors, as short as a column has room.
 const classes = {
-  dns_error: 'DNS', connect_error: 'Connect', tls_error: 'TLS', timeout: 'Timeout', blocked_address: 'Blocked', protocol_error: 'Protocol',
+  dns_error: 'Host unknown', connect_error: 'No connection', tls_error: 'TLS failed', timeout: 'Timeout', blocked_address: 'Blocked',
+  protocol_error: 'Bad answer',
 };
 
 export const classOf = (error) => classes[error?.split(':')[0]] ?? error?.split(':')[0];
 
 const inDetail = new RegExp(`\\b(${Object.keys(classes).join('|')}): `, 'g');
 
-// detailOf is the detail of an explanation without the classes of errors: "The last error: the receiver answered 503."
-export const detailOf = ({ detail }) => said(detail).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
+// plain is a part of an explanation without the classes of errors: "The last error: the receiver answered 503."
+export const plain = (text) => said(text).replace(/\bhttp_status: /g, 'the receiver answered ').replace(inDetail, '');
 
 // verdicts have the tone and the title of each verdict of /events/{id}/explain/.
 export const verdicts = {
