@@ -301,6 +301,9 @@ func TestAFeedWithAGap(t *testing.T) {
 		x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, []string{ids[0], ids[1], ids[4]})
 		first := x.reads1(t, webhook.FeedRequest{Limit: 1}, ids[:1])
 		x.reads1(t, webhook.FeedRequest{After: first.Next}, []string{ids[1], ids[4]})
+		storagetest.Exec(t, store, "UPDATE events SET created_at = created_at - ? WHERE id = ?", 2*time.Hour.Milliseconds(), position(0).Row)
+		time.Sleep(5 * time.Minute)
+		x.reads1(t, webhook.FeedRequest{}, []string{ids[1], ids[4]}) // it begins behind a deleted event, in front of the gap
 		time.Sleep(time.Hour)
 		x.readFails(t, webhook.FeedRequest{After: first.Next, Limit: 1}, fault.Gone, "cursor_expired") // now the rest is deleted too
 	})
