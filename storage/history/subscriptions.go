@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/delivery"
@@ -49,14 +48,10 @@ func (h *History) SubscriptionPage(ctx context.Context, organization int64, f we
 		Columns: SubscriptionColumns, Joins: SubscriptionJoins,
 		Where: "s.deleted_at IS NULL AND (?5 = '[]' OR s.status IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR " + delivery.PausedByPerson + ` = ?6)
 			AND (?7 = '' OR instr(lower(s.url), lower(?7)) OR instr(lower(s.description), lower(?7)))
-			AND (?8 IS NULL OR s.id IN (SELECT value FROM json_each(?9)) = ?8)`,
-	}
-	waiting := "[]"
-	if f.Pending != nil {
-		waiting = sqlite.RowList(maps.Keys(h.o.Pending.All()))
+			AND (?8 IS NULL OR (` + delivery.FirstDue("s.id") + ` IS NOT NULL) = ?8)`,
 	}
 	page.Subscriptions, page.Next, err = list.Page(ctx, scan.Query{
-		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused, f.Text, f.Pending, waiting},
+		Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{sqlite.TextList(f.Statuses), f.Paused, f.Text, f.Pending},
 		Filtered: true, // deleted subscriptions add up, as a log does
 	})
 	hold := h.o.Hold()

@@ -45,7 +45,7 @@ const (
 	ByPrefix           // the text has the form of the prefix of an API key or an access token
 )
 
-// Callers says for which callers a lookup is: those who may read all organizations, the others, or both.
+// Callers says for which callers a lookup is: those who may read all organizations, the others, or both, and what they search.
 type Callers uint8
 
 // The reaches. A lookup for both has the condition "?3 IN (0, organization_id)".
@@ -53,6 +53,7 @@ const (
 	Both Callers = iota
 	Everywhere
 	Inside
+	Acting // all, and ?3 is always the organization in which the caller acts
 )
 
 // Lookup is one statement of a search. Its columns are those of Found. Its parameters are:
@@ -95,12 +96,16 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 		return []Found{}, nil
 	}
 	args := q.arguments(t)
+	organization := args[2]
 	var ranked ranking
 	for _, l := range lookups {
 		if !q.Can(l.Needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
 			continue
 		}
-		args[0] = t.text
+		args[0], args[2] = t.text, organization
+		if l.Callers == Acting {
+			args[2] = q.Organization
+		}
 		if l.By == ByPrefix {
 			args[0] = t.prefix
 		}
