@@ -261,7 +261,7 @@ var budget = map[string]int{
 	"storage/filter":               450,
 	"storage/fault":                170,
 	"storage/feed":                 300,
-	"storage/history":              1340,
+	"storage/history":              1330,
 	"storage/instance":             50, // it also reads and writes JSON, which its three users did
 	"storage/pending":              400,
 	"storage/principal":            760,
@@ -272,7 +272,7 @@ var budget = map[string]int{
 	"storage/retention":            1120,
 	"storage/scan":                 540,
 	"storage/seal":                 230,
-	"storage/search":               290,
+	"storage/search":               300,
 	"storage/sqlite":               3410,
 	"storage/sqlite/ownership":     250,
 	"storage/subscription":         560,
@@ -280,7 +280,7 @@ var budget = map[string]int{
 }
 
 const (
-	budgetOfAll    = 57550 // the aim is 50,000
+	budgetOfAll    = 57500 // the aim is 50,000
 	linesOfPackage = 3500  // of any package
 	filesOfPackage = 25
 )
