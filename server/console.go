@@ -36,7 +36,7 @@ func newConsole(o Options, base string) (*console.Site, error) {
 		return nil, nil
 	}
 	settings := *o.Console
-	settings.Base, settings.OIDC = base, o.SignIn != nil
+	settings.Base, settings.OIDC, settings.HeaderPrefix = base, o.SignIn != nil, o.HeaderPrefix
 	return console.New(settings)
 }
 

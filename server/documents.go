@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -27,10 +28,10 @@ type site struct {
 // newDocuments serves documents. base is the path under which callers reach the server.
 func newDocuments(o Options, base string, api description) documents {
 	return documents{sync.OnceValues(func() (site, error) {
-		settings := docs.Options{Base: base, URL: strings.TrimSuffix(o.ConsoleURL, "/")}
+		settings := docs.Options{Base: base, URL: strings.TrimSuffix(o.ConsoleURL, "/"), Brand: console.DefaultName}
 		accent := ""
 		if o.Console != nil {
-			settings.Console, accent = base+console.Path, o.Console.Accent
+			settings.Console, accent, settings.Brand = base+console.Path, o.Console.Accent, cmp.Or(o.Console.Name, settings.Brand)
 		}
 		described, err := api.json()
 		if err != nil {

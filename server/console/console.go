@@ -60,6 +60,7 @@ type Options struct {
 	Logo           []byte   // SVG or PNG; empty: the mark of Keyhook
 	PortalPages    []string // of PortalPages: what the session of a portal link shows; empty: all
 	FrameAncestors []string // origins of pages that may show the console in a frame; empty: none
+	HeaderPrefix   string   // of the headers in deliveries, without the hyphen that follows it
 	OIDC           bool     // people can sign in with the identity provider
 	Parts          bool     // for developers of the console: the page with all components
 }

@@ -23,6 +23,7 @@ const Path = "/docs/"
 type Options struct {
 	Base        string // path of the server, without a slash at the end
 	Console     string // path of the console; empty: there is none
+	Brand       string // the name above each page
 	URL         string // where callers reach the server, without a slash at the end
 	Description []byte // the description of the API, in JSON
 	Style       []byte // the tokens of style.css
@@ -141,13 +142,13 @@ func (s *Site) readDocuments() (documents []view, err error) {
 type view struct {
 	template string // of the body; empty: Body is there already
 
-	Base, Root, Console string
-	Name, Title, Query  string
-	Sections            []link // of this page
-	Entries             []entry
-	Body                template.HTML
-	Results             []result
-	API                 *reference
+	Base, Root, Console, Brand string
+	Name, Title, Query         string
+	Sections                   []link // of this page
+	Entries                    []entry
+	Body                       template.HTML
+	Results                    []result
+	API                        *reference
 }
 
 // link leads to a section of the same page.
@@ -161,7 +162,7 @@ func (s *Site) add(v view) error {
 
 // fill returns a page: its body in the frame of all pages.
 func (s *Site) fill(v view) ([]byte, error) {
-	v.Base, v.Root, v.Console, v.Entries = s.options.Base, s.options.Base+Path, s.options.Console, s.entries
+	v.Base, v.Root, v.Console, v.Brand, v.Entries = s.options.Base, s.options.Base+Path, s.options.Console, s.options.Brand, s.entries
 	var page bytes.Buffer
 	if v.template != "" {
 		if err := s.layout.ExecuteTemplate(&page, v.template+".html", v); err != nil {

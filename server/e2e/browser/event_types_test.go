@@ -115,6 +115,12 @@ func TestTheCatalogue(t *testing.T) {
 	customer.press("Enter")
 	customer.expectPath("/console/events/?type=order.paid")
 	customer.visit("/console/events/new/")
+	customer.fill("Type", "order.paid") // typed in full, as if it were chosen
+	if got := customer.value("Data"); !strings.Contains(got, `"rate": 1.1`) {
+		t.Errorf("the data is %s", got)
+	}
+	customer.expect(`-d '{"type": "order.paid", "data": {
+ "order": 1001,`)
 	customer.fill("Type", "order.payd")
 	customer.click("button", "Publish event")
 	customer.expect("does not have order.payd. Is it misspelt?")

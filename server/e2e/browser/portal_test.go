@@ -23,7 +23,7 @@ func (s *server) portalLink(t *testing.T, c *customer, role string) string {
 // TestPortal uses the console as a customer does who came with a link, under a path and with the name of the product around it.
 func TestPortal(t *testing.T) {
 	t.Parallel()
-	s, r := startBehind(t, "/keyhook", "KEYHOOK_CONSOLE_NAME=Pumps & Co", "KEYHOOK_CONSOLE_ACCENT=#0b7285"), receive(t)
+	s, r := startBehind(t, "/keyhook", "KEYHOOK_CONSOLE_NAME=Pumps & Co", "KEYHOOK_CONSOLE_ACCENT=#0b7285", "KEYHOOK_WEBHOOKS_HEADER_PREFIX=X-Pumps"), receive(t)
 	acme, other := s.customer(t, "Acme"), s.customer(t, "Other")
 	other.healthy = other.subscribe(t, object{"url": r.url("other")})
 	other.key = other.create(t, "/api/v1/api-keys/", object{"name": "Other's key", "scope": "events:read"})
@@ -110,6 +110,7 @@ func TestPortal(t *testing.T) {
 		p.click("button", "Acme")
 		p.click("menuitem", "Sign out")
 		p.expectPath("/docs/")
+		p.in("banner", "").expect("Pumps & Co documents")
 		p.allow(http.StatusUnauthorized, "/api/v1/session/")
 		p.visit("/console/")
 		p.expectElement("heading", "Your session has ended")
@@ -149,8 +150,14 @@ func portalSteps(t *testing.T, p *page, r *receiver) {
 	if got := p.value("Address"); got != r.url("hook") {
 		t.Errorf("the full form begins with the address %q", got)
 	}
+	p.in("region", "Example of a delivery").expect("X-Pumps-Signature")
 	p.click("button", "Create endpoint")
 	p.expect("Save the signing secret")
+	for language, header := range map[string]string{"Go": `h.Get("X-Pumps-Signature")`, "Node": `headers["x-pumps-timestamp"]`} {
+		p.click("button", language)
+		p.in("region", "Receiver in "+language).expect(header)
+	}
+	p.in("main", "").gone("-service-")
 	p.click("button", "Send test")
 	r.await(t, "hook", 1)
 	p.expectElement("button", "Send test again")

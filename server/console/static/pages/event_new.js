@@ -26,7 +26,7 @@ export function EventNew() {
   });
   const filled = useRef(example); // the data that nobody has typed
   const fill = (type) => {
-    if (!type.example || form.values.data !== filled.current) return;
+    if (!type?.example || form.values.data !== filled.current) return;
     filled.current = JSON.stringify(type.example, null, 2);
     form.set('data', filled.current);
   };

@@ -47,7 +47,7 @@ export function Events() {
 
   const isFiltered = filters.some((name) => query[name]);
   const isFirst = list.rows?.length === 0 && !list.more?.hasMore && !isFiltered;
-  const publish = !isFirst && can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`;
+  const publish = can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>`;
   const again = !everywhere && !query.key && list.rows?.length > 0 && can('webhooks:write') && acts[query.state];
   const sent = {
     state: query.state, since: period.since ?? '1970-01-01T00:00:00Z',
@@ -96,8 +96,7 @@ function AuditEvents({ name }) {
     onChange=${(e) => setQuery({ [name]: e.target.checked ? 'with' : null })} /> Audit events</label>`;
 }
 
-const First = () => html`<${NoneHere} what="events" title="Waiting for the first event…"
+const First = () => html`<${NoneHere} what="events" how="Publish the first event with curl" title="Waiting for the first event…"
   text=${`${session.get().portal ? settings.name : 'Your product'} publishes an event when something happens. Each subscription that wants its
     type gets it. It appears here at once.`}>
-  ${can('events:write') && html`<${LinkButton} kind="primary" icon="plus" href=${href(paths.eventNew)}>Publish event<//>
-    <${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' />`}<//>`;
+  ${can('events:write') && html`<${Curl} path="/events/" body='{"type": "order.paid", "data": {"order": 1001}}' />`}<//>`;

@@ -13,8 +13,8 @@ export function Curl({ path, body, method, headers = [] }) {
   const { org } = place.get();
   const credential = session.get().portal ? 'ApiKey $KEY' : 'Bearer $TOKEN';
   const isInOrganization = org && !path.startsWith('/organizations/');
-  const more = [isInOrganization && `X-Organization-Id: ${org}`, ...headers].filter(Boolean).map((header) => `  -H ${quoted(header)} \\\n`);
+  const more = [isInOrganization && `X-Organization-Id: ${org}`, ...headers].filter(Boolean).map(quoted);
+  const all = [`"Authorization: ${credential}"`, '"Content-Type: application/json"', ...more].map((header) => `  -H ${header} \\\n`);
   return html`<${Code} label="The same with curl" text=${`curl ${method ? `-X ${method} ` : ''}${quoted(`${location.origin}${settings.base}/api/v1${path}`)} \\
-  -H "Authorization: ${credential}" -H "Content-Type: application/json" \\
-${more.join('')}  -d ${quoted(body)}`} />`;
+${all.join('')}  -d ${quoted(body).replaceAll('\n', '\n      ')}`} />`;
 }

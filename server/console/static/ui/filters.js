@@ -21,10 +21,10 @@ export const NoneLike = ({ title, text = 'The list shows the others without this
   <${LinkButton} href=${href(place.get().path)}>Clear filters<//><//>`;
 
 // NoneHere is in the place of an empty list. Other organizations may have what an operator looks for.
-export const NoneHere = ({ what, children, ...first }) => (isOperator() ? html`<${Empty}
+export const NoneHere = ({ what, how = 'How to begin', children, ...first }) => (isOperator() ? html`<${Empty}
     title=${html`<bdi>${session.get().me.organization.name}</bdi> has no ${what}`}>
   <${LinkButton} kind="primary" href=${href(place.get().path, { in: 'all' })}>Show all organizations<//>
-  ${children && html`<details class="more-options"><summary>How to begin</summary><div>${children}</div></details>`}<//>`
+  ${children && html`<details class="more-options"><summary>${how}</summary><div>${children}</div></details>`}<//>`
   : html`<${Empty} ...${first}>${children}<//>`);
 
 // Everywhere lets an operator see all organizations. Its name is "in".

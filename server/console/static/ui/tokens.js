@@ -1,5 +1,5 @@
 // A field for a list of event types. Enter, a comma or a space ends one. With single, it has one type, as a text, and take gets what was
-// chosen. types are those of the API, with what the catalogue says about them.
+// chosen or typed in full. types are those of the API, with what the catalogue says about them.
 import { html, useState, useId } from './html.js';
 import { Options } from '../shell/combobox.js';
 import { Icon } from './icon.js';
@@ -29,6 +29,7 @@ export function TokensField({ form, name, label, hint, placeholder, types = [], 
   const onInput = ({ target: { value } }) => {
     if (!single && /[\s,]/.test(value)) return add(value);
     setText(value);
+    if (single) taken?.(types.find((t) => t.type === value));
     return setAt(-1);
   };
   const onKeyDown = (event) => {

@@ -101,7 +101,7 @@ function Verdict({ attempt, verdict, subscription, changed }) {
   const inHead = ['redeliver', 'test'].includes(verdict.action); // the head of the panel has the button
   const parts = verdict.parts.filter(({ kind }) => kind !== 'cause' || verdict.last_error !== attempt.error); // the response has it
   const mend = !inHead && html`<${Mend} reason=${verdict} event=${event} onDone=${changed} />`;
-  return html`<${Bar} tone=${tone} title=${isTest ? 'The test failed' : title} action=${mend}>
+  return html`<${Bar} tone=${tone} title=${!isTest && title} action=${mend}>
     <p>${parts.map(({ text }) => html`<${WithTimes} text=${plain(text)} /> `)}</p><//>`;
 }
 

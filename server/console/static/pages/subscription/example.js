@@ -1,6 +1,7 @@
 // What the server of a customer gets, beside the form of a subscription.
 import { html, useState } from '../../ui/html.js';
 import { Code, Headers } from '../../ui/code.js';
+import { settings } from '../../settings.js';
 import { useSession } from '../../session.js';
 import { wants } from './test.js';
 
@@ -14,7 +15,8 @@ export function Example({ types, chosen, headers }) {
   const seconds = String(Math.floor(now / 1000));
   return html`<section class="card stack preview-card wide" aria-label="Example of a delivery">
     <h2>What your server gets</h2>
-    <${Headers} label="Headers of a delivery" items=${[['Content-Type', 'application/json'], ['X-Service-Timestamp', seconds], ['X-Service-Signature', '…'],
+    <${Headers} label="Headers of a delivery" items=${[['Content-Type', 'application/json'], [`${settings.prefix}-Timestamp`, seconds],
+      [`${settings.prefix}-Signature`, '…'],
       ['Webhook-Id', 'evt_…'], ['Webhook-Timestamp', seconds], ['Webhook-Signature', 'v1,…'], ...own]} />
     <${Code} label="Body of a delivery" text=${JSON.stringify(body)} pretty copy=${false} />
     <p class="quiet small">A status from 200 to 299 is a success. After any other answer, or none, the delivery is repeated later.</p>

@@ -14,7 +14,8 @@ export function Programs() {
   const [chosen, setChosen] = useState(languages[0]);
   const { data, error, reload } = useLoad((signal) => readDocument('receiving', signal), []);
   const [language, name, file, command] = chosen;
-  const text = data?.querySelector(`code.language-${language}`).textContent;
+  const text = data?.querySelector(`code.language-${language}`).textContent
+    .replace(/x-service-/gi, (found) => `${found[0] === 'x' ? settings.prefix.toLowerCase() : settings.prefix}-`);
   return html`<div class="stack tight">
     <div class="row spread"><div class="periods" role="group" aria-label="Language">
       ${languages.map((each) => html`<button key=${each[0]} type="button" class="period"
