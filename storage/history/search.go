@@ -43,7 +43,7 @@ const (
 var describedColumns = strings.Replace(foundSubscriptionColumns, "coalesce(s.external_id, '')", "s.description", 1)
 
 // searchLookups compare the text with a URL without its scheme, so that a host or a whole URL finds a subscription. Descriptions have no
-// index: the text is compared with each of one organization. They find attempts that have ended, and those in progress.
+// index: the text is compared with each of the organization in which the caller acts. They find attempts that have ended, and those in progress.
 var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 	{
 		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByID, ID: access.SubscriptionID,
@@ -68,7 +68,7 @@ var searchLookups = slices.Concat(directory.SearchLookups, []search.Lookup{
 			ORDER BY substr(s.url, instr(s.url, '//') + 2) LIMIT ?4`,
 	},
 	{
-		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Inside,
+		Type: search.Subscription, Needs: access.WebhooksRead, By: search.ByStart, Callers: search.Acting,
 		SQL: describedColumns + " FROM subscriptions s INDEXED BY subscriptions_by_organization" + foundSubscriptionJoins + `
 			WHERE s.organization_id = ?3 AND instr(lower(s.description), ?8) > 0 LIMIT ?4`,
 	},

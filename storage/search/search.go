@@ -45,7 +45,7 @@ const (
 	ByPrefix           // the text has the form of the prefix of an API key or an access token
 )
 
-// Callers says for which callers a lookup is: those who may read all organizations, the others, or both.
+// Callers says for which callers a lookup is: those who may read all organizations, the others, or both, and what they search.
 type Callers uint8
 
 // The reaches. A lookup for both has the condition "?3 IN (0, organization_id)".
@@ -53,6 +53,7 @@ const (
 	Both Callers = iota
 	Everywhere
 	Inside
+	Acting // all, and ?3 is always the organization in which the caller acts
 )
 
 // Lookup is one statement of a search. Its columns are those of Found. Its parameters are:
@@ -100,7 +101,7 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 		if !q.Can(l.Needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
 			continue
 		}
-		args[0] = t.text
+		args[0], args[2] = t.text, q.organization(l)
 		if l.By == ByPrefix {
 			args[0] = t.prefix
 		}
@@ -128,14 +129,18 @@ func (l Lookup) fits(t text) bool {
 	return l.By != ByID
 }
 
-// arguments returns the parameters of lookups. The first differs between lookups.
-func (q Query) arguments(t text) (args [9]any) {
-	organization := q.Organization
-	if q.everywhere() {
-		organization = 0
+// organization is the parameter ?3 of a lookup.
+func (q Query) organization(l Lookup) int64 {
+	if q.everywhere() && l.Callers != Acting {
+		return 0
 	}
+	return q.Organization
+}
+
+// arguments returns the parameters of lookups, without ?3. The first differs between lookups, too.
+func (q Query) arguments(t text) (args [9]any) {
 	row, at, _ := q.IDs.Row(t.id, t.text)
-	return [9]any{t.text, t.text + lastCharacter, organization, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
+	return [9]any{t.text, t.text + lastCharacter, nil, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
 }
 
 // lastCharacter ends a range of texts. It comes after every character of a name.

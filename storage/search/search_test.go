@@ -11,7 +11,7 @@ import (
 )
 
 // TestSearchFindsNothingOfOthers searches for what an organization has, as its owner and as the owners of an older and of a newer
-// organization.
+// organization. An operator who acts in the organization finds all of it; one who acts elsewhere finds no description.
 func TestSearchFindsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
@@ -49,6 +49,14 @@ func TestSearchFindsNothingOfOthers(t *testing.T) {
 			}
 			if found := find(x.Owner); len(found) != 1 {
 				t.Errorf("its owner finds %+v", found)
+			}
+			operator := storagetest.Operator(t, store)
+			if found := find(operator); len(found) != 1 && text != "the WARE" || len(found) != 0 && text == "the WARE" {
+				t.Errorf("an operator elsewhere finds %+v", found)
+			}
+			operator.Organization = x.Owner.Organization
+			if found := find(operator); len(found) != 1 {
+				t.Errorf("an operator who acts there finds %+v", found)
 			}
 			if found := find(older); len(found) != 0 {
 				t.Errorf("the owner of an older organization finds %+v", found)
