@@ -48,6 +48,11 @@ func TestListsOfAllOrganizations(t *testing.T) {
 					t.Errorf("pages of %d (-each +all):\n%s", limit, d)
 				}
 			}
+			names := f.All(t, servertest.Operator, path+"?organization=all", "organization_name", 200)
+			slices.Sort(names)
+			if names = slices.Compact(names); !slices.Contains(names, "beta") || !slices.Contains(names, "gamma") {
+				t.Errorf("the items are of %q", names)
+			}
 		})
 		t.Run("need platform:read beyond the permission of the list: "+path, func(t *testing.T) {
 			p := f.Do(t, "GET "+path+"?organization=all", servertest.Bearer(acmeOwner), "").Want(t, 403, "permission_denied")

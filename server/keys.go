@@ -23,6 +23,7 @@ type keyBody struct {
 	Status                 string          `json:"status"`
 	OrganizationID         string          `json:"organization_id"`
 	OrganizationExternalID *string         `json:"organization_external_id"`
+	OrganizationName       string          `json:"organization_name"`
 	CreatedBy              string          `json:"created_by"`
 	Creator                keyCreator      `json:"creator"`
 	CreatedAt              exchange.Time   `json:"created_at"`
@@ -56,7 +57,7 @@ func newKeyBody(k access.Key) keyBody {
 	}
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix, Status: string(status), ExternalID: k.ExternalID,
-		OrganizationID: k.OrganizationID, OrganizationExternalID: k.OrganizationExternalID, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
+		OrganizationID: k.OrganizationID, OrganizationExternalID: k.OrganizationExternalID, OrganizationName: k.OrganizationName, CreatedBy: k.CreatedBy, Creator: keyCreator{k.CreatorName, platform.UserKind(k.CreatorIsService)}, CreatedAt: exchange.Time(k.CreatedAt),
 		ExpiresAt: (*exchange.Time)(k.ExpiresAt), LastUsedAt: (*exchange.Time)(k.LastUsedAt), RevokedAt: (*exchange.Time)(k.RevokedAt),
 		Metadata: json.RawMessage(k.Metadata), Networks: k.AllowedNetworks.Texts(), Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}

@@ -33,6 +33,7 @@ type Key struct {
 	// A Principal's key has none of these. The public ids are of the key before and the key after it in a line of rotated keys.
 	Replaces         *string `db:"replaces"`
 	RotatedTo        *string `db:"rotated_to"`
+	OrganizationName string  `db:"organization_name"` // now
 	CreatorName      string  `db:"creator_name"`
 	CreatorIsService bool    `db:"creator_is_service"`
 }

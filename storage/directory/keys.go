@@ -19,7 +19,7 @@ const (
 	apiKeyColumns = `
 	k.id, k.public_id, o.public_id AS organization_public_id, o.external_id AS organization_external_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
 	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, k.metadata, k.external_id, k.allowed_networks, before.public_id AS replaces, after.public_id AS rotated_to,
-	u.name AS creator_name, u.service_of IS NOT NULL AS creator_is_service`
+	o.name AS organization_name, u.name AS creator_name, u.service_of IS NOT NULL AS creator_is_service`
 	apiKeyJoins = `
 	CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN users u ON u.id = k.user_id
 	LEFT JOIN api_keys before ON before.id = k.replaces

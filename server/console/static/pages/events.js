@@ -72,12 +72,16 @@ export function Events() {
   <//>`;
 }
 
-// useAddresses returns the subscriptions as options of a filter, with the one that the URL names.
+// useAddresses returns the newest subscriptions as options of a filter, with the one that the URL names.
 function useAddresses(named) {
-  const { data } = useLoad(async (signal) => (can('webhooks:read')
-    ? api.get('/webhooks/subscriptions/', { signal, query: { limit: 200 } }) : null), []);
-  const options = (data?.data ?? []).map((s) => [s.id, endOf(s.url?.replace(/^\w+:\/\//, '') ?? s.description ?? 'Feed')]);
-  return named && !options.some(([id]) => id === named) ? [...options, [named, named]] : options;
+  const { data } = useLoad(async (signal) => {
+    if (!can('webhooks:read')) return [];
+    const { data: newest } = await api.get('/webhooks/subscriptions/', { signal, query: { limit: 200 } });
+    if (!named || newest.some((s) => s.id === named)) return newest;
+    const other = await api.get(`/webhooks/subscriptions/${encodeURIComponent(named)}/`, { signal }).catch(() => ({ url: named }));
+    return [...newest, { ...other, id: named }];
+  }, [named]);
+  return (data ?? []).map((s) => [s.id, endOf(s.url?.replace(/^\w+:\/\//, '') ?? s.description ?? 'Feed')]);
 }
 
 // endOf keeps the end of a long address, which tells it from others.

@@ -22,8 +22,6 @@ export function Keys() {
   const { me: { plan } } = useSession();
   const everywhere = query.in === 'all' && isOperator();
   const list = useList('/api-keys/', { status: query.status, prefix: query.prefix, organization: everywhere ? 'all' : '' });
-  const names = useLoad(async (signal) => everywhere && new Map((await api.get('/organizations/', { signal, query: { limit: 200 }, organization: '' }))
-    .data.map((o) => [o.id, o.name])), [everywhere]);
   const usage = useLoad((signal) => api.get('/usage/', { signal }), []);
 
   const isFiltered = Boolean(query.status || query.prefix || everywhere);
@@ -32,7 +30,7 @@ export function Keys() {
     || list.rows?.some((k) => k.status === 'active' && k.rotated_to); // else all have the same
 
   const creators = new Set(list.rows?.map((k) => k.creator.name)).size; // one says nothing
-  const ownerOf = (k) => html`<bdi title=${k.organization_id}>${(names.data || new Map()).get(k.organization_id) ?? k.organization_id}</bdi>`;
+  const ownerOf = (k) => html`<bdi title=${k.organization_name}>${k.organization_name}</bdi>`;
   const columns = [
     { head: 'Name', main: true, cell: (k) => html`<span class="two-lines"><span class="cut strong" title=${k.name}><bdi>${k.name}</bdi></span>
       ${showsStatus && html`<span class="narrow-only"><${KeyStatus} apiKey=${k} /></span>`}
@@ -49,7 +47,8 @@ export function Keys() {
     creators > 1 && !everywhere && { head: 'Created by', size: 'l', wide: true, roomy: true, cell: (k) => html`<${Creator} creator=${k.creator} />` },
     { head: 'Last use', size: 'm', cell: (k) => html`<${Time} value=${k.last_used_at} none="Not used yet" />` },
     { head: 'Ends', size: 's', wide: true,
-      cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at} none="Never" /></span>` },
+      cell: (k) => html`<span class=${endsSoon(k) ? 'warning' : undefined}><${Time} value=${k.expires_at}
+        form=${Date.parse(k.expires_at) - Date.now() > 12096e5 ? 'day' : 'ago'} none="Never" /></span>` },
   ].filter(Boolean);
 
   return html`<${Page} title="API keys" aside=${!everywhere && usage.data && plan.api_keys && html`<${Used} n=${usage.data.api_keys} plan=${plan} />`}
