@@ -17,8 +17,8 @@ import (
 // The bytes that a browser loads, uncompressed.
 const (
 	maxBytes      = 480 << 10 // all files
-	maxFrameBytes = 162 << 10 // what every page needs
-	maxPageBytes  = 270 << 10 // any one page, with the frame
+	maxFrameBytes = 163 << 10 // what every page needs
+	maxPageBytes  = 271 << 10 // any one page, with the frame
 )
 
 // The most lines of a file of our own, and characters of a line of a script or a stylesheet, so that a page reads from top to bottom.
