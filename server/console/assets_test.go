@@ -18,7 +18,7 @@ import (
 const (
 	maxBytes      = 487 << 10 // all files
 	maxFrameBytes = 164 << 10 // what every page needs
-	maxPageBytes  = 272 << 10 // any one page, with the frame
+	maxPageBytes  = 273 << 10 // any one page, with the frame
 )
 
 // The most lines of a file of our own, and characters of a line of a script or a stylesheet, so that a page reads from top to bottom.

@@ -96,16 +96,12 @@ func Run(ctx context.Context, logs *scan.Reader, lookups []Lookup, q Query) ([]F
 		return []Found{}, nil
 	}
 	args := q.arguments(t)
-	organization := args[2]
 	var ranked ranking
 	for _, l := range lookups {
 		if !q.Can(l.Needs) || !l.fits(t) || l.Callers == Everywhere && !q.everywhere() || l.Callers == Inside && q.everywhere() {
 			continue
 		}
-		args[0], args[2] = t.text, organization
-		if l.Callers == Acting {
-			args[2] = q.Organization
-		}
+		args[0], args[2] = t.text, q.organization(l)
 		if l.By == ByPrefix {
 			args[0] = t.prefix
 		}
@@ -133,14 +129,18 @@ func (l Lookup) fits(t text) bool {
 	return l.By != ByID
 }
 
-// arguments returns the parameters of lookups. The first differs between lookups.
-func (q Query) arguments(t text) (args [9]any) {
-	organization := q.Organization
-	if q.everywhere() {
-		organization = 0
+// organization is the parameter ?3 of a lookup.
+func (q Query) organization(l Lookup) int64 {
+	if q.everywhere() && l.Callers != Acting {
+		return 0
 	}
+	return q.Organization
+}
+
+// arguments returns the parameters of lookups, without ?3. The first differs between lookups, too.
+func (q Query) arguments(t text) (args [9]any) {
 	row, at, _ := q.IDs.Row(t.id, t.text)
-	return [9]any{t.text, t.text + lastCharacter, organization, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
+	return [9]any{t.text, t.text + lastCharacter, nil, Most, row, at, q.HiddenTypes, t.lower, t.lower + lastCharacter}
 }
 
 // lastCharacter ends a range of texts. It comes after every character of a name.

@@ -227,7 +227,7 @@ func TestTheAttemptsOfASubscription(t *testing.T) {
 	p.gone("/paused") // a person paused it
 	p.click("link", "/failing")
 	p.expect("Failing: 5 failures in a row")
-	p.expect("The receiver answered 503, failing since")
+	p.expect("The receiver answered 503, since")
 	p.in("navigation", "Period").click("link", "1 y")
 	p.expectPath(console(a.failing) + "?range=1y")
 	p.expect("0 succeeded 5 failed")

@@ -72,7 +72,7 @@ const columns = [
     cell: (b) => html`<${Badge} status=${b.blocked_by ?? 'pending'} text=${why[b.blocked_by] ?? 'Until the next attempt is due'} />` },
   { head: 'Deliveries', size: 's', number: true, cell: (b) => number(b.pending) },
   { head: 'Subscriptions', size: 'm', number: true, wide: true, cell: (b) => number(b.subscriptions) },
-  { head: 'Oldest due', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
+  { head: 'Oldest due', size: 'm', cell: (b) => html`<${Time} value=${b.oldest_due_at} />` },
 ];
 
 const Waiting = ({ all, blocked }) => html`<${Section} title="What waits, and why">

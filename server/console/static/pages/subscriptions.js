@@ -33,9 +33,10 @@ export function Subscriptions() {
   const series = useSeries(everywhere ? [] : list.rows);
 
   const columns = [
-    { head: 'Status', size: 'm', sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
+    { head: 'Status', size: 'm', wide: true, sort: everywhere && 'status', cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
     { head: 'Address', main: true, sort: everywhere && 'address', cell: (s) => html`<span class="two-lines">
-      ${everywhere && html`<bdi class="narrow-only cut strong">${s.organization_name}</bdi>`}<span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
+      <span class="narrow-only cut"><${Badge} status=${subscriptionStatus(s)} />${everywhere && html` <bdi class="strong">${s.organization_name}</bdi>`}</span>
+      <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
       ${about(s) && html`<bdi class="narrow-only cut small quiet">${about(s)}</bdi>`}</span>` },
     { head: 'Description', wide: true, roomy: everywhere, cell: (s) => html`<span class="cut quiet" title=${about(s)}><bdi>${about(s)}</bdi></span>` },
     everywhere && { head: 'Organization', wide: true, sort: 'customer', cell: (s) => html`<a class="above cut" title=${s.organization_name}

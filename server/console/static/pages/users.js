@@ -22,8 +22,9 @@ export function Users() {
   const create = can('platform:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>New user<//>`;
   const columns = [
     { head: 'User', main: true, sort: 'name', cell: (u) => html`<span class="two-lines">
-      ${!u.is_active && html`<span class="narrow-only"><${UserStatus} user=${u} /></span>`}
-      <span class="cut strong" title=${nameOf(u)}><bdi>${nameOf(u)}</bdi></span>
+      <span class="cut strong" title=${nameOf(u)}>
+        ${!u.is_active && html`<span class="narrow-only"><${UserStatus} user=${u} /> </span>`}
+        <bdi>${nameOf(u)}</bdi></span>
       <bdi class="narrow-only cut small quiet">${emailOf(u)}</bdi><span class="narrow-only small"><${In} user=${u} /></span></span>` },
     { head: 'E-mail address', size: 'xl', wide: true, cell: (u) => html`<span class="cut quiet" title=${u.email}><bdi>${emailOf(u)}</bdi></span>` },
     { head: 'Organizations', size: 'xl', wide: true, sort: 'organization', cell: (u) => html`<${In} user=${u} />` },

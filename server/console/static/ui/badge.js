@@ -57,7 +57,7 @@ export function Address({ url }) {
   if (!url) return html`<span class="strong">Feed</span>`;
   const { host, pathname, search } = new URL(url);
   return html`<span class="address"><span class="strong cut">${host}</span><span class="quiet cut tail"><bdi
-    >${pathname === '/' && !search ? '' : pathname + search}</bdi></span></span>`;
+    >${pathname === '/' && !search ? '' : (pathname + search).split(/(?<=\/)/).map((part) => html`${part}<wbr />`)}</bdi></span></span>`;
 }
 
 // Count is a number that needs attention.

@@ -19,7 +19,7 @@ export function Table({ label, list, columns, href, rowKey = (row) => row.id, se
     ${list.arrived > 0 && html`<button type="button" class="arrived" onClick=${list.showArrived}>${list.arrived} new</button>`}
     ${isEmpty ? empty : html`<table class="table" aria-busy=${list.loading}>
       <caption class="hidden-label">${label}</caption>
-      <thead><tr>${columns.map((c) => html`<${Head} key=${c.head} column=${c} />`)}</tr></thead>
+      <thead class=${cx(columns.every((c) => c.main || c.wide) && 'alone')}><tr>${columns.map((c) => html`<${Head} key=${c.head} column=${c} />`)}</tr></thead>
       <tbody data-rows>${list.rows.map((row) => html`<${Row} key=${rowKey(row)} row=${row} columns=${columns}
         href=${href?.(row)} selected=${selected !== undefined && selected === rowKey(row)} />`)}</tbody>
     </table>`}

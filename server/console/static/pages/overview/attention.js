@@ -41,7 +41,7 @@ const actingIn = ({ organization_id }) => (organization_id === session.get().hom
 
 const mayAct = (s, all) => !all || actingIn(s) === '' || canSwitch();
 
-const Name = ({ subscription: s }) => html`<bdi class="cut strong" title=${s.organization_name}>${s.organization_name}</bdi>`;
+const Name = ({ subscription: s }) => html`<bdi class="strong" title=${s.organization_name}>${s.organization_name}</bdi>`;
 
 const LastError = ({ subscription: s }) => html`<span class="cut" title=${[wordsOf(s.last_error), mendOf(s)].filter(Boolean).join('. ')}>
   <bdi>${wordsOf(s.last_error) ?? 'No error is known'}</bdi></span>`;
@@ -49,12 +49,11 @@ const LastError = ({ subscription: s }) => html`<span class="cut" title=${[words
 // columnsOf are one line for each problem. Its page says why, sends a test, and then recovers. On a phone, the address has the rest above and below it.
 const columnsOf = (all) => [
   { head: 'Status', size: 's', wide: true, cell: (s) => html`<${Badge} status=${subscriptionStatus(s)} />` },
-  all && { head: 'Customer', wide: true, cell: (s) => html`<${Name} subscription=${s} />` },
+  all && { head: 'Customer', wide: true, cell: (s) => html`<span class="cut"><${Name} subscription=${s} /></span>` },
   { head: 'Address', main: true, cell: (s) => html`<span class="two-lines">
-    <span class="narrow-only"><${Badge} status=${subscriptionStatus(s)} /></span>
-    ${all && html`<span class="narrow-only"><${Name} subscription=${s} /></span>`}
+    <span class="narrow-only cut"><${Badge} status=${subscriptionStatus(s)} />${all && html` <${Name} subscription=${s} />`}</span>
     <span class="cut" title=${s.url}><${Address} url=${s.url} /></span>
-    <span class="narrow-only small"><${LastError} subscription=${s} /> <${Time} value=${s.failing_since ?? s.disabled_at} />
+    <span class="narrow-only small"><${LastError} subscription=${s} /> · <${Time} value=${s.failing_since ?? s.disabled_at} />
       ${' '}· ${number(s.pending_deliveries)} wait</span></span>` },
   { head: 'Last error', size: 'l', wide: true, cell: (s) => html`<${LastError} subscription=${s} />` },
   { head: 'Since', size: 's', wide: true, cell: (s) => html`<${Time} value=${s.failing_since ?? s.disabled_at} />` },

@@ -53,7 +53,7 @@ export function Health({ subscription: s, proof, actions }) {
 const works = 'The receiver works again: the newest attempt has arrived. Recover to send what it has missed.';
 
 const LastError = ({ subscription: s }) => html`<p><bdi class="strong" title=${s.last_error}>${wordsOf(s.last_error)}</bdi>
-  ${s.failing_since && html`, failing since <${Time} value=${s.failing_since} form="log" />`}.
+  ${s.failing_since && html`, since <${Time} value=${s.failing_since} form="log" />`}.
   ${' '}${mendOf(s)}</p>`;
 
 // NoWebhooks says that the plan of the organization has no webhooks, and who can change that.
