@@ -272,7 +272,7 @@ var budget = map[string]int{
 	"storage/retention":            1120,
 	"storage/scan":                 540,
 	"storage/seal":                 230,
-	"storage/search":               290,
+	"storage/search":               300,
 	"storage/sqlite":               3410,
 	"storage/sqlite/ownership":     250,
 	"storage/subscription":         560,
