@@ -70,3 +70,27 @@ func TestAnEmptyChange(t *testing.T) {
 		}
 	})
 }
+
+// TestTheSameFilterAgain is no change of the filter. An explanation compares the time of its change with that of an event.
+func TestTheSameFilterAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := storagetest.CustomerOf(t, storagetest.Open(t))
+		change := func(value string) int64 {
+			t.Helper()
+			time.Sleep(time.Second)
+			condition, problem := filter.New("amount", filter.Greater, []byte(value))
+			if problem != nil {
+				t.Fatal(problem.Message)
+			}
+			if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{Filter: &filter.Filter{condition}}); err != nil {
+				t.Fatal(err)
+			}
+			return *x.Read(t).FilterChangedAt
+		}
+		first := change("5")
+		if again, other := change("5"), change("6"); again != first || other == first {
+			t.Errorf("the filter of %d was changed at %d by the same, and at %d by another one", first, again, other)
+		}
+	})
+}
