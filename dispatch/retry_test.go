@@ -144,6 +144,27 @@ func TestRetryTimes(t *testing.T) {
 		})
 	})
 
+	t.Run("a retry that is due before the others of its subscription does not wait for another subscription", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
+			x.subscribe(t, "a.example", respond(503, "Retry-After", "300"))
+			x.subscribe(t, "b.example", respond(503, "Retry-After", "600"))
+			x.publish(t, 1)
+			time.Sleep(time.Second)
+			x.setReceiver("a.example", respond(200))
+			x.setReceiver("b.example", respond(500))
+			x.publish(t, 1)
+			time.Sleep(19 * time.Second)
+			got := x.requests("b.example")
+			if len(got) != 3 {
+				t.Fatalf("%d requests, want 3", len(got))
+			}
+			if wait := got[2].at.Sub(got[1].at); wait > 18*time.Second+10*time.Millisecond {
+				t.Errorf("the retry came after %s", wait)
+			}
+		})
+	})
+
 	t.Run("retries and new deliveries do not wait for each other", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: neverFailing})

@@ -84,7 +84,11 @@ func TestOrganizationRate(t *testing.T) {
 					}
 				}
 				_, fresh := storagetest.Key(t, f.Store, owner, access.EventsRead)
-				for _, raw := range []access.Credential{last, fresh} {
+				colleague, _ := storagetest.Member(t, f.Store, owner.Organization, "colleague", access.RoleOwner)
+				f.Do(t, "PATCH /api/v1/plans/pair/", servertest.Operator, `{"max_api_keys":null}`).Want(t, 200, "")
+				_, another := storagetest.Key(t, f.Store, colleague, access.EventsRead)
+				f.Do(t, "PATCH /api/v1/plans/pair/", servertest.Operator, `{"max_api_keys":2}`).Want(t, 200, "")
+				for _, raw := range []access.Credential{last, fresh, another} {
 					e := f.explain(t, servertest.Operator, raw.Reveal(), "GET /api/v1/events/")
 					if e.Allowed || e.Code != "rate_limited" {
 						t.Errorf("explained as %s", e.verdicts())

@@ -47,12 +47,13 @@ func TestOrganizationsInOrder(t *testing.T) {
 			}
 		}
 		of := func(name string) int64 { return owners[name].Organization.RowID }
-		// b has two in trouble; a and d have one; of c, one is paused by hand, and one was deleted.
+		// b has two in trouble; a and d have one; of c, one is paused by hand, one was paused after failures had disabled it, and one was deleted.
 		storagetest.Exec(t, store, `UPDATE subscriptions SET status = 'failing', last_error = 'dns' WHERE id IN (
 			SELECT max(id) FROM subscriptions WHERE organization_id IN (?1, ?2) GROUP BY organization_id UNION SELECT min(id) FROM subscriptions WHERE organization_id = ?2)`, of("a"), of("b"))
 		storagetest.Exec(t, store, "UPDATE subscriptions SET status = 'disabled', last_error = 'dns' WHERE id = (SELECT max(id) FROM subscriptions WHERE organization_id = ?)", of("d"))
 		storagetest.Exec(t, store, "UPDATE subscriptions SET status = 'disabled', last_error = 'by hand', paused = 1 WHERE id = (SELECT max(id) FROM subscriptions WHERE organization_id = ?)", of("c"))
 		storagetest.Exec(t, store, "UPDATE subscriptions SET status = 'failing', last_error = 'dns', deleted_at = 1 WHERE id = (SELECT min(id) FROM subscriptions WHERE organization_id = ?)", of("c"))
+		storagetest.Exec(t, store, "UPDATE subscriptions SET status = 'disabled', last_error = 'dns', probe_at = -1 WHERE id = (SELECT max(id) - 1 FROM subscriptions WHERE organization_id = ?)", of("c"))
 		for _, name := range []string{"c", "e", "c", "a"} {
 			time.Sleep(1500 * time.Millisecond)
 			storagetest.Publish(t, store, owners[name], "user.created")

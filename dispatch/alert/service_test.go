@@ -286,6 +286,14 @@ func TestMail(t *testing.T) {
 			}
 		})
 	}
+	t.Run("with implicit encryption begins with a handshake", func(t *testing.T) {
+		t.Parallel()
+		m := startMailServer(t, nil) // it has no encryption
+		text, err := channel(t, fmt.Sprintf(form, m.address)+"&encryption=implicit").Send(t.Context(), title, body)
+		if got := m.got(); err == nil || strings.Contains(got, "EHLO") {
+			t.Errorf("text %q, error %v, the server got:\n%s", text, err, got)
+		}
+	})
 	t.Run("without a server is an error with the reason", func(t *testing.T) {
 		t.Parallel()
 		text, err := channel(t, fmt.Sprintf(form, "127.0.0.1:1")).Send(t.Context(), title, body)

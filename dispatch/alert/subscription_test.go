@@ -84,6 +84,12 @@ func TestASubscriptionThatCameBackBeforeAnybodyWasToldIsNotTold(t *testing.T) {
 		x.none(t, time.Minute)
 		x.reactivate(t, owner, subs[1])
 		x.none(t, long)
+		storagetest.Exec(t, x.store, "UPDATE subscriptions SET last_success_at = 946684800000 WHERE id = ?", subs[1].RowID)
+		x.disable(t, owner, subs[1])
+		x.none(t, 6*time.Second)
+		other, others := x.subscribe(t, "other", 1)
+		x.disable(t, other, others...)
+		x.one(t, 20*time.Second, "2 subscriptions of 2 organizations are disabled", subs[1].ID, "Last success: 2000-01-01 00:00:00 UTC", others[0].ID)
 	})
 }
 
@@ -372,15 +378,22 @@ func TestTheNextOutageIsToldAlthoughTheFileDoesNotKnowTheFirst(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		x.options.Failing = 20 * time.Minute
 		x.restart(t)
-		owner, subs := x.subscribe(t, "acme", 1)
+		owner, subs := x.subscribe(t, "acme", 2)
+		x.disable(t, owner, subs[1])
+		x.one(t, time.Minute, "1 subscription is disabled", subs[1].ID)
+		x.none(t, long)
 		x.set(conditions{free: 1 << 40, refuses: errBroken})
 		x.one(t, time.Minute, "the database refuses writes")
 		for range 2 {
-			x.failOnce(t, owner, subs...)
+			x.failOnce(t, owner, subs[0])
 			x.one(t, long, "1 subscription is failing", subs[0].ID)
 			x.none(t, long)
-			x.reactivate(t, owner, subs...)
+			x.reactivate(t, owner, subs[0])
 		}
+		x.reactivate(t, owner, subs[1])
+		x.one(t, long, "1 subscription is active again", subs[1].ID)
+		x.disable(t, owner, subs[1])
+		x.one(t, long, "1 subscription is disabled", subs[1].ID)
 	})
 }
 
@@ -474,5 +487,27 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 		x.set(healthy)
 		x.one(t, long, "the database takes writes again")
 		x.none(t, long)
+	})
+}
+
+// TestManyOrganizationsInOneMessage has long names. Some services refuse a message of more than 4,000 characters.
+func TestManyOrganizationsInOneMessage(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.options.Page = func(organization, _ string) string {
+			return strings.Repeat("https://keys.example.com/", 8) + organization
+		}
+		x.restart(t)
+		for i := range 12 {
+			owner, _ := x.subscribe(t, strings.Repeat("long name ", 5)+fmt.Sprint(i), 0)
+			_, key := storagetest.Key(t, x.store, owner, access.EventsRead)
+			if err := x.store.Directory.RevokeLeaked(t.Context(), key.Digest(), "192.0.2.1", "req"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := x.one(t, time.Minute, "API keys or access tokens of 12 organizations were reported as leaked")
+		named := strings.Count(m.body, "do list_audit ")
+		if more := fmt.Sprintf("And %d more organizations.", 12-named); len(m.body) > alert.MaxBody+200 || named < 5 || !strings.Contains(m.body, more) {
+			t.Errorf("%d bytes name %d organizations, want %q:\n%s", len(m.body), named, more, m.body)
+		}
 	})
 }

@@ -77,8 +77,10 @@ func TestProposals(t *testing.T) {
 			t.Errorf("%s: %s, want %s", pattern, got, want)
 		}
 	}
-	q := form.ParseQuery("since=2026-11-24T00:00:00Z&until=2026-11-23T00:00:00Z", []string{"since", "until"})
-	if q.Period(); q.Valid() {
-		t.Error("a period that ends before it begins is valid")
+	for until, valid := range map[string]bool{"2026-11-23T23:59:59.999Z": false, "2026-11-24T00:00:00Z": true} {
+		q := form.ParseQuery("since=2026-11-24T00:00:00Z&until="+until, []string{"since", "until"})
+		if q.Period(); q.Valid() != valid {
+			t.Errorf("a period until %s is valid: %t", until, q.Valid())
+		}
 	}
 }

@@ -182,6 +182,7 @@ func TestAFeedThatWasSwitchedOff(t *testing.T) {
 	if s := x.Read(t).Status; s != webhook.Disabled {
 		t.Fatal(s)
 	}
+	x.read1(t, webhook.FeedRequest{}) // that its receiver fails does not concern who reads
 	x.SetActive(t, false)
 	storagetest.Must[int64](t)(x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, 0))
 	if err := x.Change(t, x.Actor(), webhook.SubscriptionChange{URL: new("")}); err != nil {
@@ -192,41 +193,78 @@ func TestAFeedThatWasSwitchedOff(t *testing.T) {
 	x.read1(t, webhook.FeedRequest{})
 }
 
+// TestPagesOfAFeed is in virtual time, because a read fills its page only for a short time.
 func TestPagesOfAFeed(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t).feedOf(t, "a")
-	earlier := x.Publish(t, 3, "a")
-	x.Publish(t, 40, "b")
-	x.SetWebhooks(t, false)
-	x.readFails(t, webhook.FeedRequest{Limit: 1}, fault.Forbidden, "plan_capability_required")
-	x.Publish(t, 1, "a") // of that time
-	x.SetWebhooks(t, true)
-	later := x.Publish(t, 2, "a")
+	synctest.Test(t, func(t *testing.T) {
+		x := newFixture(t).feedOf(t, "a")
+		earlier := x.Publish(t, 3, "a")
+		x.Publish(t, 40, "b")
+		x.SetWebhooks(t, false)
+		x.readFails(t, webhook.FeedRequest{Limit: 1}, fault.Forbidden, "plan_capability_required")
+		x.Publish(t, 1, "a") // of that time
+		x.SetWebhooks(t, true)
+		later := x.Publish(t, 2, "a")
 
-	page := x.reads1(t, webhook.FeedRequest{Limit: 2}, earlier[:2])
-	if !page.More {
-		t.Error("nothing more")
-	}
-	for range 2 { // two readers, or one that has lost the answer
-		x.reads1(t, webhook.FeedRequest{After: page.Next, Limit: 1}, earlier[2:])
-	}
-	page = x.reads1(t, webhook.FeedRequest{After: page.Next, Limit: 1}, earlier[2:])
-	page = x.reads1(t, webhook.FeedRequest{After: page.Next}, later)
-	end, _ := x.read1(t, webhook.FeedRequest{After: page.Next})
-	if end.More || len(end.Events) != 0 {
-		t.Errorf("%+v", end)
-	}
-	x.Publish(t, 1, "b")
-	if next, _ := x.read1(t, webhook.FeedRequest{After: end.Next}); next.Next.Row <= end.Next.Row {
-		t.Error("the position does not pass what is not wanted")
-	}
-	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(time.Hour).UnixMilli()}, []string{})
-	x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, append(earlier, later...))
-	oldest, _ := x.read1(t, webhook.FeedRequest{Limit: 1})
-	x.reads1(t, webhook.FeedRequest{Since: oldest.Events[0].EventAt}, append(earlier, later...)) // from that millisecond on
+		page := x.reads1(t, webhook.FeedRequest{Limit: 2}, earlier[:2])
+		if !page.More {
+			t.Error("nothing more")
+		}
+		for range 2 { // two readers, or one that has lost the answer
+			x.reads1(t, webhook.FeedRequest{After: page.Next, Limit: 1}, earlier[2:])
+		}
+		page = x.reads1(t, webhook.FeedRequest{After: page.Next, Limit: 1}, earlier[2:])
+		page = x.reads1(t, webhook.FeedRequest{After: page.Next}, later)
+		end, _ := x.read1(t, webhook.FeedRequest{After: page.Next})
+		if end.More || len(end.Events) != 0 {
+			t.Errorf("%+v", end)
+		}
+		x.Publish(t, 1, "b")
+		if next, _ := x.read1(t, webhook.FeedRequest{After: end.Next}); next.Next.Row <= end.Next.Row {
+			t.Error("the position does not pass what is not wanted")
+		}
+		x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(time.Hour).UnixMilli()}, []string{})
+		x.reads1(t, webhook.FeedRequest{Since: time.Now().Add(-time.Hour).UnixMilli()}, append(earlier, later...))
+		oldest, _ := x.read1(t, webhook.FeedRequest{Limit: 1})
+		x.reads1(t, webhook.FeedRequest{Since: oldest.Events[0].EventAt}, append(earlier, later...)) // from that millisecond on
 
-	x.SetActive(t, false)
-	x.readFails(t, webhook.FeedRequest{After: end.Next, Limit: 1}, fault.Conflict, "paused")
+		x.SetActive(t, false)
+		x.readFails(t, webhook.FeedRequest{After: end.Next, Limit: 1}, fault.Conflict, "paused")
+	})
+}
+
+// TestAFullPageOfAFeed has more events behind a page than fit on it.
+func TestAFullPageOfAFeed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ limit, size int }{
+		"of events": {2, 10}, // the first slice of rows has an event less than the limit, and the next slice has more than fit
+		"of bytes":  {100, 250_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := newFixture(t).feedOf(t, "a")
+				x.Publish(t, 1, "b")
+				var want, got []string
+				for range 11 {
+					event := webhook.NewEvent{Type: "a", Data: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", tt.size))}
+					want = append(want, storagetest.Must[[]webhook.Published](t)(x.Queue.PublishEvents(t.Context(), x.Org(), []webhook.NewEvent{event}))[0].ID)
+				}
+				page := webhook.FeedPage{More: true}
+				for page.More {
+					var ids []string
+					page, ids = x.read1(t, webhook.FeedRequest{After: page.Next, Limit: tt.limit})
+					if bytes := len(ids) * tt.size; len(ids) > tt.limit || bytes > 2<<20 {
+						t.Errorf("a page has %d events and %d bytes", len(ids), bytes)
+					}
+					got = append(got, ids...)
+				}
+				if d := cmp.Diff(want, got); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+			})
+		})
+	}
 }
 
 func TestAuditEventsInAFeed(t *testing.T) {

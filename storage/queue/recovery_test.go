@@ -348,6 +348,28 @@ func TestDiscard(t *testing.T) {
 		}
 	})
 
+	t.Run("before also selects among the attempts in progress", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := fixtureOf(t, storagetest.Open(t))
+			ids := x.Publish(t, 1, "old")
+			time.Sleep(time.Second)
+			at := time.Now().UnixMilli()
+			ids = append(ids, x.Publish(t, 1, "new")...)
+			jobs := x.Jobs(t)
+			attempts := []int64{x.Begin(t, jobs[0]), x.Begin(t, jobs[1])}
+			if n, err := x.Queue.Discard(t.Context(), x.Actor(), x.Org(), x.Sub.ID, at); err != nil || n != 1 {
+				t.Errorf("%d dropped, error %v", n, err)
+			}
+			for i, want := range []webhook.DeliveryState{webhook.Dropped, webhook.Pending} {
+				x.End(t, jobs[i], attempts[i], false)
+				if got := x.stateOf(t, ids[i]); got != want {
+					t.Errorf("delivery %d is %v", i+1, got)
+				}
+			}
+		})
+	})
+
 	t.Run("a subscription of another organization is not found", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)

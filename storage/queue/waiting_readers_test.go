@@ -3,6 +3,7 @@ package queue_test
 import (
 	"testing"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -42,5 +43,25 @@ func TestWaitingReaders(t *testing.T) {
 	}
 	if more, _ := join(1, 16); len(more) != 15 { // the places that were free again
 		t.Errorf("%d wait after all have left", len(more))
+	}
+}
+
+// TestAnEventWakesEveryReader of its organization that waits, and no other one.
+func TestAnEventWakesEveryReader(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+	var readers []<-chan struct{}
+	for _, organization := range []int64{x.Org(), x.Org(), other.Organization.RowID} {
+		c, leave, err := x.Queue.AwaitEvents(organization)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(leave)
+		readers = append(readers, c)
+	}
+	x.Publish(t, 1, "user.created")
+	if woken := [3]int{len(readers[0]), len(readers[1]), len(readers[2])}; woken != [3]int{1, 1, 0} {
+		t.Errorf("woken: %v", woken)
 	}
 }
