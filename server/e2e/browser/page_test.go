@@ -66,6 +66,13 @@ func openIn(tb testing.TB, base string, browser context.Context, options ...chro
 	return p
 }
 
+// during returns the same page, whose failures are those of a sub-test.
+func (p *page) during(t *testing.T) *page {
+	inner := *p
+	inner.tb, inner.told = t, new(bool)
+	return &inner
+}
+
 // signIn signs in with an access token, without the page for it.
 func (p *page) signIn(token string) {
 	p.tb.Helper()

@@ -80,23 +80,37 @@ type pageRow struct {
 	text  string // a text that the page shows in this state
 }
 
-// TestPages looks at each page in light and dark and on a phone.
+// TestPages looks at each page in light and dark and on a phone. Rows of one person follow each other in one tab: a new browser profile for
+// each page costs as much as the page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.describe(t)
+	rows := map[string][]pageRow{} // by token
 	for _, row := range pages(w) {
-		t.Run(row.name, func(t *testing.T) {
+		rows[row.token] = append(rows[row.token], row)
+	}
+	people := map[string]string{
+		"": "nobody", operatorToken: "operator", w.acme.token: "customer", w.other.token: "other customer", w.empty.token: "new customer",
+		w.hostile.token: "hostile customer",
+	}
+	for token, rows := range rows {
+		t.Run(people[token], func(t *testing.T) {
 			t.Parallel()
-			p := open(t, w.base)
-			if row.token != "" {
-				p.signIn(row.token)
+			tab := open(t, w.base)
+			if token != "" {
+				tab.signIn(token)
 			} else {
-				p.allow(http.StatusUnauthorized, "/api/v1/session/") // the console asks who has signed in
+				tab.allow(http.StatusUnauthorized, "/api/v1/session/") // the console asks who has signed in
 			}
-			p.visit(row.path)
-			p.expect(row.text)
-			p.look(row.name)
+			for _, row := range rows {
+				t.Run(row.name, func(t *testing.T) {
+					p := tab.during(t)
+					p.visit(row.path)
+					p.expect(row.text)
+					p.look(row.name)
+				})
+			}
 		})
 	}
 }
