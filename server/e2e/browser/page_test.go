@@ -73,6 +73,14 @@ func (p *page) during(t *testing.T) *page {
 	return &inner
 }
 
+// withoutCache makes each visit load all files again, as the first visit of a person does: a late file makes the layout jump.
+func (p *page) withoutCache() {
+	p.tb.Helper()
+	if _, err := chromedp.Call(p.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
+		p.fatalf("switch the cache off: %v", err)
+	}
+}
+
 // signIn signs in with an access token, without the page for it.
 func (p *page) signIn(token string) {
 	p.tb.Helper()

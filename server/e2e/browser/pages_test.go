@@ -80,8 +80,8 @@ type pageRow struct {
 	text  string // a text that the page shows in this state
 }
 
-// TestPages looks at each page in light and dark and on a phone. Rows of one person follow each other in one tab: a new browser profile for
-// each page costs as much as the page.
+// TestPages looks at each page in light and dark and on a phone. Rows of one person follow each other in one tab, without its
+// cache: a new browser profile for each page costs half as much as the page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,6 +98,7 @@ func TestPages(t *testing.T) {
 		t.Run(people[token], func(t *testing.T) {
 			t.Parallel()
 			tab := open(t, w.base)
+			tab.withoutCache()
 			if token != "" {
 				tab.signIn(token)
 			} else {
