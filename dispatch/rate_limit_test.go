@@ -439,3 +439,26 @@ func TestRateLimitAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// TestAPausedLaneThatIsActiveAgain gets what is published later at once, although its lane was dropped in the pause.
+func TestAPausedLaneThatIsActiveAgain(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 10)
+		x.publish(t, 1)
+		time.Sleep(time.Second)
+		x.setActive(t, sub, false)
+		x.publish(t, 1)
+		time.Sleep(40 * time.Second) // the list of all pending deliveries does not bring it back
+		x.setActive(t, sub, true)
+		time.Sleep(3 * time.Second)
+		for range 3 {
+			x.publish(t, 1)
+			time.Sleep(time.Second)
+		}
+		if got := len(x.requests("a.example")); got != 5 {
+			t.Errorf("%d requests, want 5", got)
+		}
+	})
+}

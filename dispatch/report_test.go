@@ -37,6 +37,27 @@ func TestLog(t *testing.T) {
 			checkNoSecrets(t, log.String(), secret, "said")
 		})
 	})
+
+	t.Run("the last attempt is a warning without a change of the health, and so is such a change before the last attempt", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			var log logBuffer
+			x := newFixture(t, dispatch.Options{Logger: log.logger()})
+			x.subscribe(t, "a.example", respond(503))
+			x.publish(t, 2) // of the second event, the third attempt makes the subscription failing
+			time.Sleep(3 * time.Hour)
+			for what, want := range map[string]int{`"delivery_state":"exhausted"`: 2, `"mend":`: 1} {
+				got := 0
+				for line := range strings.Lines(log.String()) {
+					if strings.Contains(line, what) && strings.Contains(line, `"level":"WARN"`) {
+						got++
+					}
+				}
+				if got != want {
+					t.Errorf("%d warnings with %s, want %d:\n%s", got, what, want, log.String())
+				}
+			}
+		})
+	})
 }
 
 // checkNoSecrets fails the test if a log holds the secret of a subscription, its URL, a credential, an address, or one of the

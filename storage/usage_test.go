@@ -68,6 +68,7 @@ func TestOrganizationUsage(t *testing.T) {
 		}
 		expect("a delivery counts as failed after its last attempt", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 1})
 
+		attempts := series(t, x.Store, x.Org(), x.Sub.ID)
 		_, test, row, err := x.Queue.BeginTest(t.Context(), x.Org(), x.Sub.ID, "")
 		if err != nil {
 			t.Fatal(err)
@@ -76,6 +77,9 @@ func TestOrganizationUsage(t *testing.T) {
 			Attempt: row, Delivery: test.Delivery, Subscription: x.Sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
 		}))
 		expect("a test does not count", access.OrganizationUse{Events: 4, Succeeded: before + 1, Failed: 1})
+		if d := cmp.Diff(attempts, series(t, x.Store, x.Org(), x.Sub.ID)); d != "" {
+			t.Errorf("a test is in the statistics (-want +got):\n%s", d)
+		}
 
 		for range 10 { // crashes while the attempt is on the wire
 			for _, job := range x.Jobs(t) {

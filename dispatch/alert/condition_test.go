@@ -38,14 +38,18 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 				x.set(tt.present)
-				x.one(t, 20*time.Second, tt.begins...)
+				if m := x.one(t, 20*time.Second, tt.begins...); m.members["is_over"] != false {
+					t.Errorf("it begins: %v", m.members)
+				}
 				x.none(t, long)
 				if tt.present.refuses == nil { // otherwise only memory knows that it was told
 					x.restart(t)
 					x.none(t, long)
 				}
 				x.set(healthy)
-				x.one(t, 2*time.Minute, tt.ends...)
+				if m := x.one(t, 2*time.Minute, tt.ends...); m.members["is_over"] != true {
+					t.Errorf("it ends: %v", m.members)
+				}
 				x.restart(t)
 				x.none(t, long)
 			})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +122,7 @@ func (l *logs) count(text string) int {
 
 // command stands for a command of the CLI.
 func command(m webhook.Mend) string {
-	return fmt.Sprintf("do %s %s %s", m.Action, m.Organization, m.Subscription)
+	return strings.Join(slices.DeleteFunc([]string{"do", string(m.Action), m.Organization, m.Subscription, m.With}, func(s string) bool { return s == "" }), " ")
 }
 
 // inVirtualTime runs a parallel test with a running fixture in a bubble of virtual time.

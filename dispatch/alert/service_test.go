@@ -160,7 +160,7 @@ func TestRequestsToServices(t *testing.T) {
 		if json.Unmarshal(body, &compact) != nil || json.Unmarshal([]byte(want.body), &expected) != nil {
 			t.Fatalf("%s: body %s", raw, body)
 		}
-		if d := cmp.Diff(expected, compact); got.URL.String() != want.url || got.Method != http.MethodPost || d != "" {
+		if d := cmp.Diff(expected, compact); got.URL.String() != want.url || got.Method != http.MethodPost || got.Header.Get("Content-Type") != "application/json" || d != "" {
 			t.Errorf("%s: %s %s, body (-want +got):\n%s", raw, got.Method, got.URL, d)
 		}
 		if strings.HasPrefix(raw, "https:") && (got.Header.Get("X-Extra") != "yes" || got.Header.Get("Authorization") != "Basic dXNlcjpwYXNz") {

@@ -432,7 +432,7 @@ func TestCredentialsThatExpireAreTold(t *testing.T) {
 		}
 		x.none(t, 25*time.Minute)
 		m := x.one(t, 10*time.Minute, "access tokens of 1 organization expire soon", "other (org_",
-			"API keys: 0, access tokens: 1. The first ends at 2000-01-01 02:30:00 UTC", "do list_audit "+other.Organization.ID)
+			"API keys: 0, access tokens: 1. The first ends at 2000-01-01 02:30:00 UTC", "do list_audit "+other.Organization.ID+" access_token_expiring\n")
 		if m.members["more_organizations"] != 0 {
 			t.Errorf("%v", m.members)
 		}
@@ -469,14 +469,14 @@ func TestLeakedCredentialsAreTold(t *testing.T) {
 		leakKey()
 		leakKey()
 		m := x.one(t, time.Minute, "API keys or access tokens of 1 organization were reported as leaked", "acme (org_",
-			"API keys: 2, access tokens: 0. The first was reported at 2000-01-01 00:40:00 UTC", "do list_audit "+acme.Organization.ID)
+			"API keys: 2, access tokens: 0. The first was reported at 2000-01-01 00:40:00 UTC", "do list_audit "+acme.Organization.ID+" api_key_revoked\n")
 		if list, _ := m.members["organizations"].([]map[string]any); len(list) != 1 || list[0]["first_reported_at"] == nil || m.members["kind"] != "credentials_leaked" {
 			t.Errorf("%v", m.members)
 		}
 		leak(token)
 		x.none(t, 5*time.Minute)
 		x.restart(t)
-		x.one(t, 15*time.Minute, "other (org_", "API keys: 0, access tokens: 1", "do list_audit "+other.Organization.ID)
+		x.one(t, 15*time.Minute, "other (org_", "API keys: 0, access tokens: 1", "do list_audit "+other.Organization.ID+" access_token_revoked\n")
 		x.none(t, long)
 		x.set(conditions{free: 1 << 40, refuses: errBroken})
 		x.take(long)

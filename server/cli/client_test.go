@@ -102,6 +102,7 @@ func TestRequests(t *testing.T) {
 		{"a key has an external id", aToken, "keys create --name x --scope a:b --external-id backend-17", nil,
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"external_id":"backend-17","name":"x","scope":"a:b"}`},
 		{"a key is named by its external id", aToken, "keys get backend-17", nil, "GET /api/v1/api-keys/backend-17/ Bearer " + aToken},
+		{"the slash of an external id is escaped", aToken, "keys get shop/42?", nil, "GET /api/v1/api-keys/shop%2F42%3F/ Bearer " + aToken},
 		{"unlimited is null", aToken, "plans update growth --api-rate-limit-per-minute unlimited --webhooks=false", nil,
 			"PATCH /api/v1/plans/growth/ Bearer " + aToken + ` {"api_rate_limit_per_minute":null,"webhooks":false}`},
 		{"the colons of a permission are not escaped", aToken, "permissions get orders:read", nil,

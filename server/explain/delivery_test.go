@@ -157,6 +157,7 @@ func TestDeliveryOf(t *testing.T) {
 		"a deleted subscription is not changed":              {with(with(given(), deleted), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"a"} }), explain.NotWanted, "wants a, but not order.paid. It was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 0},
 		"a deleted subscription gets no replay":              {with(with(given(), deleted), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now.", "", nil, 0},
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
+		"what a deletion dropped says so":                    {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z, so its pending deliveries were dropped.", "", nil, 0},
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
 
 		"an ordered subscription waits for a retry of the event in front": {with(given(pending(now)), inFront(webhook.FrontFacts{EventAt: published - 1000, Attempts: 1, DueAt: later})), explain.Scheduled,
@@ -181,14 +182,25 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
+func TestWhatArrivedSaysWhen(t *testing.T) {
+	t.Parallel()
+	r := given(webhook.DeliveryFacts{State: webhook.Delivered, Attempts: 2, Last: attempt(2, webhook.Succeeded, "")})
+	const want = "Delivered to Hooks.example.com:8443 at 2000-01-01T00:00:02.000Z: the receiver answered attempt 2 with 2xx."
+	if got := r.Explain().Detail; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestNoDelivery has events that made no delivery.
 func TestNoDelivery(t *testing.T) {
 	t.Parallel()
 	checkExplained(t, map[string]explained{
 		"a subscription that was deleted before": {with(given(), func(r *explain.Receiver) { r.DeletedAt = new(published - 1) }), explain.NotWanted, "before the event", "", nil, 0},
-		"a test of another subscription":         {with(given(), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.NotWanted, "a test of another subscription", "", nil, 0},
-		"the event about the creation":           {with(given(), func(r *explain.Receiver) { r.Event.About, r.Birth = 5, 9 }), explain.AboutItself, "about this subscription", "", nil, 0},
-		"an event before the creation":           {with(given(), func(r *explain.Receiver) { r.Birth = 10 }), explain.CreatedLater, "created at 1999-12-31T23:59:59.000Z", "", nil, 0},
+		"a feed that the plan refuses": {with(given(), func(r *explain.Receiver) { r.URL = ""; planless(r) }), explain.InFeed,
+			"The plan free has no webhooks, and the feed is refused", "keyhook organizations update org_3 --plan gold", nil, 0},
+		"a test of another subscription": {with(given(), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.NotWanted, "a test of another subscription", "", nil, 0},
+		"the event about the creation":   {with(given(), func(r *explain.Receiver) { r.Event.About, r.Birth = 5, 9 }), explain.AboutItself, "about this subscription", "", nil, 0},
+		"an event before the creation":   {with(given(), func(r *explain.Receiver) { r.Birth = 10 }), explain.CreatedLater, "created at 1999-12-31T23:59:59.000Z", "", nil, 0},
 		"a type that is not wanted comes before a plan that had no webhooks": {with(given(), func(r *explain.Receiver) { r.EventTypes, r.Event.PlanLacked = webhook.Types{"a"}, true }),
 			explain.NotWanted, "wants a, but not order.paid", "keyhook subscriptions update sub_5 --event-types a,order.paid", nil, 0},
 		"a type with a star is quoted, so that no shell expands it": {with(given(), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"user.*"} }),

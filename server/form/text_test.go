@@ -125,3 +125,17 @@ func TestAWrongTypeNamesTheRightForm(t *testing.T) {
 		})
 	}
 }
+
+// TestWebURL has URLs of pages that a browser opens, such as the one to which a portal leads back.
+func TestWebURL(t *testing.T) {
+	t.Parallel()
+	for text, valid := range map[string]bool{
+		"https://shop.example/settings?a=b": true, "http://shop.example": true, "ftp://shop.example/": false, "javascript://shop.example/%0aalert(1)": false,
+		"https:///settings": false, "https://user@shop.example/": false, "/settings": false, "https://[": false,
+	} {
+		f := form.Parse([]byte(`{"return_url":"` + text + `"}`))
+		if got := f.WebURL("return_url"); (f.Err() == nil && got != nil) != valid {
+			t.Errorf("%s: valid %t", text, f.Err() == nil)
+		}
+	}
+}

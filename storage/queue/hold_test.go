@@ -331,3 +331,18 @@ func TestEffectsOfHold(t *testing.T) {
 		storagetest.NoneGrows(t, x.Store, nil)
 	})
 }
+
+// TestARecoveryOfAHeldQueue says that nothing is sent before the release.
+func TestARecoveryOfAHeldQueue(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	for _, want := range []webhook.Block{webhook.NotBlocked, webhook.BlockedByHold} {
+		r, err := x.Queue.CountRecovery(t.Context(), x.Org(), x.Sub.ID, webhook.RecoveryRequest{})
+		if err != nil || r.BlockedBy != want {
+			t.Errorf("blocked by %q, want %q, error %v", r.BlockedBy, want, err)
+		}
+		if err := x.Queue.HoldQueue(t.Context(), x.Actor(), "an incident"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
