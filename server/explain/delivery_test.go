@@ -186,7 +186,7 @@ func TestWhatArrivedSaysWhen(t *testing.T) {
 	t.Parallel()
 	r := given(webhook.DeliveryFacts{State: webhook.Delivered, Attempts: 2, Last: attempt(2, webhook.Succeeded, "")})
 	const want = "Delivered to Hooks.example.com:8443 at 2000-01-01T00:00:02.000Z: the receiver answered attempt 2 with 2xx."
-	if got := r.Explain().Detail; got != want {
+	if got := r.Explain().Text(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
