@@ -380,5 +380,5 @@ func TestTheFirstFilterDoesNotMoveTheTable(t *testing.T) {
 	if with := height("&state=pending"); with != without {
 		t.Errorf("the filters are %v px high, and %v px with one that is set", without, with)
 	}
-	p.expectElement("link", "Clear filters")
+	p.in("search", "Filters").expectElement("link", "Clear filters")
 }
