@@ -361,3 +361,24 @@ func TestTheAuditLog(t *testing.T) {
 	p.visit("/console/audit/?in=all&type=api_key_revoked")
 	p.in("row", "Old laptop").expect("Acme")
 }
+
+// TestTheFirstFilterDoesNotMoveTheTable: the link that clears the filters has its place beside them.
+func TestTheFirstFilterDoesNotMoveTheTable(t *testing.T) {
+	t.Parallel()
+	s, r := start(t), receive(t)
+	c := s.customer(t, "Acme")
+	c.subscribe(t, object{"url": r.url("hook"), "audit_events": false})
+	p := open(t, s.base)
+	p.signIn(operatorToken)
+	p.show(light, desktop)
+	height := func(query string) float64 {
+		p.visit("/console/events/?org=" + c.id + query)
+		p.expectElement("combobox", "Subscription")
+		return evaluate[float64](p, `document.querySelector(".filters").getBoundingClientRect().height`)
+	}
+	without := height("")
+	if with := height("&state=pending"); with != without {
+		t.Errorf("the filters are %v px high, and %v px with one that is set", without, with)
+	}
+	p.in("search", "Filters").expectElement("link", "Clear filters")
+}

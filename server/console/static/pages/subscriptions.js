@@ -90,13 +90,16 @@ function useSeries(rows = []) {
 
 const Waiting = ({ n }) => html`<span class=${n > 0 ? 'strong' : 'quiet'}>${number(n)}</span>`;
 
+// shortOf has room beside a time: "answered 503".
+const shortOf = (error) => wordsOf(error).replace(/^The receiver /, '');
+
 function LastResult({ subscription }) {
   const { last_error, last_failure_at, last_success_at } = subscription;
   if (subscriptionStatus(subscription) === 'paused') return html`<span class="cut quiet" title=${last_error}>
     <bdi>${wordsOf(last_error) ?? 'Paused'}</bdi></span>`;
   if (last_error) return html`<span class="cut" title=${`${wordsOf(last_error)}. ${mendOf(subscription)}`}>
     ${last_failure_at && html`<span class="small quiet"><${Time} value=${last_failure_at} /></span> `}
-    <bdi class="danger">${wordsOf(last_error)}</bdi></span>`;
+    <bdi class="danger">${shortOf(last_error)}</bdi></span>`;
   if (!last_success_at) return html`<span class="quiet">Nothing sent yet</span>`;
   return html`<span class="quiet">Delivered <${Time} value=${last_success_at} /></span>`;
 }

@@ -1,5 +1,5 @@
 // A status is always an icon and a word, never a colour alone.
-import { html, cx } from './html.js';
+import { html, cx, breakable } from './html.js';
 import { Icon } from './icon.js';
 
 const statuses = {
@@ -57,7 +57,7 @@ export function Address({ url }) {
   if (!url) return html`<span class="strong">Feed</span>`;
   const { host, pathname, search } = new URL(url);
   return html`<span class="address"><span class="strong cut">${host}</span><span class="quiet cut tail"><bdi
-    >${pathname === '/' && !search ? '' : (pathname + search).split(/(?<=\/)/).map((part) => html`${part}<wbr />`)}</bdi></span></span>`;
+    >${pathname === '/' && !search ? '' : breakable(pathname + search)}</bdi></span></span>`;
 }
 
 // Count is a number that needs attention.

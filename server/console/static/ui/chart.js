@@ -65,7 +65,7 @@ export function Chart({ stats, label = 'Attempts over time', aside, hrefOf }) {
       ${drawing && point && html`<svg class="chart-over" width=${width} height=${height} aria-hidden="true">
         <a href=${url || undefined} draggable="false" tabindex="-1">
           <rect class="chart-pointed" ...${slots(from, to, last + 1, width)} y=${top} height=${height - top - bottom} /></a></svg>`}
-      ${stats && !stats.data.some((p) => p.succeeded || p.failed) && html`<p class="chart-none quiet">No attempts in this time</p>`}
+      ${stats && !stats.data.some((p) => p.succeeded || p.failed) && html`<p class="chart-none quiet">No deliveries in this time. Tests do not count.</p>`}
       ${table}
     </div>
   </figure>`;

@@ -13,7 +13,7 @@ export function Filters({ children }) {
   const cleared = Object.fromEntries(names.map((name) => [name, null]));
   return html`<div class="filters" role="search" aria-label="Filters">${children}
     ${names.some((name) => query[name])
-      && html`<a class="plain link accent" href=${href(place.get().path, { ...query, ...cleared })}>Clear filters</a>`}</div>`;
+      && html`<a class="plain link accent" aria-label="Clear filters" href=${href(place.get().path, { ...query, ...cleared })}>Clear</a>`}</div>`;
 }
 
 // NoneLike is in the place of a list whose filters leave nothing.

@@ -18,5 +18,8 @@ export function html(strings, ...values) {
 export { h, render, Component, createContext, Fragment, cloneElement } from '../vendor/preact.mjs';
 export { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useContext, useId } from '../vendor/hooks.mjs';
 
+// breakable is text that breaks after a slash.
+export const breakable = (text) => text.split(/(?<=\/)/).map((part) => html`${part}<wbr />`);
+
 // cx joins the class names that are set.
 export const cx = (...names) => names.filter(Boolean).join(' ');

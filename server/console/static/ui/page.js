@@ -1,5 +1,5 @@
 // The frame of a page: crumbs, heading, actions and content. It sets the title of the window.
-import { html, cx, named, useEffect, useRef } from './html.js';
+import { html, cx, named, breakable, useEffect, useRef } from './html.js';
 import { Icon } from './icon.js';
 import { settings } from '../settings.js';
 
@@ -22,7 +22,7 @@ export function Page({ title, heading, crumbs = [], aside, actions, children }) 
           ${crumbs.map(([name, url]) => html`<a key=${url} href=${url}><${Icon} name="left" />${named(name)}</a>`)}
         </nav>`}
         <div class="row">
-          <h1 tabindex="-1" ref=${head}><bdi>${heading ?? named(title)}</bdi></h1>
+          <h1 tabindex="-1" ref=${head} aria-label=${heading ? undefined : named(title)}><bdi>${heading ?? breakable(named(title))}</bdi></h1>
           ${aside}
         </div>
       </div>

@@ -62,7 +62,7 @@ function Delivery({ reason: r, event, isLive, first, known, isOnly, onChanged })
       <${Verdict} verdict=${r.verdict} />
       <${Host} reason=${r} known=${known} />
       ${r.next_attempt_at && html`<span class="quiet">Next attempt <${Countdown} value=${r.next_attempt_at} /></span>`}
-      ${isWell && html`${toggle}${again}${mend}`}
+      ${isWell && html`<span class="row">${toggle}${again}${mend}</span>`}
     </div>
     ${!isWell && html`<p class="quiet"><${Detail} reason=${r} hint=${!isOpen && !isBare && mendOf(r)} /></p>
       <div class="row">${mend}${again}${toggle}</div>`}

@@ -11,7 +11,7 @@ import { paths } from '../../paths.js';
 
 // The states of deliveries, the problems first: name, status of the badge, word.
 const states = [
-  ['exhausted', 'exhausted', 'gave up'], ['held', 'paused', 'stuck: not being sent'], ['waiting', 'pending', 'waiting'],
+  ['exhausted', 'exhausted', 'gave up'], ['held', 'paused', 'not being sent'], ['waiting', 'pending', 'waiting'],
   ['delivered', 'delivered', 'delivered'], ['dropped', 'discarded', 'discarded'],
 ];
 
