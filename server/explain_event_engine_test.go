@@ -188,7 +188,7 @@ func (e *engine) follow(t *testing.T, advice string) {
 	for i, word := range words {
 		if name, value, joined := strings.Cut(word, "="); joined {
 			flags[name] = value
-		} else if strings.HasPrefix(word, "--") {
+		} else if strings.HasPrefix(word, "--") && i+1 < len(words) {
 			flags[word] = strings.Trim(words[i+1], "'") // as a shell does
 		}
 	}
@@ -207,6 +207,9 @@ func (e *engine) follow(t *testing.T, advice string) {
 		line = "POST " + path + words[3] + "/test/"
 	case "subscriptions replay":
 		line, body = "POST "+path+words[3]+"/replay/", `{"since":"`+flags["--since"]+`","only":"`+flags["--only"]+`"}`
+	case "events redeliver":
+		line = "POST /api/v1/webhooks/redeliver/"
+		body = `{"state":"` + flags["--state"] + `","since":"` + flags["--since"] + `","subscription_id":"` + flags["--subscription"] + `"}`
 	case "deliveries redeliver":
 		line = "POST " + path + words[3] + "/deliveries/" + words[4] + "/redeliver/"
 	case "subscriptions update":

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -189,9 +190,13 @@ func TestUnusedKeys(t *testing.T) {
 	f := start(t)
 	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
 	as, begin := servertest.Bearer(token), time.Now()
-	storagetest.Key(t, f.Store, owner, access.EventsRead)
+	key, _ := storagetest.Key(t, f.Store, owner, access.EventsRead)
 	time.Sleep(time.Until(begin.Add(50 * time.Millisecond)))
-	for query, want := range map[string]int{"": 1, "?unused_for=1ms": 1, "?unused_for=1h": 0, "?unused_for=2160h&status=all": 0, "?unused_for=87600h": 0} {
+	prefix := "&prefix=" + url.QueryEscape(key.KeyPrefix)
+	for query, want := range map[string]int{
+		"": 1, "?unused_for=1ms": 1, "?unused_for=1h": 0, "?unused_for=2160h&status=all": 0, "?unused_for=87600h": 0,
+		"?unused_for=1ms" + prefix: 1, "?unused_for=1h" + prefix: 0, "?unused_for=1ms&status=revoked" + prefix: 0,
+	} {
 		if got := len(f.List(t, as, "/api/v1/api-keys/"+query).Data); got != want {
 			t.Errorf("%s: %d keys, want %d", query, got, want)
 		}

@@ -73,6 +73,9 @@ func TestLeakedCredentials(t *testing.T) {
 		for _, e := range page.Events {
 			if strings.HasSuffix(e.Type, "_revoked") {
 				told = append(told, strings.Join([]string{e.Type, e.Actor.Type, e.IP, e.TargetID, e.Details}, " "))
+				if e.RequestID == "" {
+					t.Errorf("%s does not name the request", e.Type)
+				}
 			}
 		}
 		want := []string{

@@ -116,6 +116,20 @@ func TestSearch(t *testing.T) {
 			}
 		}
 	})
+	t.Run("does not find the user of the local socket", func(t *testing.T) {
+		principal, err := f.Store.Directory.PrincipalOfSystem(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		system := principal.User
+		for _, text := range []string{system.ID, system.Name, system.Email} {
+			for _, found := range f.search(t, servertest.Operator, text) {
+				if found.Type == "user" {
+					t.Errorf("%q finds %+v", text, found)
+				}
+			}
+		}
+	})
 	t.Run("finds nothing of another organization, and says nothing about it", func(t *testing.T) {
 		nothing := f.Do(t, "GET /api/v1/search/?q="+publicid.New(access.KeyID), beta.token, "").Want(t, 200, "")
 		texts := acme.texts("acme")

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -44,5 +46,35 @@ func TestAppliedAfterAClosure(t *testing.T) {
 				t.Errorf("the %s of organization %d is known as created by apply: %t", kind, i, known)
 			}
 		}
+	}
+}
+
+// TestAppliedAfterAnErasure erases one of two users who are members of the same organizations.
+func TestAppliedAfterAnErasure(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	ctx := t.Context()
+	apply := x.By
+	apply.Applying = true
+	var users [2]access.User
+	for i, name := range []string{"Ada", "Bob"} {
+		users[i] = must[access.User](t)(x.Directory.CreateUser(ctx, apply, access.User{Name: name, IsActive: true}))
+	}
+	want := []access.Applied{{Kind: access.KindUser, Key: users[1].ID}}
+	for _, name := range []string{"one", "two"} {
+		o := must[access.Organization](t)(x.Directory.CreateOrganization(ctx, x.By, access.Organization{Name: name, Plan: "growth"}))
+		for _, u := range users {
+			must[access.Member](t)(x.Directory.SetMember(ctx, apply, o.ID, u.ID, access.RoleMember))
+		}
+		want = append(want, access.Applied{Kind: access.KindMember, Key: access.MemberKey(o.ID, users[1].ID)})
+	}
+	must[access.Erasure](t)(x.EraseUser(ctx, x.By, users[0].ID))
+	got := must[[]access.Applied](t)(x.Directory.Applied(ctx, 0, 100))
+	slices.Reverse(got)
+	for i := range got {
+		got[i].RowID = 0
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("created by apply (-want +got):\n%s", d)
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keyhook/keyhook/server/share"
 )
@@ -54,10 +57,38 @@ func connect(t *testing.T, l *share.Listener, n network, from string) (conn net.
 }
 
 func newListener(perAddress int) (*share.Listener, network) {
+	return newLoggedListener(perAddress, slog.New(slog.DiscardHandler))
+}
+
+func newLoggedListener(perAddress int, log *slog.Logger) (*share.Listener, network) {
 	n := network{conns: make(chan net.Conn, 2)}
 	return share.NewListener(n, share.Limits{
 		Open: 10_000, PerAddress: perAddress, Exempt: share.TrustedProxies{netip.MustParsePrefix("192.0.2.1/32")},
-	}, slog.New(slog.DiscardHandler)), n
+	}, log), n
+}
+
+// TestWarningsOfRefusedConnections refuses five connections at once, and two a minute later.
+func TestWarningsOfRefusedConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l, n := newLoggedListener(1, slog.New(slog.NewTextHandler(&log, nil)))
+		for i, times := range []int{1, 5, 1, 1} { // the first one is accepted
+			for range times {
+				connect(t, l, n, "203.0.113.9")
+			}
+			if i > 0 {
+				time.Sleep(time.Minute)
+			}
+		}
+		var told []string
+		for line := range strings.Lines(log.String()) {
+			told = append(told, line[strings.Index(line, "refused="):])
+		}
+		if got := strings.Join(told, ""); got != "refused=1\nrefused=5\nrefused=1\n" { // the first of the five, the other four and one, the last one
+			t.Errorf("warnings of %q", got)
+		}
+	})
 }
 
 func TestListenerForgetsAddresses(t *testing.T) {

@@ -98,12 +98,20 @@ func TestEdgesOfANotice(t *testing.T) {
 		owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 		began := time.Now()
 		const notice = 30 * 24 * time.Hour
+		credential := access.Mint("svc") // of the key that is used
 		for name, life := range map[string]time.Duration{"begun": notice, "later": notice + time.Millisecond, "ended": 2 * notice} {
 			end := began.Add(life).UnixMilli()
-			must[access.Key](t)(store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
-				Credential: access.Mint("svc"), Name: name, Scope: access.NewScope(access.EventsRead), ExpiresAt: &end,
-			}))
+			k := access.NewKey{Credential: access.Mint("svc"), Name: name, Scope: access.NewScope(access.EventsRead), ExpiresAt: &end}
+			if name == "later" {
+				k.Credential = credential
+			}
+			must[access.Key](t)(store.Directory.CreateKey(t.Context(), owner, owner.Actor("", ""), k))
 		}
+		store.Directory.Used(must[access.Principal](t)(store.Directory.PrincipalByKey(t.Context(), credential.Digest())), access.KeyUse{Allowed: 1})
+		if err := store.Directory.KeepUses(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		used := "\"last_used_at\":\"" + began.UTC().Format("2006-01-02T15:04:05.000Z") + `"`
 		for _, step := range []struct {
 			after time.Duration
 			want  int
@@ -115,6 +123,9 @@ func TestEdgesOfANotice(t *testing.T) {
 			for _, e := range must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Organization.RowID, access.AuditFilter{Limit: 100})).Events {
 				if e.Type == access.KeyExpiring {
 					n++
+					if isUsed := strings.Contains(e.Details, `"name":"later"`); strings.Contains(e.Details, used) != isUsed {
+						t.Errorf("the last use is wrong in %s", e.Details)
+					}
 				}
 			}
 			if n != step.want {

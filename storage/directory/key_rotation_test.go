@@ -46,7 +46,7 @@ func TestRotateKey(t *testing.T) {
 		want := access.RotatedKey{Key: access.Key{
 			RowID: made.RowID, ID: made.ID, OrganizationID: owner.Home.ID, CreatedBy: owner.User.ID, Name: "ci", Scope: first.Scope,
 			KeyPrefix: credential.Display(), Window: first.Window, CreatedAt: made.CreatedAt, ExpiresAt: &end, Replaces: &first.ID,
-			Metadata: first.Metadata, CreatorName: owner.User.Name,
+			Metadata: first.Metadata, OrganizationName: owner.Home.Name, CreatorName: owner.User.Name,
 		}}
 		if d := cmp.Diff(want, made); d != "" || made.ID == first.ID || made.RowID == first.RowID {
 			t.Errorf("made (-want +got):\n%s", d)

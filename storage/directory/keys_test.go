@@ -41,7 +41,7 @@ func TestCreateKey(t *testing.T) {
 		want := access.Key{
 			RowID: made.RowID, ID: made.ID, OrganizationID: member.Home.ID, CreatedBy: member.User.ID, Name: "ci",
 			Scope: access.NewScope(access.AuditRead, access.EventsRead), KeyPrefix: credential.Display(), Window: made.RowID,
-			CreatedAt: made.CreatedAt, ExpiresAt: &end, Metadata: "{}", CreatorName: member.User.Name,
+			CreatedAt: made.CreatedAt, ExpiresAt: &end, Metadata: "{}", OrganizationName: member.Home.Name, CreatorName: member.User.Name,
 		}
 		if d := cmp.Diff(want, made); d != "" || !strings.HasPrefix(made.ID, "key_") || made.CreatedAt == 0 {
 			t.Errorf("made (-want +got):\n%s", d)

@@ -3,6 +3,8 @@ package directory_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -35,4 +37,19 @@ func TestUnknownPermissions(t *testing.T) {
 			t.Errorf("unknown %q, error %v", unknown, err)
 		}
 	})
+}
+
+// TestRolesOfAPermission has roles whose names are not in the order of their creation.
+func TestRolesOfAPermission(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	const key = "orders:write"
+	must[access.Permission](t)(x.Directory.CreatePermission(t.Context(), x.By, access.Permission{Key: key}))
+	for _, name := range []string{"clerk", "auditor", "driver"} {
+		must[access.Role](t)(x.Directory.CreateRole(t.Context(), x.By, access.Role{Name: name, Permissions: access.NewScope(key)}))
+	}
+	want := access.RoleNames{access.RoleOperator, access.RoleOwner, access.RoleCustomer, "auditor", "clerk", "driver"}
+	if d := cmp.Diff(want, must[access.Permission](t)(x.Directory.Permission(t.Context(), key)).Roles); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
 }

@@ -61,7 +61,7 @@ var SearchLookups = []search.Lookup{
 	},
 	{
 		Type: search.User, Needs: access.PlatformRead, By: search.ByStart,
-		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 ORDER BY u.email LIMIT ?4",
+		SQL: foundUser + " WHERE u.email >= ?1 AND u.email < ?2 AND u.built_in = 0 ORDER BY u.email LIMIT ?4",
 	},
 	{
 		Type: search.APIKey, Needs: access.APIKeysRead, By: search.ByID, ID: access.KeyID,

@@ -12,7 +12,7 @@ import (
 
 // notOfPrincipals are the fields that a principal does not have, because no decision and no response needs them.
 var notOfPrincipals = map[reflect.Type]string{
-	reflect.TypeFor[access.Key]():          "organization_external_id replaces rotated_to creator_name creator_is_service",
+	reflect.TypeFor[access.Key]():          "organization_external_id organization_name replaces rotated_to creator_name creator_is_service",
 	reflect.TypeFor[access.User]():         "service_of_name erased_at cleaned_at",
 	reflect.TypeFor[access.Organization](): "closed_at last_event_at cleaned_at",
 	reflect.TypeFor[access.AccessToken]():  "organization_external_id",

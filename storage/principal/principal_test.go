@@ -26,7 +26,7 @@ func TestPrincipal(t *testing.T) {
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.WebhooksRead)
 		growth := must[access.Plan](t)(x.Directory.Plan(t.Context(), "growth"))
 		home := must[access.Organization](t)(x.Directory.Organization(t.Context(), owner.Home.ID))
-		key.CreatorName = "" // the principal has the whole user
+		key.OrganizationName, key.CreatorName = "", "" // the principal has the whole organization and the whole user
 		want := access.Principal{
 			User: must[access.User](t)(x.Directory.User(t.Context(), owner.User.ID)), Organization: home, Home: home, Plan: growth,
 			Permissions: access.NewScope(access.EventsRead, access.WebhooksRead), Key: &key,

@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -305,5 +306,27 @@ func TestTheUsageOfADayAddsUp(t *testing.T) {
 	}
 	if got := x.used(t, 0); got.StoredBytes != before+2 || got.Events != 4 || got.Succeeded != 6 || got.Failed != 8 {
 		t.Errorf("%+v, %d bytes before", got, before)
+	}
+}
+
+// TestTheMetadataOfAKeyIsStored creates keys that differ only in their metadata and their networks.
+func TestTheMetadataOfAKeyIsStored(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	networks := access.Networks{netip.MustParsePrefix("192.0.2.0/24")}
+	var plain int64 // bytes of the first key
+	for i, k := range []access.NewKey{{}, {Metadata: `{"customer":4711}`}, {Metadata: `{"customer":4711}`, AllowedNetworks: networks}} {
+		k.Credential, k.Name, k.Scope = access.Mint("svc"), "key", access.NewScope(access.EventsRead)
+		before := x.stored(t, i)
+		if _, err := x.Directory.CreateKey(t.Context(), x.owners[i], x.owners[i].Actor("", ""), k); err != nil {
+			t.Fatal(err)
+		}
+		got := x.stored(t, i) - before
+		if i == 0 {
+			plain = got
+		}
+		if least := plain + int64(len(k.Metadata)+len(k.AllowedNetworks.String())); got < least {
+			t.Errorf("key %d has stored %d bytes, want at least %d", i, got, least)
+		}
 	}
 }

@@ -146,3 +146,30 @@ func TestOldRowsThatCannotBeDeletedDoNotStopTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestOldUsageThatCannotBeDeletedKeepsNothingElse fails to delete the old usage of an organization, and not that of a key.
+func TestOldUsageThatCannotBeDeletedKeepsNothingElse(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := cleaned(t, path)
+		owner, _ := storagetest.Organization(t, p.Store, "acme", "growth", access.RoleOwner)
+		key, _ := storagetest.Key(t, p.Store, owner, access.EventsRead)
+		allow := storagetest.Refuse(t, p.Store, "DELETE ON organization_days", "true")
+		storagetest.Exec(t, p.Store, "INSERT INTO organization_days VALUES (?, 100, 1, 1, 1, 1)", owner.Home.RowID)
+		storagetest.Exec(t, p.Store, "INSERT INTO key_days VALUES (?, 100, 1, 0, 0)", key.RowID)
+		for _, want := range [][2]int{{1, 0}, {0, 0}} {
+			time.Sleep(10 * time.Minute)
+			var got [2]int
+			for i, table := range []string{"organization_days", "key_days"} {
+				storagetest.Query(t, path, &got[i], "SELECT count(*) FROM "+table+" WHERE day = 100")
+			}
+			if got != want {
+				t.Errorf("%v old days of organizations and keys are left, want %v", got, want)
+			}
+			if want[0] > 0 {
+				allow()
+			}
+		}
+	})
+}

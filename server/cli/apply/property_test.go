@@ -100,7 +100,7 @@ func (f *target) byHand(t *testing.T) {
 }
 
 // volatile are the fields that differ between two servers with the same contents.
-var volatile = []string{"id", "organization_id", "user_id", "created_at", "updated_at", "disabled_at", "closed_at", "roles", "conflicting_id"}
+var volatile = []string{"id", "organization_id", "user_id", "created_at", "updated_at", "disabled_at", "closed_at", "roles", "conflicting_id", "newest_memberships"}
 
 // contents returns all objects of a server by name, and which of them apply created.
 func (f *target) contents(t *testing.T) (objects map[string]string, applied map[string]bool) {

@@ -37,8 +37,9 @@ func TestTable(t *testing.T) {
 		table := output.Table{Heads: []string{"FIGURE", "VALUE", "UNIT"}, Right: []int{1}}
 		table.Add("speed", "5", "ms")
 		table.Add("memory", "123456", "")
+		table.Add("größen", "7", "kB")
 		table.Add("none", "", "")
-		want := "FIGURE   VALUE  UNIT\nspeed        5  ms\nmemory  123456\nnone\n"
+		want := "FIGURE   VALUE  UNIT\nspeed        5  ms\nmemory  123456\ngrößen       7  kB\nnone\n"
 		if d := cmp.Diff(want, table.String()); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}

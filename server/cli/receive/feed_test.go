@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/server/servertest"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -101,6 +103,35 @@ func TestListenFromNow(t *testing.T) {
 	l.await(t, storagetest.Publish(t, f.Store, owner, "a").ID)
 	if code := l.stop(); code != 0 || strings.Contains(l.out.String(), before) || !strings.Contains(l.out.String(), "Deliveries: 2. Accepted: 2.") {
 		t.Errorf("exit code %d: %s%s", code, l.out.String(), l.errs.String())
+	}
+}
+
+// TestListenFromAPageOfTwo has a program that refuses the second request. So it accepts the first event of a page, and not the second.
+func TestListenFromAPageOfTwo(t *testing.T) {
+	t.Parallel()
+	f := servertest.Start(t)
+	owner, token := storagetest.Organization(t, f.Store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.Store, owner, "", "a")
+	var mu sync.Mutex
+	var got []string
+	forward := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if got = append(got, r.Header.Get("X-Service-Event-Id")); len(got) == 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer forward.Close()
+	first, second := storagetest.Publish(t, f.Store, owner, "a").ID, storagetest.Publish(t, f.Store, owner, "a").ID
+	l := startCommand(t, "Reading the events", "--from", f.URL, "--token", token.Reveal(), "--subscription", sub.ID,
+		"--cursor-file", filepath.Join(t.TempDir(), "cursor"), "--forward", forward.URL)
+	last := storagetest.Publish(t, f.Store, owner, "a").ID
+	l.await(t, last)
+	l.stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if d := cmp.Diff([]string{first, second, second, last}, got); d != "" {
+		t.Errorf("requests (-want +got):\n%s", d)
 	}
 }
 
