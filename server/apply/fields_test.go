@@ -95,3 +95,15 @@ func TestEveryField(t *testing.T) {
 		})
 	}
 }
+
+// TestHeadersOfANewHost changes the host of a subscription and keeps the names of its headers. The file has their values.
+func TestHeadersOfANewHost(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	document := func(host string) string {
+		return `"subscriptions":[{"organization":"c7","external_id":"erp","url":"https://` + host + `/","headers":{"Authorization":"Bearer x"},` + secret + `}]`
+	}
+	f.apply(t, full).want(t, 200, made...)
+	f.apply(t, document("one.example")).want(t, 200, "create subscription c7/erp url:<nil>>https://one.example/ headers:<nil>>[authorization]")
+	f.apply(t, document("two.example")).want(t, 200, "update subscription c7/erp url:https://one.example/>https://two.example/")
+}
