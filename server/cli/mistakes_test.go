@@ -51,7 +51,7 @@ func TestMistakes(t *testing.T) {
 		"subscriptions update " + sub + " --status healthy":          `run "keyhook subscriptions pause", "keyhook subscriptions reactivate" or`,
 		"subscriptions replay " + sub + " --event evt_1":             `to send one event again, run "keyhook deliveries redeliver SUBSCRIPTION ATTEMPT"`,
 		"subscriptions list --active=false":                          "did you mean --paused",
-		"subscriptions list --event-type a.b":                        "there is no flag --event-type; the flags are --all, --cursor, --limit, --paused, --search, --status (see",
+		"subscriptions list --event-type a.b":                        "there is no flag --event-type; the flags are --all, --cursor, --limit, --paused, --pending, --search, --status (see",
 		"deliveries list " + sub + " --status failed":                "did you mean --outcome succeeded|failed",
 		"keys create --name x --scope a:b --expires 30d":             "did you mean --expires-at or --expires-in?",
 		"keys rotate " + key + " --grace-period 1h":                  "did you mean --grace duration",

@@ -144,7 +144,7 @@ func (v *verdicts) disabled(t *testing.T) (c caller, organization, sub string) {
 var mends = map[explain.Verdict]string{
 	explain.WaitingForProbe: "subscriptions recover", explain.WaitingForPace: "subscriptions update", explain.HeldDisabled: "subscriptions recover",
 	explain.HeldPaused: "subscriptions reactivate", explain.HeldQueue: "queue release", explain.BlockedByPlan: "organizations update",
-	explain.Exhausted: "subscriptions recover", explain.NotWanted: "subscriptions update", explain.PlanLackedWebhooks: "organizations update",
+	explain.Exhausted: "subscriptions recover", explain.Dropped: "events redeliver", explain.NotWanted: "subscriptions update", explain.PlanLackedWebhooks: "organizations update",
 }
 
 // TestEveryVerdict arranges each verdict on the real program, and asks the command line for it. The command that the verdict names

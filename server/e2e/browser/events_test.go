@@ -157,7 +157,7 @@ func TestAnEventThatHasNotArrived(t *testing.T) {
 	p.click("button", "Recover subscription…")
 	p.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
-	p.expect("Recovered. 1 event is sent again.")
+	p.expect("Recovered. 1 event is sent.")
 	p.expect("Delivered to " + strings.TrimPrefix(w.receiver.base, "http://") + " at")
 	p.expectElement("button", "6 attempts")
 

@@ -65,7 +65,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p.press("Enter")
 	p.in("dialog", "Recover after an outage").tabTo("button", "Recover 1 event")
 	p.press("Enter")
-	p.in("status", "What was done").expect("Recovered. 1 event is sent again.")
+	p.in("status", "What was done").expect("Recovered. 1 event is sent.")
 	p.expect("Healthy")
 	r.await(t, "hook", 8) // two tests, five attempts, and the recovery
 	if role, name := p.focused(); role == "RootWebArea" {

@@ -344,13 +344,13 @@ func TestRecoveringASubscription(t *testing.T) {
 	before := len(w.receiver.arrived("failing"))
 	dialog.click("button", "Recover 1 event")
 	p.goneElement("dialog", "Recover after an outage")
-	p.in("status", "What was done").expect("Recovered. 1 event is sent again.")
+	p.in("status", "What was done").expect("Recovered. 1 event is sent.")
 	p.in("navigation", "Pages").expect("1 need attention") // at once, and not when it is counted again after 30 s
 	p.expect("Healthy")
 	w.receiver.await(t, "failing", before+1)
 	p.look("subscription-recovered")
 	p.click("button", "Close the message")
-	p.gone("1 event is sent again")
+	p.gone("1 event is sent")
 
 	p.visit(console(a.paused))
 	p.expect("Paused by Owner of Acme: nothing is sent")

@@ -72,10 +72,13 @@ function History({ subscription: { id } }) {
 const Result = ({ attempt: a }) => html`<${Badge} status=${a.outcome} text=${a.outcome === 'failed' || a.outcome === 'succeeded'
   ? html`<span class="hidden-label">${a.outcome} </span>${a.response_status ?? classOf(a.error)}` : undefined} />`;
 
+const special = { manual: ', by hand', test: ', test' };
+const Which = ({ attempt: a }) => html`<span class="quiet">#${a.attempt_number}${special[a.trigger] ?? ''}</span>`;
+
 const narrow = [
   { head: 'Result', size: 's', cell: (a) => html`<${Result} attempt=${a} />` },
   { head: 'Event type', main: true, cell: (a) => html`<span class="cut mono">${a.event_type}</span>` },
-  { head: 'Attempt', size: 's', wide: true, cell: (a) => html`<span class="quiet">#${a.attempt_number}</span>` },
+  { head: 'Attempt', size: 's', wide: true, cell: (a) => html`<${Which} attempt=${a} />` },
   { head: 'Time', size: 'm', cell: (a) => html`<${Time} value=${a.attempted_at} form="log" />` },
 ];
 
@@ -83,8 +86,7 @@ const all = [
   narrow[0],
   { ...narrow[1], size: 'l' },
   { head: 'Event', wide: true, cell: (a) => html`<span class="cut mono quiet">${a.event_id}</span>` },
-  { head: 'Attempt', size: 'm', wide: true,
-    cell: (a) => html`<span class="quiet">#${a.attempt_number}${a.trigger === 'manual' ? ', by hand' : a.trigger === 'test' ? ', test' : ''}</span>` },
+  { ...narrow[2], size: 'm' },
   { head: 'Duration', size: 's', number: true, wide: true, cell: (a) => duration(a.outcome === 'sending' ? null : a.duration_ms) },
   narrow[3],
 ];

@@ -36,7 +36,8 @@ export function Discard({ subscription, onDone, onClose }) {
   };
   return html`<${Confirm} title="Discard what waits?" action=${`Discard ${waiting}`} typed="discard"
     danger disabled=${disabled} onConfirm=${discard} onClose=${onClose}>
-    <p><strong class="strong">${waiting}</strong> to this subscription are dropped and never sent. A replay does not bring them back. The events stay.</p>
+    <p><strong class="strong">${waiting}</strong> to this subscription are dropped. The events stay. In the list of events,
+      the state “Discarded” finds them, to send them after all.</p>
     <${ErrorBar} error=${error} /><//>`;
 }
 

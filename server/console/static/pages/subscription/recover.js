@@ -23,7 +23,7 @@ export function Recover({ subscription, onDone, onClose }) {
     const all = done.deliveries + done.pending;
     const isHeld = done.blocked_by === 'queue_held';
     if (isHeld) return `Recovered. ${count(all, 'event waits', 'events wait')} until sending goes on.`;
-    return all ? `Recovered. ${count(all, 'event is', 'events are')} sent again.` : 'Recovered. No event was missing.';
+    return all ? `Recovered. ${count(all, 'event is', 'events are')} sent.` : 'Recovered. No event was missing.';
   };
   return html`<${Confirm} title="Recover after an outage" disabled=${!data || loading || error} onConfirm=${recover} onClose=${onClose}
     action=${!data ? 'Recover' : events ? `Recover ${count(events, 'event')}` : 'Recover without events'}>
