@@ -47,7 +47,7 @@ func (d Delivery) Text() (text string) {
 // add adds a part, unless its text is empty.
 func (d Delivery) add(kind, text string) Delivery {
 	if text != "" {
-		d.Detail = append(d.Detail, Part{kind, strings.TrimPrefix(text, " ")})
+		d.Detail = append(d.Detail, Part{kind, text})
 	}
 	return d
 }
@@ -351,12 +351,12 @@ func (r *Receiver) skip() string {
 func (r *Receiver) otherBlocks() (text string) {
 	first := r.Why()
 	if !r.Webhooks && first != webhook.BlockedByPlan {
-		text += " Besides, the plan " + r.Event.Plan + " has no webhooks."
+		text = "Besides, the plan " + r.Event.Plan + " has no webhooks."
 	}
 	if r.QueueHeld && first != webhook.BlockedByHold {
 		text += " Besides, " + strings.Replace(r.held(), "An", "an", 1)
 	}
-	return text
+	return strings.TrimPrefix(text, " ")
 }
 
 // held says who stopped the queue, and why.
@@ -384,7 +384,7 @@ func (r *Receiver) untilExpiry() string {
 	if r.Event.Kept == 0 {
 		return ""
 	}
-	return " Keyhook keeps it until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + "."
+	return "Keyhook keeps it until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + "."
 }
 
 func (r *Receiver) expired() Delivery {
