@@ -59,7 +59,8 @@ func runTests(m *testing.M) int {
 func build(to string, flags ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o", to}, flags...)
 	if underRace {
-		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false")
+		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false",
+			"-gcflags=modernc.org/sqlite=-d=checkptr=0")
 	}
 	if out, err := exec.Command("go", append(args, "github.com/keyhook/keyhook")...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)
