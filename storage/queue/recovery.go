@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -89,25 +88,16 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 
 // prepareRecovery finds the subscription and the time since which it recovers.
 func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	sub, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
-		sub, err := q.receiver(t, organization, id)
-		if err != nil {
-			return sub, err
-		}
-		p.now = t.Now()
-		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-			return sub, err
-		}
-		return sub, requireActivation(sub, request)
-	})
+	o, err := q.openReplay(ctx, organization, id, request.DryRun)
+	if err == nil {
+		err = requireActivation(o.sub, request)
+	}
 	if err != nil {
 		return r, p, err
 	}
-	p.id, p.subscription, p.organization, p.dryRun = id, sub.RowID, organization, request.DryRun
-	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
-	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
+	sub, p := o.sub, o.query
+	p.only = webhook.OnlyFailed
 	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
-	p = p.filtered(sub)
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
 	if sub.QueueHeld {
 		r.BlockedBy = webhook.BlockedByHold

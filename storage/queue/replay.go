@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -80,34 +81,44 @@ type replayQuery struct {
 	dryRun          bool
 }
 
-// prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
-// from before the subscription was created. Row ids decide that, because the clock may have been wrong.
-func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
-	type opened struct {
-		sub           webhook.Subscription
-		now, disorder int64
-		rows          scan.Range
-	}
-	o, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o opened, err error) {
+// openedReplay is a subscription, and what a replay to it has in common with a recovery.
+type openedReplay struct {
+	sub      webhook.Subscription
+	query    replayQuery
+	rows     scan.Range // the events since the creation of the subscription
+	disorder int64
+}
+
+// openReplay finds the subscription. Later events do not belong to the replay, nor do those from before the subscription was created.
+// Row ids decide that, because the clock may have been wrong.
+func (q *Queue) openReplay(ctx context.Context, organization int64, id string, dryRun bool) (openedReplay, error) {
+	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o openedReplay, err error) {
 		if o.sub, err = q.receiver(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.Last, o.disorder = t.Now(), t.lastEvent, t.disorder
+		o.query = replayQuery{
+			id: id, subscription: o.sub.RowID, organization: organization, now: t.Now(), until: math.MaxInt64, ended: webhook.Exhausted,
+			unless: webhook.Delivered, excludedTypes: excludedTypes(o.sub), filter: o.sub.Filter.Text(), dryRun: dryRun,
+		}
+		if o.sub.FilterChangedAt != nil {
+			o.query.filterChangedAt = *o.sub.FilterChangedAt
+		}
+		o.rows.Last, o.disorder = t.lastEvent, t.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
 		return o, t.Quotas.RequireWebhooks(t.Tx, organization)
 	})
+}
+
+// prepareReplay finds the subscription and the row ids of the period.
+func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
+	o, err := q.openReplay(ctx, organization, id, r.DryRun)
 	if err != nil {
 		return replayQuery{}, err
 	}
-	p := replayQuery{
-		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only, ended: webhook.Exhausted, unless: webhook.Delivered,
-		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub), dryRun: r.DryRun,
-	}.filtered(o.sub)
-	if p.until == 0 {
-		p.until = math.MaxInt64 // the last row id is the limit
-	}
+	p := o.query
+	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
 	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
@@ -121,15 +132,6 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
 	return history.HiddenTypes(!audit.Receives(sub))
-}
-
-// filtered returns the query with the filter of a subscription.
-func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
-	p.filter = sub.Filter.Text()
-	if sub.FilterChangedAt != nil {
-		p.filterChangedAt = *sub.FilterChangedAt
-	}
-	return p
 }
 
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
