@@ -62,7 +62,7 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return s.serve(ctx, l, s.localHandler(), nil)
+	return s.serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) }), nil)
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
@@ -92,16 +92,15 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	s.stop() // readers of feeds that wait
 	grace, cancel := context.WithTimeoutCause(requests, s.options.ShutdownGrace, errors.New("requests ran longer than server.shutdown_grace"))
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
+	err := server.Shutdown(grace)
+	if err != nil {
 		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "shutdown canceled running requests", slog.Any("cause", context.Cause(grace)))
 		cut(errStopped)
 		err = server.Close()
-		_ = <-served      // http.ErrServerClosed
 		s.underway.Wait() // their contexts have ended
-		return err
 	}
 	_ = <-served // http.ErrServerClosed
-	return nil
+	return err
 }
 
 func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.Config) *http.Server {

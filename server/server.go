@@ -44,7 +44,6 @@ type Options struct {
 	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter     // the rate limits of keys; nil makes a new one
 	KeyPrefix      string               // of new API keys; empty means access.DefaultKeyPrefix
 	BaseURL        string               // where callers reach the server; every Location starts with its path
 	ConsoleURL     string               // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
@@ -108,7 +107,7 @@ func New(o Options) (*Server, error) {
 		router:      new(router),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
+	checker := check.New(o.Store, o.Issuer, limiter.New(limiter.Window), o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
 	s.router.fill(newHandlers(s, site).table())
 	return s, nil
@@ -140,9 +139,6 @@ func (o *Options) normalize() (base string, err error) {
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix)
 	if o.SentHeaders == nil {
 		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
-	}
-	if o.Limiter == nil {
-		o.Limiter = limiter.New(limiter.Window)
 	}
 	if o.ShutdownGrace <= 0 {
 		o.ShutdownGrace = 20 * time.Second
