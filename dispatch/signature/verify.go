@@ -157,30 +157,22 @@ func timestamp(header http.Header, name string) (int64, error) {
 	return seconds, nil
 }
 
-// hexSignatures returns the signature and, if there is one, the signature with the previous secret.
-func hexSignatures(header http.Header, name string) ([]string, error) {
-	current, err := hexSignature(header, name)
-	if err != nil {
-		return nil, err
+// hexSignatures returns the signature and, if there is one, the signature with the previous secret. Upper-case digits are malformed.
+// No sender writes them, and every bit of a signature should count.
+func hexSignatures(header http.Header, name string) (signatures []string, err error) {
+	for _, name := range []string{name, name + "-Previous"} {
+		text, err := singleValue(header, name)
+		switch {
+		case errors.Is(err, ErrMissing) && len(signatures) > 0:
+			return signatures, nil
+		case err != nil:
+			return nil, err
+		case len(text) != hex.EncodedLen(sha256.Size) || strings.Trim(text, "0123456789abcdef") != "":
+			return nil, fmt.Errorf("%w: %s is not 64 lower-case hex digits", ErrMalformed, name)
+		}
+		signatures = append(signatures, text)
 	}
-	previous, err := hexSignature(header, name+"-Previous")
-	if errors.Is(err, ErrMissing) {
-		return []string{current}, nil
-	}
-	return []string{current, previous}, err
-}
-
-// hexSignature returns the signature in a header. Upper-case digits are malformed. No sender writes them, and every bit
-// of a signature should count.
-func hexSignature(header http.Header, name string) (string, error) {
-	text, err := singleValue(header, name)
-	if err != nil {
-		return "", err
-	}
-	if len(text) != hex.EncodedLen(sha256.Size) || strings.Trim(text, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("%w: %s is not 64 lower-case hex digits", ErrMalformed, name)
-	}
-	return text, nil
+	return signatures, nil
 }
 
 // standardSignatures returns the v1 signatures of the space-separated list.
