@@ -209,14 +209,14 @@ func TestFunctionsAreShort(t *testing.T) {
 // pays with what goes out.
 var budget = map[string]int{
 	"":                             290,
-	"dispatch":                     2950,
+	"dispatch":                     2940,
 	"dispatch/alert":               1510,
 	"dispatch/egress":              630,
 	"dispatch/fair":                260,
 	"dispatch/sender":              500,
-	"dispatch/signature":           370,
+	"dispatch/signature":           360,
 	"limiter":                      180,
-	"server":                       3330,
+	"server":                       3240,
 	"server/apply":                 990,
 	"server/build":                 90,
 	"server/check":                 650,

@@ -24,16 +24,6 @@ func (h *handlers) redirectToConsole(x *exchange.Exchange) error {
 	return nil
 }
 
-// newConsole reads the files of the console. It returns nil without a console. base is the path before every path that a page shows.
-func newConsole(o Options, base string) (*console.Site, error) {
-	if o.Console == nil {
-		return nil, nil
-	}
-	settings := *o.Console
-	settings.Base, settings.OIDC, settings.HeaderPrefix = base, o.SignIn != nil, o.HeaderPrefix
-	return console.New(settings)
-}
-
 // consoleFile responds with a file of the console.
 func (h *handlers) consoleFile(x *exchange.Exchange) error {
 	path := x.Request.URL.Path

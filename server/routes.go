@@ -312,7 +312,7 @@ func newHandlers(s *Server, site *console.Site) *handlers {
 		usage:       usage.Endpoints{Store: o.Store},
 	}
 	h.webhooks = webhooks.Endpoints{
-		Store: o.Store, Tester: stoppingTester{o.Tester, &s.draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
+		Store: o.Store, Tester: o.Tester, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: s.stopping.Done(),
 	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})

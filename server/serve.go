@@ -8,14 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
-	"github.com/keyhook/keyhook/server/webhooks"
-	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The limits of a connection. The timeouts are for callers: a request that is not read within readTimeout is cut off. The same
@@ -34,20 +30,6 @@ const (
 
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")
-
-// stoppingTester marks the errors of tests while the server stops, because the dispatcher stops when the server does.
-type stoppingTester struct {
-	webhooks.Tester
-	draining *atomic.Bool
-}
-
-func (t stoppingTester) Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error) {
-	attempt, err := t.Tester.Test(ctx, organization, subscriptionID, eventType)
-	if err != nil && t.draining.Load() && fault.KindOf(err) == fault.Internal {
-		err = fmt.Errorf("test delivery: %w: %w", errStopped, err)
-	}
-	return attempt, err
-}
 
 // Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
 // rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
