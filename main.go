@@ -21,7 +21,6 @@ import (
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/alert"
 	"github.com/keyhook/keyhook/dispatch/egress"
-	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
@@ -224,7 +223,6 @@ func (a *appliance) serverOptions(certificate *tls.Config) server.Options {
 		Store:  a.store,
 		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders, HeaderPrefix: c.Webhooks.HeaderPrefix,
 		CheckURL:  a.guard().CheckURL,
-		Limiter:   limiter.New(time.Minute),
 		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, ConsoleURL: a.url, TrustedProxies: c.Server.TrustedProxies,
 		Deliveries: a.dispatcher.Ready,
 		Checks: []server.ReadinessCheck{

@@ -22,7 +22,7 @@ func (s *scheduler) beginKind(l *lane) int {
 // The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
 // places.
 func (s *scheduler) mayBegin(l *lane) bool {
-	if l.stages[queued] == 0 || !s.isCurrent(l) || l.isClosed() {
+	if l.stages[queued] == 0 || !s.isCurrent(l) || !l.sends {
 		return false
 	}
 	if l.isFailing() {
@@ -145,7 +145,7 @@ func (s *scheduler) queueOrRelease(a *attempt) {
 // mustRelease reports whether an attempt must not wait for a slot behind so many others of its lane.
 func (s *scheduler) mustRelease(a *attempt, others int) bool {
 	l := a.lane
-	return s.stopping || a.weight == 0 || s.isCurrent(l) && (l.isClosed() || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
+	return s.stopping || a.weight == 0 || s.isCurrent(l) && (!l.sends || a.epoch != l.gate.Epoch || others >= l.bucket.Capacity())
 }
 
 // enterBegun adds a job whose first attempt has begun in the transaction that created it. If there is no room for it, it is released.

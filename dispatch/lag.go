@@ -106,7 +106,7 @@ func (s *scheduler) storeWorks(step int) {
 // dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's
 // settings or its receiver's failures explain the wait.
 func (l *lane) dueSince() int64 {
-	if l.bucket != nil || l.target == nil || l.isOrdered() || l.isClosed() || l.gate.Status != webhook.Healthy {
+	if l.bucket != nil || l.target == nil || l.isOrdered() || !l.sends || l.gate.Status != webhook.Healthy {
 		return 0
 	}
 	switch {

@@ -173,9 +173,6 @@ func (l *lane) isFailing() bool { return l.gate.Status == webhook.Failing || l.p
 // probesDisabled reports whether the subscription is disabled, and its probe is due.
 func (l *lane) probesDisabled() bool { return l.gate.Status == webhook.Disabled && l.sends }
 
-// isClosed reports whether the cached state forbids sending.
-func (l *lane) isClosed() bool { return !l.sends }
-
 // setHealth sets the known health of a lane's subscription.
 func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 	l.gate = l.target.Gate
@@ -186,9 +183,9 @@ func (s *scheduler) setHealth(l *lane, h webhook.Health) {
 // probeIsDue reports whether the time of the next probe has come.
 func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled() || s.isDue(l.gate.ProbeAt) }
 
-// noteDue records the due time of a delivery in the table.
+// noteDue records the due time of a delivery in the table; 0 is none.
 func (t *laneTable) noteDue(at int64) {
-	if t.nextDue == 0 || at < t.nextDue {
+	if at != 0 && (t.nextDue == 0 || at < t.nextDue) {
 		t.nextDue = at
 	}
 }

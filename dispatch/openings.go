@@ -111,7 +111,7 @@ func (o *openings) anyTaken(inUse int) bool {
 // or if the lane has a rate limit.
 func (s *scheduler) openLane(l *lane) {
 	var r room
-	if s.isCurrent(l) && !l.isClosed() && l.gate.Status == webhook.Healthy && l.bucket == nil &&
+	if s.isCurrent(l) && l.sends && l.gate.Status == webhook.Healthy && l.bucket == nil &&
 		l.stages[queued] == 0 && !l.table.hasMore {
 		begun := l.stages[beginning] + l.stages[begun]
 		limit := s.beginLimit(l) - begun

@@ -45,16 +45,11 @@ func (s *scheduler) addInOrder(l *lane, m readReturned, settled, arrived bool) (
 		first = len(m.jobs)
 	}
 	redeliveries, inOrder := m.jobs[:first], m.jobs[first:]
-	l.table.blocked = 0
-	dueInOrder, next := s.splitDue(inOrder)
-	if next != 0 {
-		l.table.blocked = next
-		l.table.noteDue(next)
-	}
+	dueInOrder, blocked := s.splitDue(inOrder)
 	due, next := s.splitDue(redeliveries)
-	if next != 0 {
-		l.table.noteDue(next)
-	}
+	l.table.blocked = blocked
+	l.table.noteDue(blocked)
+	l.table.noteDue(next)
 	if l.isFailing() { // the probe is the first of the order
 		s.addToHead(l, slices.Concat(dueInOrder, due), nil)
 	} else {

@@ -123,7 +123,7 @@ func (s *scheduler) useTarget(m readReturned) {
 	}
 	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next
 	// try.
-	if l.refusedEpoch == l.gate.Epoch && !l.isClosed() {
+	if l.refusedEpoch == l.gate.Epoch && l.sends {
 		l.table.readAfter = s.now + s.options.PollInterval.Milliseconds()
 	}
 	l.refusedEpoch, l.recent.failureStreak = 0, l.gate.ConsecutiveFailures

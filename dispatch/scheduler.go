@@ -254,7 +254,7 @@ func (s *scheduler) update(l *lane) {
 		if l.parked {
 			l.parked, l.table.hasMore = false, true
 		}
-	case l.isClosed():
+	case !l.sends:
 		// The lane costs nothing until its subscription changes.
 		l.parked, l.table.hasMore, l.table.nextDue, l.table.blocked = true, false, 0, 0
 		s.lanes.trimHead(l, 0)

@@ -104,7 +104,7 @@ func (s *scheduler) rateWake(l *lane, at func(int64)) {
 	if s.isDroppable(l) {
 		in(l.bucket.TimeUntil(l.bucket.Capacity(), s.clock))
 	}
-	if !s.isCurrent(l) || l.isClosed() {
+	if !s.isCurrent(l) || !l.sends {
 		return
 	}
 	if l.stages[begun] > 0 {

@@ -18,40 +18,19 @@ func isConsole(path string) bool {
 // isRoot reports whether a request asks for the address of the server, without a page.
 func isRoot(path string) bool { return path == "/" }
 
-// consoleRedirect returns the handler that sends a browser from the address of the server to the console; nil if there is no
-// console.
-func (h *handlers) consoleRedirect() handler {
-	if h.console == nil {
-		return nil
-	}
-	return func(x *exchange.Exchange) error {
-		x.Redirect(x.Base + console.Path)
-		return nil
-	}
+// redirectToConsole sends a browser from the address of the server to the console.
+func (h *handlers) redirectToConsole(x *exchange.Exchange) error {
+	x.Redirect(x.Base + console.Path)
+	return nil
 }
 
-// newConsole reads the files of the console. It returns nil without a console. base is the path before every path that a page shows.
-func newConsole(o Options, base string) (*console.Site, error) {
-	if o.Console == nil {
-		return nil, nil
+// consoleFile responds with a file of the console.
+func (h *handlers) consoleFile(x *exchange.Exchange) error {
+	path := x.Request.URL.Path
+	file, found := h.console.File(strings.TrimPrefix(path, console.Path))
+	if !found {
+		return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+form.Printable(path, form.MaxName)+". Reload the page.")
 	}
-	settings := *o.Console
-	settings.Base, settings.OIDC, settings.HeaderPrefix = base, o.SignIn != nil, o.HeaderPrefix
-	return console.New(settings)
-}
-
-// consoleFile returns the handler of the console's files; nil if there is no console.
-func (h *handlers) consoleFile() handler {
-	if h.console == nil {
-		return nil
-	}
-	return func(x *exchange.Exchange) error {
-		path := x.Request.URL.Path
-		file, found := h.console.File(strings.TrimPrefix(path, console.Path))
-		if !found {
-			return exchange.Refuse(http.StatusNotFound, "not_found", "The console has no file "+form.Printable(path, form.MaxName)+". Reload the page.")
-		}
-		sendFile(x, file)
-		return nil
-	}
+	sendFile(x, file)
+	return nil
 }

@@ -49,17 +49,16 @@ func Description() ([]byte, error) {
 	return d.Body, err
 }
 
-func (h description) asYAML(x *exchange.Exchange) error { return serveDescription(x, h.yaml) }
-
-func (h description) asJSON(x *exchange.Exchange) error { return serveDescription(x, h.json) }
-
-func serveDescription(x *exchange.Exchange, made func() (console.File, error)) error {
-	d, err := made()
-	if err != nil {
-		return fmt.Errorf("description of the API: %w", err)
+// serveDocument returns the handler of a document of the description.
+func serveDocument(made func() (console.File, error)) handler {
+	return func(x *exchange.Exchange) error {
+		d, err := made()
+		if err != nil {
+			return fmt.Errorf("description of the API: %w", err)
+		}
+		sendFile(x, d)
+		return nil
 	}
-	sendFile(x, d)
-	return nil
 }
 
 // The headers of responses that openapi.yaml leaves out.

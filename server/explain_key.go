@@ -44,12 +44,13 @@ func (h *handlers) explainKey(x *exchange.Exchange) error {
 	f.Require("key", "method", "path")
 	m := &explained{}
 	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.Request.Context(), f, "permission")
-	m.method, m.Client = readMethod(f, "method"), f.Address("client_ip")
+	method := f.Matching("method", f.Text("method", 32), "be an HTTP method such as GET", isMethod)
+	m.Client = f.Address("client_ip")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	m.path = requested.EscapedPath()
+	m.method, m.path = strings.ToUpper(*method), requested.EscapedPath()
 	h.readNeeds(m, requested, asked)
 	raw, err := h.resolveKey(x, *key)
 	if err != nil {
@@ -62,16 +63,10 @@ func (h *handlers) explainKey(x *exchange.Exchange) error {
 	return x.OK(m.body())
 }
 
-// readMethod reads an HTTP method, in upper or lower case.
-func readMethod(f *form.Form, name string) string {
-	text := f.Text(name, 32)
-	if text == nil {
-		return ""
-	}
-	if *text == "" || strings.ContainsFunc(*text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }) {
-		f.Refuse(name, "invalid", "This must be an HTTP method such as GET.")
-	}
-	return strings.ToUpper(*text)
+// isMethod reports whether a text may be an HTTP method, in upper or lower case.
+func isMethod(text string) bool {
+	isOther := func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }
+	return text != "" && !strings.ContainsFunc(text, isOther)
 }
 
 // readPath reads the path of a request. A query is allowed and ignored.

@@ -58,15 +58,11 @@ type health struct {
 	checks     []ReadinessCheck
 	settings   map[string]string
 	draining   *atomic.Bool
-	cached     *cachedReadiness
-}
 
-// cachedReadiness is the last result of the checks.
-type cachedReadiness struct {
-	lock     chan struct{} // holds a token while the checks run
-	body     readyBody
-	until    time.Time // when body expires
-	draining bool
+	lock        chan struct{} // holds a token while the checks run
+	last        readyBody     // the last result of the checks
+	until       time.Time     // when that expires
+	wasDraining bool          // at that time
 }
 
 type liveBody struct {
@@ -94,10 +90,10 @@ type checkResult struct {
 }
 
 // live says that the process runs.
-func (h health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
+func (h *health) live(x *exchange.Exchange) error { return x.OK(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries work, and if not, why.
-func (h health) ready(x *exchange.Exchange) error {
+func (h *health) ready(x *exchange.Exchange) error {
 	body := h.readiness(x.Request.Context())
 	if x.Local && !share.IsForwarded(x.Request) {
 		body.Settings = h.settings
@@ -112,27 +108,26 @@ func (h health) ready(x *exchange.Exchange) error {
 
 // readiness returns the cached result of the checks, or runs them if it is too old. Concurrent requests wait for that result.
 // The checks continue if the request that started them ends.
-func (h health) readiness(ctx context.Context) readyBody {
-	h.cached.lock <- struct{}{}
-	defer func() { <-h.cached.lock }()
+func (h *health) readiness(ctx context.Context) readyBody {
+	h.lock <- struct{}{}
+	defer func() { <-h.lock }()
 	draining := h.draining.Load()
-	if draining == h.cached.draining && time.Now().Before(h.cached.until) {
-		return h.cached.body
+	if draining == h.wasDraining && time.Now().Before(h.until) {
+		return h.last
 	}
-	h.cached.draining = draining
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
-	h.cached.body = h.check(ctx)
+	h.last, h.wasDraining = h.check(ctx), draining
 	kept := readyKept
-	if h.cached.body.Status != isReady {
+	if h.last.Status != isReady {
 		kept = notReadyKept
 	}
-	h.cached.until = time.Now().Add(kept)
-	return h.cached.body
+	h.until = time.Now().Add(kept)
+	return h.last
 }
 
 // check runs all checks.
-func (h health) check(ctx context.Context) readyBody {
+func (h *health) check(ctx context.Context) readyBody {
 	own := []ReadinessCheck{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
 	body := readyBody{Status: isReady, Checks: map[string]checkResult{}}
 	for _, check := range append(own, h.checks...) {
@@ -148,7 +143,7 @@ func (h health) check(ctx context.Context) readyBody {
 }
 
 // database does not return the error of the database, because anybody may read the response.
-func (h health) database(ctx context.Context) (warning string, err error) {
+func (h *health) database(ctx context.Context) (warning string, err error) {
 	if h.store.Ping(ctx) != nil {
 		return "", errors.New("does not answer")
 	}
@@ -156,7 +151,7 @@ func (h health) database(ctx context.Context) (warning string, err error) {
 }
 
 // queue says whether this process sends deliveries.
-func (h health) queue(ctx context.Context) (warning string, err error) {
+func (h *health) queue(ctx context.Context) (warning string, err error) {
 	if hold := h.store.Hold(); hold != nil {
 		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil
 	}
@@ -166,7 +161,7 @@ func (h health) queue(ctx context.Context) (warning string, err error) {
 	return h.deliveries(ctx)
 }
 
-func (h health) process(context.Context) (warning string, err error) {
+func (h *health) process(context.Context) (warning string, err error) {
 	if h.draining.Load() {
 		return "", errors.New("is shutting down")
 	}

@@ -20,11 +20,6 @@ import (
 // ServeHTTP responds to one request and writes one log line about it; see observe for the exception.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.respond(w, r, false) }
 
-// localHandler responds to requests from the local socket. ServeLocal serves it.
-func (s *Server) localHandler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
-}
-
 // calls are finished calls, for reuse: one takes more than a kilobyte.
 var calls = sync.Pool{New: func() any { return new(call) }}
 

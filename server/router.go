@@ -117,16 +117,12 @@ func (r *router) find(c *call, method string, requested *url.URL) (allowed []str
 		return r.allowed(path), false
 	}
 	if hasSlash {
-		decodeValues(params)
+		for i := range params {
+			params[i].Value, _ = url.PathUnescape(params[i].Value) // net/url has parsed the path, so it can be decoded
+		}
 	}
 	handle(c, nil, params)
 	return nil, true
-}
-
-func decodeValues(params httprouter.Params) {
-	for i := range params {
-		params[i].Value, _ = url.PathUnescape(params[i].Value) // net/url has parsed the path, so it can be decoded
-	}
 }
 
 func (r *router) allowed(path string) []string {

@@ -28,17 +28,17 @@ func (h *handlers) table() []route {
 		// The process and its documents.
 		get("/healthz/", h.health.live).to(open),
 		get("/readyz/", h.health.ready).to(open),
-		get("/metrics/", h.metrics).to(local).need(access.PlatformRead),
-		get("/openapi.yaml/", h.description.asYAML).to(open),
-		get("/openapi.json/", h.description.asJSON).to(open),
+		get("/metrics/", h.readMetrics).to(local).need(access.PlatformRead).when(h.options.Metrics != nil),
+		get("/openapi.yaml/", serveDocument(h.description.yaml)).to(open),
+		get("/openapi.json/", serveDocument(h.description.json)).to(open),
 		get("/docs/", h.documents.index).to(open).query("q"),
 		get("/docs/{name}/", h.documents.read).to(open),
 
 		// The console: the page, and every path below it.
-		get("/", h.consoleRedirect()).matching(isRoot).to(open),
-		get("/console/", h.consoleFile()).matching(isConsole).to(open),
-		signIn(http.MethodGet, "/console/oidc/start/", h.beginSignIn()).to(open).query("to"),
-		signIn(http.MethodGet, callbackPath, h.finishSignIn()).to(open),
+		get("/", h.redirectToConsole).matching(isRoot).to(open).when(h.console != nil),
+		get("/console/", h.consoleFile).matching(isConsole).to(open).when(h.console != nil),
+		signIn(http.MethodGet, "/console/oidc/start/", h.beginSignIn).to(open).query("to").when(h.options.SignIn != nil),
+		signIn(http.MethodGet, callbackPath, h.finishSignIn).to(open).when(h.options.SignIn != nil),
 
 		// The caller. Sign-in checks the access token or the link in its body.
 		get("/api/v1/whoami/", h.readCaller).to(anyone),
@@ -183,11 +183,11 @@ type route struct {
 	method     string // anyMethod if match decides
 	pattern    string // ends in a slash; the same path without it is served too
 	access     reach
-	needs      access.Scope // all of these permissions
-	anyOf      access.Scope // one of these permissions, too; empty needs none
-	maxBody    int64        // bytes; 0 takes no body
-	parameters []string     // of the query; any other is refused
-	handle     func(*call) error
+	needs      access.Scope           // all of these permissions
+	anyOf      access.Scope           // one of these permissions, too; empty needs none
+	maxBody    int64                  // bytes; 0 takes no body
+	parameters []string               // of the query; any other is refused
+	handle     func(*call) error      // nil is not served
 	exists     handler                // NotFound if the resource in the path does not exist; nil if the path names none
 	match      func(path string) bool // instead of the pattern
 }
@@ -209,11 +209,7 @@ func del(pattern string, handle handler) route { return handle.at(http.MethodDel
 type handler func(*exchange.Exchange) error
 
 func (h handler) at(method, pattern string) route {
-	r := route{method: method, pattern: pattern}
-	if h != nil {
-		r.handle = func(c *call) error { return h(&c.Exchange) }
-	}
-	return r
+	return route{method: method, pattern: pattern, handle: func(c *call) error { return h(&c.Exchange) }}
 }
 
 // signIn is a route whose handler reads a credential from another place than the header, and has it checked.
@@ -234,6 +230,14 @@ func (r route) matching(match func(path string) bool) route {
 
 func (r route) to(who reach) route {
 	r.access = who
+	return r
+}
+
+// when serves the route only if the condition is true.
+func (r route) when(condition bool) route {
+	if !condition {
+		r.handle = nil
+	}
 	return r
 }
 
@@ -282,8 +286,7 @@ func exists[T any](find func(*exchange.Exchange) (T, error)) handler {
 type handlers struct {
 	*Server
 	lookup      form.Lookup
-	health      health
-	metrics     handler // nil: another listener serves the metrics
+	health      *health
 	description description
 	documents   documents
 	console     *console.Site // nil is not served
@@ -297,9 +300,11 @@ type handlers struct {
 func newHandlers(s *Server, site *console.Site) *handlers {
 	o, api := s.options, newDescription(s.options.BaseURL)
 	h := &handlers{
-		Server:      s,
-		lookup:      form.Lookup{Store: o.Store},
-		health:      health{o.Store, o.Deliveries, o.Checks, o.Settings, &s.draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		Server: s,
+		lookup: form.Lookup{Store: o.Store},
+		health: &health{
+			store: o.Store, deliveries: o.Deliveries, checks: o.Checks, settings: o.Settings, draining: &s.draining, lock: make(chan struct{}, 1),
+		},
 		description: api,
 		documents:   newDocuments(o, s.base, api),
 		console:     site,
@@ -307,15 +312,14 @@ func newHandlers(s *Server, site *console.Site) *handlers {
 		usage:       usage.Endpoints{Store: o.Store},
 	}
 	h.webhooks = webhooks.Endpoints{
-		Store: o.Store, Tester: stoppingTester{o.Tester, &s.draining}, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
+		Store: o.Store, Tester: o.Tester, TestTimeout: o.TestTimeout, SentHeaders: o.SentHeaders,
 		HeaderPrefix: o.HeaderPrefix, CheckURL: o.CheckURL, Stopping: s.stopping.Done(),
 	}
 	h.platform = platform.New(platform.Options{Store: o.Store, ConsoleURL: o.ConsoleURL, Deliveries: h.health.queue})
-	if o.Metrics != nil {
-		h.metrics = func(x *exchange.Exchange) error {
-			o.Metrics.ServeHTTP(x, x.Request)
-			return nil
-		}
-	}
 	return h
+}
+
+func (h *handlers) readMetrics(x *exchange.Exchange) error {
+	h.options.Metrics.ServeHTTP(x, x.Request)
+	return nil
 }

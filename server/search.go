@@ -1,8 +1,6 @@
 package server
 
-import (
-	"github.com/keyhook/keyhook/server/exchange"
-)
+import "github.com/keyhook/keyhook/server/exchange"
 
 type searchBody struct {
 	Data []foundBody `json:"data"`

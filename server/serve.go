@@ -8,14 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/share"
-	"github.com/keyhook/keyhook/server/webhooks"
-	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // The limits of a connection. The timeouts are for callers: a request that is not read within readTimeout is cut off. The same
@@ -35,20 +31,6 @@ const (
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")
 
-// stoppingTester marks the errors of tests while the server stops, because the dispatcher stops when the server does.
-type stoppingTester struct {
-	webhooks.Tester
-	draining *atomic.Bool
-}
-
-func (t stoppingTester) Test(ctx context.Context, organization int64, subscriptionID, eventType string) (webhook.Attempt, error) {
-	attempt, err := t.Tester.Test(ctx, organization, subscriptionID, eventType)
-	if err != nil && t.draining.Load() && fault.KindOf(err) == fault.Internal {
-		err = fmt.Errorf("test delivery: %w: %w", errStopped, err)
-	}
-	return attempt, err
-}
-
 // Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
 // rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
 // before anything starts.
@@ -62,7 +44,7 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return s.serve(ctx, l, s.localHandler(), nil)
+	return s.serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) }), nil)
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
@@ -92,16 +74,15 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	s.stop() // readers of feeds that wait
 	grace, cancel := context.WithTimeoutCause(requests, s.options.ShutdownGrace, errors.New("requests ran longer than server.shutdown_grace"))
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
+	err := server.Shutdown(grace)
+	if err != nil {
 		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "shutdown canceled running requests", slog.Any("cause", context.Cause(grace)))
 		cut(errStopped)
 		err = server.Close()
-		_ = <-served      // http.ErrServerClosed
 		s.underway.Wait() // their contexts have ended
-		return err
 	}
 	_ = <-served // http.ErrServerClosed
-	return nil
+	return err
 }
 
 func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.Config) *http.Server {

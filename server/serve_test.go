@@ -160,25 +160,6 @@ func TestServeStops(t *testing.T) {
 			}
 		})
 	})
-	t.Run("says that it shuts down if a test delivery fails for that reason", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := serve(t, func(o *server.Options) {
-				o.Tester = servertest.Tester(func(context.Context) (webhook.Attempt, error) {
-					time.Sleep(10 * time.Second)
-					return webhook.Attempt{}, errors.New("deliveries have stopped")
-				})
-			})
-			statuses := make(chan int, 2)
-			go func() { statuses <- s.test(t) }()
-			time.Sleep(time.Second)
-			s.stop()
-			if status := <-statuses; status != http.StatusServiceUnavailable {
-				t.Errorf("status %d", status)
-			}
-			<-s.done
-		})
-	})
 	t.Run("cancels requests that outlive the grace period, and returns when they have ended", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

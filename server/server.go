@@ -44,7 +44,6 @@ type Options struct {
 	SignIn       SignIn                                         // nil: people cannot sign in to the console with the identity provider
 	CheckURL     func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter     // the rate limits of keys; nil makes a new one
 	KeyPrefix      string               // of new API keys; empty means access.DefaultKeyPrefix
 	BaseURL        string               // where callers reach the server; every Location starts with its path
 	ConsoleURL     string               // where browsers reach the server, in links to the console; empty means BaseURL, or localhost
@@ -95,9 +94,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: Options.BaseURL: %w", err)
 	}
-	site, err := newConsole(o, base)
-	if err != nil {
-		return nil, fmt.Errorf("server: Options.Console: %w", err)
+	var site *console.Site
+	if o.Console != nil {
+		settings := *o.Console
+		settings.Base, settings.OIDC, settings.HeaderPrefix = base, o.SignIn != nil, o.HeaderPrefix
+		if site, err = console.New(settings); err != nil {
+			return nil, fmt.Errorf("server: Options.Console: %w", err)
+		}
 	}
 	s := &Server{
 		options:     o,
@@ -108,7 +111,7 @@ func New(o Options) (*Server, error) {
 		router:      new(router),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
+	checker := check.New(o.Store, o.Issuer, limiter.New(limiter.Window), o.TokenRate)
 	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
 	s.router.fill(newHandlers(s, site).table())
 	return s, nil
@@ -116,19 +119,13 @@ func New(o Options) (*Server, error) {
 
 // normalize fills in defaults and returns the path of BaseURL without its last slash.
 func (o *Options) normalize() (base string, err error) {
-	var wrong []error
-	if o.Store == nil {
-		wrong = append(wrong, errors.New("server: Options.Store is required"))
-	}
-	if o.Tester == nil {
-		wrong = append(wrong, errors.New("server: Options.Tester is required"))
-	}
-	if o.CheckURL == nil {
-		wrong = append(wrong, errors.New("server: Options.CheckURL is required"))
+	var missing error
+	if o.Store == nil || o.Tester == nil || o.CheckURL == nil {
+		missing = errors.New("server: Options.Store, Options.Tester and Options.CheckURL are required")
 	}
 	u, err := url.Parse(o.BaseURL)
 	if err != nil {
-		wrong = append(wrong, fmt.Errorf("server: Options.BaseURL: %w", err))
+		err = fmt.Errorf("server: Options.BaseURL: %w", err)
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
@@ -138,22 +135,15 @@ func (o *Options) normalize() (base string, err error) {
 	o.ConsoleURL = cmp.Or(o.ConsoleURL, o.BaseURL, "http://localhost")
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
 	o.HeaderPrefix = cmp.Or(o.HeaderPrefix, signature.DefaultHeaderPrefix)
+	o.ShutdownGrace = cmp.Or(o.ShutdownGrace, 20*time.Second)
+	o.TestTimeout = cmp.Or(o.TestTimeout, 15*time.Second)
 	if o.SentHeaders == nil {
 		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
-	}
-	if o.Limiter == nil {
-		o.Limiter = limiter.New(limiter.Window)
-	}
-	if o.ShutdownGrace <= 0 {
-		o.ShutdownGrace = 20 * time.Second
-	}
-	if o.TestTimeout <= 0 {
-		o.TestTimeout = 15 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return base, errors.Join(wrong...)
+	return base, errors.Join(missing, err)
 }
 
 // Handler returns the handler that Serve serves.

@@ -90,8 +90,7 @@ type newSession struct {
 // presentSession reads the credential in the body: a token or a link.
 func (h *handlers) presentSession(c *call) (wanted newSession, err error) {
 	f := c.Form()
-	dry, replace := f.Bool("dry_run"), f.Bool("replace")
-	wanted = newSession{isDry: form.Or(dry, false), replace: form.Or(replace, false)}
+	wanted = newSession{isDry: form.Or(f.Bool("dry_run"), false), replace: form.Or(f.Bool("replace"), false)}
 	token, link := f.Text("token", maxShownKey), f.Text("link", maxShownKey)
 	if f.Has("token") == f.Has("link") {
 		f.Refuse("token", "one_of", "Send token, which is an access token, or link, which is the secret of a sign-in link, but not both.")

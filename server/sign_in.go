@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"path"
@@ -26,57 +27,43 @@ type SignIn interface {
 // signInLife is how long the browser keeps the cookie of a sign-in.
 const signInLife = 10 * time.Minute
 
-// beginSignIn returns the handler that sends a browser to the identity provider.
-func (h *handlers) beginSignIn() func(*call) error {
-	if h.options.SignIn == nil {
-		return nil
+// beginSignIn sends a browser to the identity provider.
+func (h *handlers) beginSignIn(c *call) error {
+	to := c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
+	if err := c.Query.Err(); err != nil {
+		return err
 	}
-	return func(c *call) error {
-		c.Query.Matching("to", "must be a path of the console, such as /console/events/", isConsolePage)
-		if err := c.Query.Err(); err != nil {
-			return err
-		}
-		to, found := c.Query.Value("to")
-		if !found {
-			to = console.Path
-		}
-		redirect, sealed, err := h.options.SignIn.Begin(to)
-		if err != nil {
-			return h.explainSignIn(c, err)
-		}
-		provider, err := url.Parse(redirect)
-		if err != nil {
-			return err
-		}
-		h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
-		c.Redirect(redirect)
-		return nil
+	redirect, sealed, err := h.options.SignIn.Begin(cmp.Or(to, console.Path))
+	if err != nil {
+		return h.explainSignIn(c, err)
 	}
+	provider, err := url.Parse(redirect)
+	if err != nil {
+		return err
+	}
+	h.auth.cookies.SetSignIn(c, c.Request, stateOf(provider), sealed, signInLife)
+	c.Redirect(redirect)
+	return nil
 }
 
 // stateOf returns the state of a sign-in. The URL of the identity provider has it, and so has the URL with which the browser comes back.
 func stateOf(u *url.URL) string { return u.Query().Get("state") }
 
-// finishSignIn returns the handler to which the identity provider sends the browser back. It starts the session.
-func (h *handlers) finishSignIn() func(*call) error {
-	if h.options.SignIn == nil {
-		return nil
+// finishSignIn starts the session of a browser that the identity provider sends back.
+func (h *handlers) finishSignIn(c *call) error {
+	who, to, err := h.askProvider(c)
+	if err == nil {
+		err = h.startIdentitySession(c, who)
 	}
-	return func(c *call) error {
-		who, to, err := h.askProvider(c)
-		if err == nil {
-			err = h.startIdentitySession(c, who)
-		}
-		if err != nil {
-			return h.explainSignIn(c, err)
-		}
-		h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
-		if !isConsolePage(to) {
-			to = console.Path
-		}
-		c.Redirect(h.base + to)
-		return nil
+	if err != nil {
+		return h.explainSignIn(c, err)
 	}
+	h.auth.cookies.ClearSignIn(c, c.Request, stateOf(c.Request.URL))
+	if !isConsolePage(to) {
+		to = console.Path
+	}
+	c.Redirect(h.base + to)
+	return nil
 }
 
 // askProvider returns the person who has signed in. A browser with a cookie can make the server ask the identity provider about any

@@ -3,7 +3,6 @@ package server
 import (
 	"github.com/keyhook/keyhook/server/exchange"
 	"github.com/keyhook/keyhook/server/platform"
-	"github.com/keyhook/keyhook/storage/access"
 )
 
 // whoamiBody describes the principal behind a credential.
@@ -40,9 +39,12 @@ func (h *handlers) readCaller(x *exchange.Exchange) error {
 
 func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 	p := x.Principal
-	plan, err := h.callerPlan(x)
-	if err != nil {
-		return whoamiBody{}, err
+	plan := p.Plan // of its own organization
+	if p.Organization.ID != p.Home.ID {
+		var err error
+		if plan, err = h.options.Store.Plan(x.Request.Context(), p.Organization.Plan); err != nil {
+			return whoamiBody{}, err
+		}
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, exchange.NullIfEmpty(p.User.Email), p.User.Name, platform.UserKind(p.User.IsService())},
@@ -54,13 +56,4 @@ func (h *handlers) callerBody(x *exchange.Exchange) (whoamiBody, error) {
 		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String(), p.Key.ExternalID}
 	}
 	return body, nil
-}
-
-// callerPlan returns the plan of the organization in which the caller acts. The principal already has the plan of its own organization.
-func (h *handlers) callerPlan(x *exchange.Exchange) (access.Plan, error) {
-	p := x.Principal
-	if p.Organization.ID == p.Home.ID {
-		return p.Plan, nil
-	}
-	return h.options.Store.Plan(x.Request.Context(), p.Organization.Plan)
 }

@@ -181,7 +181,7 @@ func TestTurnsOfLogs(t *testing.T) {
 			}
 			began := time.Now()
 			b.expectReads(t, false)
-			if _, err := a.Queue.CountReplay(t.Context(), a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := a.CountReplay(t.Context(), webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("its replay: %v", err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -205,16 +205,16 @@ func TestTurnsOfLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.expectReads(t, false)
-			if _, err := b.Queue.CountReplay(t.Context(), b.Org(), b.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := b.CountReplay(t.Context(), webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("another's replay: %v", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := a.Queue.CountReplay(ctx, a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := a.CountReplay(ctx, webhook.Replay{Only: webhook.OnlyAll}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a second replay: %v", err)
 			}
 			end()
-			if _, err := a.Queue.CountReplay(t.Context(), a.Org(), a.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := a.CountReplay(t.Context(), webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay after the first: %v", err)
 			}
 		})
@@ -237,7 +237,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 				ends = append(ends, end)
 			}
 			b.expectReads(t, true)
-			if _, err := b.Queue.CountReplay(t.Context(), b.Org(), b.Sub.ID, webhook.Replay{Only: webhook.OnlyAll}); err != nil {
+			if _, err := b.CountReplay(t.Context(), webhook.Replay{Only: webhook.OnlyAll}); err != nil {
 				t.Errorf("a replay: %v", err)
 			}
 			time.AfterFunc(time.Second, ends[0])
@@ -339,7 +339,7 @@ func TestFeedsHaveTheirOwnConnections(t *testing.T) {
 	y := x
 	y.Sub, _ = storagetest.Subscription(t, x.Store, x.Owner, "https://example.org/", "a")
 	if err := within(func(ctx context.Context) error {
-		_, err := y.Queue.CountReplay(ctx, y.Org(), y.Sub.ID, webhook.Replay{Only: webhook.OnlyAll})
+		_, err := y.CountReplay(ctx, webhook.Replay{Only: webhook.OnlyAll})
 		return err
 	}); err != nil {
 		t.Errorf("a replay beside feeds: %v", err)

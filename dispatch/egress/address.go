@@ -42,10 +42,10 @@ type Policy struct {
 // even in an allowed network, because it names an interface of this machine.
 func (p Policy) CheckAddr(a netip.Addr) error {
 	reason := p.refusal(a)
-	switch {
-	case reason == "":
+	switch reason {
+	case "":
 		return nil
-	case reason == deniedReason:
+	case deniedReason:
 		return fmt.Errorf("%w: %s %s", ErrDenied, a, reason)
 	}
 	return fmt.Errorf("%w: %s %s", ErrBlocked, a, reason)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -64,10 +65,5 @@ func (p Policy) isOwn(a netip.Addr) bool {
 	if own == nil {
 		own = OwnAddresses
 	}
-	for _, one := range own() {
-		if one.Unmap().WithZone("") == a {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(own(), func(one netip.Addr) bool { return one.Unmap().WithZone("") == a })
 }

@@ -78,19 +78,15 @@ func (p Policy) CheckURL(raw string) (string, error) {
 
 // checkText checks what needs no parsing. Readers of URLs disagree most about characters that do not belong there.
 func checkText(raw string) error {
-	if utf8.RuneCountInString(raw) > MaxURL {
+	switch {
+	case utf8.RuneCountInString(raw) > MaxURL:
 		return refuse(CodeTooLong, "Shorten the URL to %d characters.", MaxURL)
-	}
-	if !utf8.ValidString(raw) {
+	case !utf8.ValidString(raw):
 		return refuse(CodeInvalidURL, "Write the URL in UTF-8.")
-	}
-	for _, r := range raw {
-		switch {
-		case unicode.IsControl(r) || unicode.IsSpace(r):
-			return refuse(CodeInvalidURL, "Remove spaces, line breaks and control characters from the URL, or percent-encode them.")
-		case r == '\\': // browsers read it as a slash
-			return refuse(CodeInvalidURL, `Write / or %%5C in place of \ in the URL.`)
-		}
+	case strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
+		return refuse(CodeInvalidURL, "Remove spaces, line breaks and control characters from the URL, or percent-encode them.")
+	case strings.Contains(raw, `\`): // browsers read it as a slash
+		return refuse(CodeInvalidURL, `Write / or %%5C in place of \ in the URL.`)
 	}
 	return nil
 }

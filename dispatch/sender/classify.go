@@ -69,18 +69,15 @@ func describeDNS(err *net.DNSError) string {
 
 // describeDial says why no connection was made.
 func describeDial(err error) string {
-	for _, known := range []struct {
-		number syscall.Errno
-		phrase string
-	}{
-		{syscall.ECONNREFUSED, "connection refused"},
-		{syscall.EHOSTUNREACH, "the host cannot be reached"},
-		{syscall.ENETUNREACH, "the network cannot be reached"},
-		{syscall.ECONNRESET, "the connection was reset"},
-	} {
-		if errors.Is(err, known.number) {
-			return known.phrase
-		}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return "the host cannot be reached"
+	case errors.Is(err, syscall.ENETUNREACH):
+		return "the network cannot be reached"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "the connection was reset"
 	}
 	return "no connection could be made"
 }

@@ -33,17 +33,17 @@ var (
 func (s *Sender) header(t *Target, j *webhook.Job, now time.Time) http.Header {
 	var scratch [256]byte // enough for all signatures in an overlap of two secrets, and two numbers
 	var ends [5]int
-	timestamp, overlap := now.Unix(), t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
+	timestamp, overlap := now.Unix(), t.previous != nil && now.UnixMilli() < t.PreviousUntil
 
-	text := t.current.hex.AppendHex(scratch[:0], timestamp, j.Body)
+	text := t.current.AppendHex(scratch[:0], timestamp, j.Body)
 	ends[0] = len(text)
 	if overlap {
-		text = t.previous.hex.AppendHex(text, timestamp, j.Body)
+		text = t.previous.AppendHex(text, timestamp, j.Body)
 	}
 	ends[1] = len(text)
-	text = t.current.standard.Append(text, j.EventID, timestamp, j.Body)
+	text = t.current.AppendStandard(text, j.EventID, timestamp, j.Body)
 	if overlap {
-		text = t.previous.standard.Append(append(text, ' '), j.EventID, timestamp, j.Body)
+		text = t.previous.AppendStandard(append(text, ' '), j.EventID, timestamp, j.Body)
 	}
 	ends[2] = len(text)
 	text = strconv.AppendInt(text, timestamp, 10)

@@ -14,40 +14,28 @@ import (
 type Target struct {
 	webhook.Target
 	request   *http.Request // without headers, body and context
-	current   signers
-	previous  signers
-	headers   http.Header     // the subscription's own
-	sendError webhook.Failure // why nothing can be sent to it; zero if it can
-}
-
-// signers sign with one secret, in both schemes.
-type signers struct {
-	hex      *signature.Signer
-	standard *signature.StandardSigner
-}
-
-func newSigners(secret webhook.Secret) (s signers, err error) {
-	if s.hex, err = signature.NewSigner(secret.Reveal()); err != nil {
-		return s, err
-	}
-	s.standard, err = signature.NewStandardSigner(secret.Reveal())
-	return s, err
+	current   *signature.Signer
+	previous  *signature.Signer // nil: there is no previous secret
+	headers   http.Header       // the subscription's own
+	sendError webhook.Failure   // why nothing can be sent to it; zero if it can
 }
 
 // Prepare makes a Target. A problem with the target becomes the error of its attempts, so the owner sees it.
 func (s *Sender) Prepare(t webhook.Target) *Target {
 	prepared := &Target{Target: t, headers: make(http.Header, len(t.Headers))}
-	if t.Unusable != "" {
-		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
-		return prepared
-	}
 	u, err := url.Parse(t.URL)
-	if err != nil || u.Host == "" {
-		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
-		return prepared
+	unusable := t.Unusable
+	switch {
+	case unusable != "":
+	case err != nil || u.Host == "":
+		unusable = "the URL of the subscription is not valid"
+	case u.Scheme != "https" && !(s.options.AllowHTTP && u.Scheme == "http"):
+		unusable = "the URL of the subscription must begin with https://"
+	case prepared.setSigners() != nil:
+		unusable = "the signing secret cannot be used; rotate it"
 	}
-	if u.Scheme != "https" && !(s.options.AllowHTTP && u.Scheme == "http") {
-		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
+	if unusable != "" {
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: unusable}
 		return prepared
 	}
 	for _, h := range t.Headers {
@@ -60,15 +48,12 @@ func (s *Sender) Prepare(t webhook.Target) *Target {
 		Method: http.MethodPost, URL: u, Host: u.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	if prepared.setSigners() != nil {
-		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
-	}
 	return prepared
 }
 
 func (t *Target) setSigners() (err error) {
-	if t.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
-		t.previous, err = newSigners(t.Previous)
+	if t.current, err = signature.NewSigner(t.Secret.Reveal()); err == nil && !t.Previous.IsZero() {
+		t.previous, err = signature.NewSigner(t.Previous.Reveal())
 	}
 	return err
 }

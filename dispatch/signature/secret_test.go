@@ -21,7 +21,7 @@ func TestASecretHasOneText(t *testing.T) {
 			if secret == newSecret {
 				t.Fatal("the secret was not changed")
 			}
-			if _, err := signature.NewStandardSigner(secret); !errors.Is(err, signature.ErrSecret) {
+			if _, err := signature.NewSigner(secret); !errors.Is(err, signature.ErrSecret) {
 				t.Errorf("the signer: %v", err)
 			}
 			v := signature.Verifier{Secrets: []string{secret}}

@@ -10,51 +10,34 @@ import (
 	"sync"
 )
 
-// Signer signs with one secret in the hex scheme. It computes the key schedule once, so a signature only hashes its
-// message and allocates nothing. It is safe for concurrent use. Use NewSigner.
-type Signer struct {
-	pool macPool
-}
+// Signer signs with one secret in both schemes. It computes the key schedules once, so a signature only hashes its message and
+// allocates nothing. It is safe for concurrent use. Use NewSigner.
+type Signer struct{ hex, standard macPool }
 
-// NewSigner returns a signer. An empty secret is ErrSecret.
+// NewSigner returns a signer for a secret of "whsec_" and padded base64, or for a text without "whsec_". Any other secret is
+// ErrSecret.
 func NewSigner(secret string) (*Signer, error) {
-	key, err := hexKey(secret)
-	if err != nil {
-		return nil, err
-	}
-	return &Signer{macPool{key: key}}, nil
-}
-
-// AppendHex appends the signature of body at timestamp, in Unix seconds, to dst: 64 lower-case hex digits.
-func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
-	m := s.pool.get()
-	defer s.pool.put(m)
-	head := append(strconv.AppendInt(m.scratch[:0], timestamp, 10), '.')
-	return hex.AppendEncode(dst, m.sum(head, body))
-}
-
-// StandardSigner signs with one secret in the scheme of Standard Webhooks. It is safe for concurrent use. Use
-// NewStandardSigner.
-type StandardSigner struct {
-	pool macPool
-}
-
-// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64, or for a text without "whsec_", which is the key
-// itself. Any other secret is ErrSecret.
-func NewStandardSigner(secret string) (*StandardSigner, error) {
 	key, err := standardKey(secret)
 	if err != nil {
 		return nil, err
 	}
-	return &StandardSigner{macPool{key: key}}, nil
+	return &Signer{hex: macPool{key: []byte(secret)}, standard: macPool{key: key}}, nil
 }
 
-// Append appends the signature of body, with the message id and a timestamp in Unix seconds, to dst: "v1," and 44
-// characters of base64. Two signatures, in an overlap of two secrets, stand in one header, separated by a space. The id
-// must not contain a dot, because a dot ends the id in the signed message.
-func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []byte) []byte {
-	m := s.pool.get()
-	defer s.pool.put(m)
+// AppendHex appends the signature of body at timestamp, in Unix seconds, to dst: 64 lower-case hex digits.
+func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
+	m := s.hex.get()
+	defer s.hex.put(m)
+	head := append(strconv.AppendInt(m.scratch[:0], timestamp, 10), '.')
+	return hex.AppendEncode(dst, m.sum(head, body))
+}
+
+// AppendStandard appends the signature of Standard Webhooks, of body with the message id and a timestamp in Unix seconds, to dst:
+// "v1," and 44 characters of base64. Two signatures, in an overlap of two secrets, stand in one header, separated by a space. The
+// id must not contain a dot, because a dot ends the id in the signed message.
+func (s *Signer) AppendStandard(dst []byte, id string, timestamp int64, body []byte) []byte {
+	m := s.standard.get()
+	defer s.standard.put(m)
 	head := append(append(m.scratch[:0], id...), '.')
 	head = append(strconv.AppendInt(head, timestamp, 10), '.')
 	return base64.StdEncoding.AppendEncode(append(dst, standardVersion...), m.sum(head, body))

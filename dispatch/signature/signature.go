@@ -32,41 +32,35 @@ var (
 	ErrTooNew    = errors.New("the signature is right, but its timestamp is too far in the future")
 )
 
+var errEmpty = fmt.Errorf("%w: it is empty", ErrSecret)
+
 // secretPrefix begins a secret of Standard Webhooks.
 const secretPrefix = "whsec_"
 
 // standardVersion begins a symmetric signature of Standard Webhooks.
 const standardVersion = "v1,"
 
-// hexKey returns the key of the hex scheme: the whole text. It refuses an empty secret, because anybody could sign with
-// it.
-func hexKey(secret string) ([]byte, error) {
+// hexKeys returns the only key of the hex scheme: the whole text. It refuses an empty secret, because anybody could sign with it.
+func hexKeys(secret string) ([][]byte, error) {
 	if secret == "" {
-		return nil, fmt.Errorf("%w: it is empty", ErrSecret)
+		return nil, errEmpty
 	}
-	return []byte(secret), nil
+	return [][]byte{[]byte(secret)}, nil
 }
 
 // standardKey returns the key of the Standard Webhooks scheme: the padded base64 after the prefix, or else the whole text.
-func standardKey(secret string) ([]byte, error) {
+func standardKey(secret string) (key []byte, err error) {
 	encoded, found := strings.CutPrefix(secret, secretPrefix)
-	if !found {
-		return hexKey(secret)
+	if key = []byte(secret); found {
+		key, err = base64.StdEncoding.Strict().DecodeString(encoded)
 	}
-	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf(`%w: Standard Webhooks wants "whsec_" and padded base64`, ErrSecret)
-	}
-	if len(key) == 0 {
-		return nil, fmt.Errorf("%w: it is empty", ErrSecret)
+	case len(key) == 0:
+		return nil, errEmpty
 	}
 	return key, nil
-}
-
-// hexKeys returns the only key of the hex scheme.
-func hexKeys(secret string) ([][]byte, error) {
-	key, err := hexKey(secret)
-	return [][]byte{key}, err
 }
 
 // standardKeys returns the keys with which a signature of Standard Webhooks may be made. A receiver may have lost the prefix of

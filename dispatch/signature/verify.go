@@ -44,7 +44,7 @@ type Verifier struct {
 // is checked last, so ErrTooOld and ErrTooNew mean that the sender knows the secret.
 func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	prefix := cmp.Or(v.HeaderPrefix, DefaultHeaderPrefix)
-	stamp, sent, err := timestamp(header, prefix+"-Timestamp")
+	sent, err := timestamp(header, prefix+"-Timestamp")
 	if err != nil {
 		return err
 	}
@@ -52,14 +52,10 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = v.match(signatures, hexKeys, func(key []byte) []byte {
-		s := Signer{macPool{key: key}}
-		return s.AppendHex(nil, stamp, body)
-	})
-	if err != nil {
-		return err
-	}
-	return v.checkTime(sent, now)
+	return cmp.Or(v.match(signatures, hexKeys, func(key []byte) []byte {
+		s := Signer{hex: macPool{key: key}}
+		return s.AppendHex(nil, sent, body)
+	}), v.checkTime(time.Unix(sent, 0), now))
 }
 
 // VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard
@@ -74,7 +70,7 @@ func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time)
 	if strings.Contains(id, ".") {
 		return fmt.Errorf("%w: %s contains a dot", ErrMalformed, idHeader)
 	}
-	stamp, sent, err := timestamp(header, timestampHeader)
+	sent, err := timestamp(header, timestampHeader)
 	if err != nil {
 		return err
 	}
@@ -82,14 +78,10 @@ func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time)
 	if err != nil {
 		return err
 	}
-	err = v.match(signatures, standardKeys, func(key []byte) []byte {
-		s := StandardSigner{macPool{key: key}}
-		return s.Append(nil, id, stamp, body)
-	})
-	if err != nil {
-		return err
-	}
-	return v.checkTime(sent, now)
+	return cmp.Or(v.match(signatures, standardKeys, func(key []byte) []byte {
+		s := Signer{standard: macPool{key: key}}
+		return s.AppendStandard(nil, id, sent, body)
+	}), v.checkTime(time.Unix(sent, 0), now))
 }
 
 // Verify is Verifier.Verify with one secret and the default header prefix.
@@ -152,46 +144,35 @@ func singleValue(header http.Header, name string) (string, error) {
 
 // timestamp returns the Unix seconds in a header. It accepts only the form that a signer writes. The number is signed,
 // not the text, so "+1" or "01" would match the signature of "1".
-func timestamp(header http.Header, name string) (int64, time.Time, error) {
+func timestamp(header http.Header, name string) (int64, error) {
 	text, err := singleValue(header, name)
 	if err != nil {
-		return 0, time.Time{}, err
+		return 0, err
 	}
 	const maxDigits = 12 // far beyond any date, and within a time.Time
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || len(text) > maxDigits || seconds < 0 || strconv.FormatInt(seconds, 10) != text {
-		return 0, time.Time{}, fmt.Errorf("%w: %s is not a time in Unix seconds", ErrMalformed, name)
+		return 0, fmt.Errorf("%w: %s is not a time in Unix seconds", ErrMalformed, name)
 	}
-	return seconds, time.Unix(seconds, 0), nil
+	return seconds, nil
 }
 
-// hexSignatures returns the signature and, if there is one, the signature with the previous secret.
-func hexSignatures(header http.Header, name string) ([]string, error) {
-	current, err := hexSignature(header, name)
-	if err != nil {
-		return nil, err
+// hexSignatures returns the signature and, if there is one, the signature with the previous secret. Upper-case digits are malformed.
+// No sender writes them, and every bit of a signature should count.
+func hexSignatures(header http.Header, name string) (signatures []string, err error) {
+	for _, name := range []string{name, name + "-Previous"} {
+		text, err := singleValue(header, name)
+		switch {
+		case errors.Is(err, ErrMissing) && len(signatures) > 0:
+			return signatures, nil
+		case err != nil:
+			return nil, err
+		case len(text) != hex.EncodedLen(sha256.Size) || strings.Trim(text, "0123456789abcdef") != "":
+			return nil, fmt.Errorf("%w: %s is not 64 lower-case hex digits", ErrMalformed, name)
+		}
+		signatures = append(signatures, text)
 	}
-	previous, err := hexSignature(header, name+"-Previous")
-	switch {
-	case errors.Is(err, ErrMissing):
-		return []string{current}, nil
-	case err != nil:
-		return nil, err
-	}
-	return []string{current, previous}, nil
-}
-
-// hexSignature returns the signature in a header. Upper-case digits are malformed. No sender writes them, and every bit
-// of a signature should count.
-func hexSignature(header http.Header, name string) (string, error) {
-	text, err := singleValue(header, name)
-	if err != nil {
-		return "", err
-	}
-	if len(text) != hex.EncodedLen(sha256.Size) || strings.Trim(text, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("%w: %s is not 64 lower-case hex digits", ErrMalformed, name)
-	}
-	return text, nil
+	return signatures, nil
 }
 
 // standardSignatures returns the v1 signatures of the space-separated list.

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // minContrast is the contrast of readable text (WCAG 2.2, success criterion 1.4.3, level AA). Part of a control needs
@@ -74,11 +76,8 @@ func Theme(accent string) ([]byte, error) {
 func (s scheme) contrasting(c color, least float64, backgrounds ...color) color {
 	const steps = 64
 	for i := range steps {
-		mixed, enough := mix(c, s.ink, float64(i)/steps), true
-		for _, b := range backgrounds {
-			enough = enough && contrast(mixed, b) >= least
-		}
-		if enough {
+		mixed := mix(c, s.ink, float64(i)/steps)
+		if !slices.ContainsFunc(backgrounds, func(b color) bool { return contrast(mixed, b) < least }) {
 			return mixed
 		}
 	}
@@ -86,14 +85,12 @@ func (s scheme) contrasting(c color, least float64, backgrounds ...color) color 
 }
 
 // parseColor reads "#rrggbb".
-func parseColor(s string) (c color, err error) {
-	if len(s) != 7 || s[0] != '#' {
-		return c, fmt.Errorf("%.20q is not a colour such as #3b5bdb", s)
+func parseColor(s string) (color, error) {
+	digits, found := strings.CutPrefix(s, "#")
+	if b, err := hex.DecodeString(digits); found && err == nil && len(b) == len(color{}) {
+		return color(b), nil
 	}
-	if _, err := hex.Decode(c[:], []byte(s[1:])); err != nil {
-		return c, fmt.Errorf("%.20q is not a colour such as #3b5bdb", s)
-	}
-	return c, nil
+	return color{}, fmt.Errorf("%.20q is not a colour such as #3b5bdb", s)
 }
 
 func (c color) String() string { return "#" + hex.EncodeToString(c[:]) }

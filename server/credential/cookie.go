@@ -12,12 +12,11 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The name of the cookie. With the prefix __Host-, browsers accept it only over HTTPS and only from this host (RFC 6265bis
-// section 4.1.3.2).
-const (
-	cookieName       = "keyhook_session"
-	secureCookieName = "__Host-" + cookieName
-)
+// cookieName is the name of the cookie of a session, without securePrefix.
+const cookieName = "keyhook_session"
+
+// securePrefix begins the names of cookies that browsers accept only over HTTPS and only from this host (RFC 6265bis section 4.1.3.2).
+const securePrefix = "__Host-"
 
 // Cookies reads and writes the cookie of a console session. A browser sends the cookie by itself, so these rules keep other
 // sites from using it.
@@ -58,19 +57,12 @@ func (k *Cookies) isSecure(r *http.Request) bool {
 	return len(proto) == 1 && strings.EqualFold(strings.TrimSpace(proto[0]), "https") && k.trusted.Contains(share.Peer(r))
 }
 
-func (k *Cookies) name(r *http.Request) string {
-	if k.isSecure(r) {
-		return secureCookieName
-	}
-	return cookieName
-}
-
 // of returns the cookies of a request that have the name of the session cookie.
 func (k *Cookies) of(r *http.Request) []*http.Cookie {
 	if len(r.Header["Cookie"]) == 0 {
 		return nil
 	}
-	return r.CookiesNamed(k.name(r))
+	return r.CookiesNamed(k.cookie(r, cookieName, "", 0).Name)
 }
 
 // read reads the cookie of a request that has no other credential. A browser also sends the cookie in requests that other
@@ -86,7 +78,7 @@ func (k *Cookies) read(r *http.Request, session *http.Cookie) Presented {
 // Set gives the browser the cookie of a session.
 func (k *Cookies) Set(w http.ResponseWriter, r *http.Request, credential access.Credential, session access.Session) {
 	left := time.Until(time.UnixMilli(session.ExpiresAt))
-	http.SetCookie(w, k.cookie(r, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
+	http.SetCookie(w, k.cookie(r, cookieName, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
 }
 
 // signInName begins the names of the cookies with which a browser that signs in with the identity provider comes back. The state
@@ -135,22 +127,22 @@ func (k *Cookies) ClearSignIn(w http.ResponseWriter, r *http.Request, state stri
 
 // signInCookie is a cookie with SameSite=Lax: the identity provider is another site, and it sends the browser back with a link.
 func (k *Cookies) signInCookie(r *http.Request, state, value string, maxAge int) *http.Cookie {
-	c := k.cookie(r, value, maxAge)
-	c.Name, c.SameSite = signInName+state[:min(len(state), 8)], http.SameSiteLaxMode
-	if c.Secure {
-		c.Name = "__Host-" + c.Name
-	}
+	c := k.cookie(r, signInName+state[:min(len(state), 8)], value, maxAge)
+	c.SameSite = http.SameSiteLaxMode
 	return c
 }
 
 // Clear has the browser forget the cookie.
 func (k *Cookies) Clear(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, k.cookie(r, "", -1))
+	http.SetCookie(w, k.cookie(r, cookieName, "", -1))
 }
 
-func (k *Cookies) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
+func (k *Cookies) cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
+	secure := k.isSecure(r)
+	if secure {
+		name = securePrefix + name
+	}
 	return &http.Cookie{
-		Name: k.name(r), Value: value, Path: "/", MaxAge: maxAge,
-		Secure: k.isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 }

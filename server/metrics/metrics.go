@@ -26,13 +26,14 @@ import (
 // namespace begins all names, except the metrics of the Go runtime and of the process.
 const namespace = "keyhook"
 
-// Metrics counts. Use New. All methods may be called at any time by any goroutine, and none waits.
+// Metrics counts. Use New. All methods may be called at any time by any goroutine, and none waits, except that a scrape reads the
+// database for a limited time.
 type Metrics struct {
 	counts
-	registry *prometheus.Registry
-	handler  http.Handler
-	requests *requests
-	state    state
+	http.Handler // answers a scrape on any path
+	registry     *prometheus.Registry
+	requests     *requests
+	state        state
 }
 
 // New returns metrics that are all zero.
@@ -48,15 +49,12 @@ func New() *Metrics {
 	}).Set(1)
 	m := &Metrics{counts: newCounts(f), registry: registry, requests: newRequests(f), state: newState()}
 	registry.MustRegister(&m.state)
-	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling:  promhttp.ContinueOnError, // some metrics are better than none
 		CoalesceGather: true,                     // many scrapes at once read the database once
 	})
 	return m
 }
-
-// ServeHTTP answers a scrape on any path. It reads the database for a limited time.
-func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
 // Describe sends the description of every metric, as prometheus.Collector says. A scrape shows only those that something has counted.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) { m.registry.Describe(to) }

@@ -3,7 +3,6 @@ package share
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,15 +24,14 @@ type AnonymousLog struct {
 	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
 
 	omitted atomic.Int64 // lines since the last report
-
-	mu       sync.Mutex
-	reported time.Time // when the last report was written
+	reports rate.Sometimes
 }
 
 // NewAnonymousLog returns a limit for the lines that go to log.
 func NewAnonymousLog(log *slog.Logger) *AnonymousLog {
 	return &AnonymousLog{
 		log: log, requests: rate.NewLimiter(anonymousLines, anonymousBurst), faults: rate.NewLimiter(anonymousLines, anonymousBurst),
+		reports: rate.Sometimes{Interval: omittedInterval},
 	}
 }
 
@@ -53,16 +51,17 @@ func (a *AnonymousLog) Allow(level slog.Level) bool {
 // Report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
 // this is the last one. Every request calls it, so it takes no lock if there is nothing to report.
 func (a *AnonymousLog) Report(last bool) {
-	if a.omitted.Load() == 0 {
-		return
+	switch {
+	case a.omitted.Load() == 0:
+	case last:
+		a.report()
+	default:
+		a.reports.Do(a.report)
 	}
-	a.mu.Lock()
-	omitted := int64(0)
-	if last || time.Since(a.reported) >= omittedInterval {
-		omitted, a.reported = a.omitted.Swap(0), time.Now()
-	}
-	a.mu.Unlock()
-	if omitted > 0 {
+}
+
+func (a *AnonymousLog) report() {
+	if omitted := a.omitted.Swap(0); omitted > 0 {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn,
 			"log lines about requests without a valid credential were left out: there were too many of these requests; metrics count all of them",
 			slog.Int64("omitted", omitted))

@@ -48,7 +48,7 @@ func (h Endpoints) ListEventTypes(x *exchange.Exchange) error {
 func (h Endpoints) FindEventType(x *exchange.Exchange) (webhook.EventType, error) {
 	found, err := h.eventTypes(x, x.Path.Value("type"))
 	if err == nil && len(found) == 0 {
-		return webhook.EventType{}, fault.Missing("event type")
+		err = fault.Missing("event type")
 	}
 	if err != nil {
 		return webhook.EventType{}, err

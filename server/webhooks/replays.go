@@ -18,22 +18,16 @@ import (
 const replayLimit = 5 * time.Minute
 
 // Replay sends events again that a subscription did not receive. A dry run counts only.
-func (h Endpoints) Replay(x *exchange.Exchange, id string) (err error) {
+func (h Endpoints) Replay(x *exchange.Exchange, id string) error {
 	f := x.Form()
 	f.Require("since")
 	r := readReplay(f, h.Store.EventRetention())
-	dry := f.Bool("dry_run")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	var found webhook.Replayed
-	if form.Or(dry, false) {
-		found, err = h.Store.CountReplay(ctx, x.Organization(), id, r)
-	} else {
-		found, err = h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
-	}
+	found, err := h.Store.Replay(ctx, x.Actor(), x.Organization(), id, r)
 	if err != nil {
 		return err
 	}
@@ -67,6 +61,7 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 			f.Refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
 		}
 	}
+	r.DryRun = form.Or(f.Bool("dry_run"), false)
 	return r
 }
 
@@ -110,25 +105,21 @@ type recoveryBody struct {
 }
 
 // Recover makes a subscription active, and sends again what its receiver missed. A dry run counts only.
-func (h Endpoints) Recover(x *exchange.Exchange, id string) (err error) {
+func (h Endpoints) Recover(x *exchange.Exchange, id string) error {
 	f := x.OptionalForm()
 	since := f.Time("since")
 	if since != nil && since.After(time.Now()) {
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	}
-	activate, dry := f.Bool("activate"), f.Bool("dry_run")
+	request := webhook.RecoveryRequest{
+		Since: milliseconds(since), Activate: form.Or(f.Bool("activate"), false), DryRun: form.Or(f.Bool("dry_run"), false),
+	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	request := webhook.RecoveryRequest{Since: milliseconds(since), Activate: form.Or(activate, false)}
 	ctx, cancel := x.LongContext(replayLimit)
 	defer cancel()
-	var r webhook.Recovery
-	if form.Or(dry, false) {
-		r, err = h.Store.CountRecovery(ctx, x.Organization(), id, request)
-	} else {
-		r, err = h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
-	}
+	r, err := h.Store.Recover(ctx, x.Actor(), x.Organization(), id, request)
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,6 @@ type Store interface {
 	EventRetention() time.Duration
 	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
 	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
-	// CountReplay counts the deliveries that Replay would create.
-	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
 
 	// PreviewFilter says which of the newest events a subscription with these types and this filter would get.
 	PreviewFilter(ctx context.Context, organization int64, types webhook.Types, f filter.Filter, withoutAudit bool) (webhook.Preview, error)
@@ -50,8 +48,6 @@ type Store interface {
 
 	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time.
 	Recover(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
-	// CountRecovery says what Recover would send.
-	CountRecovery(ctx context.Context, organization int64, id string, r webhook.RecoveryRequest) (webhook.Recovery, error)
 	// Discard drops pending deliveries of events from before a time; 0 drops all.
 	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
 	// SendListed sends again what a list of events shows, or only counts it.

@@ -124,9 +124,9 @@ func TestAFeedHasNoDeliveries(t *testing.T) {
 	ctx, by := t.Context(), x.Actor()
 	_, _, _, err1 := x.Queue.BeginTest(ctx, x.Org(), x.Sub.ID, "")
 	_, err2 := x.Queue.Replay(ctx, by, x.Org(), x.Sub.ID, webhook.Replay{})
-	_, err3 := x.Queue.CountReplay(ctx, x.Org(), x.Sub.ID, webhook.Replay{})
+	_, err3 := x.CountReplay(ctx, webhook.Replay{})
 	_, err4 := x.Queue.Recover(ctx, by, x.Org(), x.Sub.ID, webhook.RecoveryRequest{})
-	_, err5 := x.Queue.CountRecovery(ctx, x.Org(), x.Sub.ID, webhook.RecoveryRequest{})
+	_, err5 := x.CountRecovery(ctx, webhook.RecoveryRequest{})
 	_, err6 := x.Queue.Discard(ctx, by, x.Org(), x.Sub.ID, 0)
 	for _, err := range []error{err1, err2, err3, err4, err5, err6} {
 		storagetest.ExpectFault(t, err, fault.Conflict, "no_url")

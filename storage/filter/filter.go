@@ -155,10 +155,9 @@ const maxSeen = 200
 // Miss returns the first condition that a document does not fulfil, or nil if the document passes.
 func (f Filter) Miss(d *Document) *Miss {
 	for i := range f {
-		if f[i].Fulfilled(d) {
-			continue
+		if !f[i].Fulfilled(d) {
+			return &Miss{Condition: f[i], Seen: d.look(&f[i]).show()}
 		}
-		return &Miss{Condition: f[i], Seen: d.look(&f[i]).show()}
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 func (q *Queue) sendListedTo(
 	ctx context.Context, by access.Actor, organization int64, r webhook.BulkRequest, id string, events []int64, sent *webhook.BulkResult,
 ) error {
-	found, p, err := q.prepareRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true})
+	found, p, err := q.prepareRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true, DryRun: r.DryRun})
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,9 @@ func (q *Queue) sendListedTo(
 		batch := events[:min(len(events), most)]
 		events, c = events[len(batch):], chunk{}
 		return int64(len(batch)), q.replays.Pool.Get(ctx, &c, replayableRows, p.args(q.keepEvents, p.now, sql.Named("rows", sqlite.RowList(slices.Values(batch))))...)
-	}, func() (err error) {
-		if !r.DryRun && c.Total() > 0 {
-			c.Replayed, err = q.replayChunk(ctx, p, c)
-		}
-		found.Deliveries += c.Total()
+	}, func() error {
+		made, err := q.replayChunk(ctx, p, c)
+		found.Deliveries += made.Total()
 		return err
 	})
 	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+found.Deliveries, sent.Pending+found.Pending, found.BlockedBy

@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/clock"
@@ -26,22 +24,26 @@ type eventOrder struct {
 	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 }
 
-// loadOrder finds the number of the newest event, and the row up to which events are out of order.
+// loadOrder finds the numbers of the newest event and the newest delivery, and the row up to which events are out of order. If the
+// newest ones were deleted, their numbers must not be used again: subscriptions and readers of feeds remember those of events, and a
+// hold remembers that of a delivery.
 func (t *tx) loadOrder() error {
-	var newest scan.Row
-	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("find newest event: %w", err)
+	var newest struct {
+		Event    int64 `db:"event"`
+		Time     int64 `db:"time"`
+		Delivery int64 `db:"delivery"`
 	}
-	// If the newest events were deleted, their numbers must not be used again, because subscriptions and readers of feeds remember them.
-	var birth, expired int64
-	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
-		return fmt.Errorf("find newest subscription: %w", err)
+	if err := t.Get(&newest, `
+		SELECT max(coalesce((SELECT max(id) FROM events), 0), coalesce((SELECT max(birth) FROM subscriptions), 0),
+		           coalesce((SELECT max(expired_event) FROM organizations), 0)) AS event,
+		       coalesce((SELECT created_at FROM events WHERE id = (SELECT max(id) FROM events)), 0) AS time,
+		       coalesce((SELECT max(id) FROM deliveries), 0) AS delivery`); err != nil {
+		return fmt.Errorf("find newest rows: %w", err)
 	}
-	if err := t.Get(&expired, "SELECT coalesce(max(expired_event), 0) FROM organizations"); err != nil {
-		return fmt.Errorf("find newest deleted event: %w", err)
+	t.lastEvent, t.latestTime, t.lastDelivery = newest.Event, newest.Time, newest.Delivery
+	if hold := t.committedHold.Load(); hold != nil {
+		t.lastDelivery = max(t.lastDelivery, hold.Last)
 	}
-	t.lastEvent, t.latestTime = max(newest.ID, birth, expired), newest.At
 	value, err := instance.Value(t, scan.DisorderName)
 	t.disorder = scan.DecodeDisorder(value)
 	return err

@@ -65,7 +65,7 @@ func TestReplayAfterTheClockWasSetBackInSteps(t *testing.T) {
 // counts expects a replay of this many events.
 func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
-	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, r); err != nil || n.Total() != want {
+	if n, err := x.CountReplay(t.Context(), r); err != nil || n.Total() != want {
 		t.Errorf("%+v are counted, want %d, error %v", n, want, err)
 	}
 }

@@ -87,7 +87,7 @@ func TestReplaysKeepToTheFilter(t *testing.T) {
 	x.EndAll(t, false) // 100 and 200 end exhausted
 	count := func(o webhook.Only) webhook.Replayed {
 		t.Helper()
-		return must[webhook.Replayed](t)(x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, only(o)))
+		return must[webhook.Replayed](t)(x.CountReplay(t.Context(), only(o)))
 	}
 	if d := cmp.Diff(webhook.Replayed{Exhausted: 2}, count(webhook.OnlyAll)); d != "" {
 		t.Errorf("the same filter (-want +got):\n%s", d)

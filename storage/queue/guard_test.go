@@ -19,7 +19,7 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		return err
 	},
 	"count a replay": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.CountReplay(t.Context(), organization, x.Sub.ID, everything)
+		_, err := x.Queue.Replay(t.Context(), x.Actor(), organization, x.Sub.ID, webhook.Replay{Only: webhook.OnlyAll, DryRun: true})
 		return err
 	},
 	"replay": func(t *testing.T, x fixture, organization int64, _ string) error {
@@ -27,7 +27,7 @@ var sendingPaths = map[string]func(t *testing.T, x fixture, organization int64, 
 		return err
 	},
 	"count a recovery": func(t *testing.T, x fixture, organization int64, _ string) error {
-		_, err := x.Queue.CountRecovery(t.Context(), organization, x.Sub.ID, webhook.RecoveryRequest{Since: 1})
+		_, err := x.Queue.Recover(t.Context(), x.Actor(), organization, x.Sub.ID, webhook.RecoveryRequest{Since: 1, DryRun: true})
 		return err
 	},
 	"recover": func(t *testing.T, x fixture, organization int64, _ string) error {

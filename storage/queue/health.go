@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -114,20 +113,17 @@ func (t *tx) auditHealth(by access.Actor, organization, row int64, id string, h 
 	return t.audit(by, organization, eventType, target, details)
 }
 
-// subscriptionCount counts the subscriptions by status, because counting 100,000 rows at each scrape takes too long. It is
-// exact: Open loads it once, and the writer updates it after each commit.
-type subscriptionCount struct {
-	mu     sync.Mutex
-	counts webhook.SubscriptionCounts
-}
-
-func (c *subscriptionCount) load(t *tx) error {
-	if err := t.Get(&c.counts, `
+// loadSubscriptionCounts counts the subscriptions by status, because counting 100,000 rows at each scrape takes too long. The counts
+// are exact: Open loads them once, and the writer updates them after each commit.
+func (t *tx) loadSubscriptionCounts() error {
+	var counts webhook.SubscriptionCounts
+	if err := t.Get(&counts, `
 		SELECT count(*) FILTER (WHERE status = 'healthy') AS healthy, count(*) FILTER (WHERE status = 'failing') AS failing,
 		       count(*) FILTER (WHERE status = 'disabled') AS disabled, coalesce(sum(paused), 0) AS paused
 		FROM subscriptions WHERE deleted_at IS NULL`); err != nil {
 		return fmt.Errorf("count subscriptions: %w", err)
 	}
+	t.subscriptions.Store(&counts)
 	return nil
 }
 
@@ -147,15 +143,11 @@ func (q *Queue) SubscriptionRemoved(now *sqlite.Tx, row int64, h webhook.Health)
 // countSubscription counts a subscription n times after the commit.
 func (t *tx) countSubscription(h webhook.Health, n int64) {
 	t.OnCommit(func() {
-		t.subscriptions.mu.Lock()
-		defer t.subscriptions.mu.Unlock()
-		t.subscriptions.counts.Add(h, n)
+		counts := *t.subscriptions.Load()
+		counts.Add(h, n)
+		t.subscriptions.Store(&counts)
 	})
 }
 
 // SubscriptionCounts returns the numbers of subscriptions by status, of all organizations.
-func (s *shared) SubscriptionCounts() webhook.SubscriptionCounts {
-	s.subscriptions.mu.Lock()
-	defer s.subscriptions.mu.Unlock()
-	return s.subscriptions.counts
-}
+func (s *shared) SubscriptionCounts() webhook.SubscriptionCounts { return *s.subscriptions.Load() }

@@ -63,18 +63,6 @@ func (t *tx) loadHold() error {
 	return err
 }
 
-// loadLastDelivery finds the number of the newest delivery. If it was deleted, a hold may still know its number, which
-// must not be used again.
-func (t *tx) loadLastDelivery() error {
-	if err := t.Get(&t.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
-		return fmt.Errorf("find newest delivery: %w", err)
-	}
-	if hold := t.committedHold.Load(); hold != nil {
-		t.lastDelivery = max(t.lastDelivery, hold.Last)
-	}
-	return nil
-}
-
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
 // ReleaseQueue or DiscardQueue. An existing hold takes the reason, if there is one, and stays as it is otherwise.
 func (q *Queue) HoldQueue(ctx context.Context, by access.Actor, reason string) error {

@@ -337,7 +337,7 @@ func TestARecoveryOfAHeldQueue(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)
 	for _, want := range []webhook.Block{webhook.NotBlocked, webhook.BlockedByHold} {
-		r, err := x.Queue.CountRecovery(t.Context(), x.Org(), x.Sub.ID, webhook.RecoveryRequest{})
+		r, err := x.CountRecovery(t.Context(), webhook.RecoveryRequest{})
 		if err != nil || r.BlockedBy != want {
 			t.Errorf("blocked by %q, want %q, error %v", r.BlockedBy, want, err)
 		}

@@ -191,7 +191,7 @@ func TestInterruptedRecovery(t *testing.T) {
 	}
 	x.Publish(t, 1, "last")
 	x.EndAll(t, false)
-	if n := must[webhook.Recovery](t)(x.Queue.CountRecovery(t.Context(), x.Org(), x.Sub.ID, recovering(1))).Deliveries; n != chunk+11 {
+	if n := must[webhook.Recovery](t)(x.CountRecovery(t.Context(), recovering(1))).Deliveries; n != chunk+11 {
 		t.Fatalf("%d have failed", n)
 	}
 	refusals{x.Store}.alter(t, "UPDATE subscriptions SET status = 'disabled', last_error = 'x', consecutive_failures = 2000, epoch = epoch + 1")

@@ -36,7 +36,7 @@ type Memory struct {
 	places            []place                              // that this transaction took
 	keptPlaces        int                                  // how many of them earlier writes of this transaction took
 	newRows           newRows                              // to write before the next statement
-	created           *createdDeliveries                   // to announce together after the commit; nil if there are none
+	created           map[int64][]webhook.Job              // to announce after the commit, by organization; nil if there are none
 
 	running tx
 }
@@ -54,7 +54,7 @@ type shared struct {
 	log      *slog.Logger
 
 	pending       *pending.Count
-	subscriptions subscriptionCount
+	subscriptions atomic.Pointer[webhook.SubscriptionCounts]
 	committedHold atomic.Pointer[webhook.Hold]
 	releasedAt    atomic.Int64 // in milliseconds; 0 if the queue was not held since the start
 	watcher       atomic.Pointer[webhook.Watcher]
@@ -107,7 +107,7 @@ func (m *Memory) Load(file *sqlite.File) error {
 	}
 	for _, step := range []func(*tx) error{ // each needs the ones before it
 		(*tx).loadSalt, func(t *tx) error { return t.pending.Load(t.Tx) }, func(t *tx) error { return t.Catalogued.Load(t.Tx) },
-		m.subscriptions.load, (*tx).loadHold, (*tx).loadLastDelivery, (*tx).loadOrder,
+		(*tx).loadSubscriptionCounts, (*tx).loadHold, (*tx).loadOrder,
 	} {
 		if err := file.Read(m.job(step)); err != nil {
 			return err

@@ -186,7 +186,7 @@ func testBeyondQuota(t *testing.T) {
 	_, _, _, err = x.Queue.BeginTest(ctx, org, sub.ID, "")
 	overQuota(t, err)
 	overQuota(t, x.Queue.Redeliver(ctx, by, org, sub.ID, attempts[0].ID))
-	if n, err := x.Queue.CountReplay(ctx, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.TypeAdded != 1 || err != nil {
+	if n, err := x.Queue.Replay(ctx, by, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed, DryRun: true}); n.TypeAdded != 1 || err != nil {
 		t.Errorf("a replay would make %+v deliveries, error %v", n, err)
 	}
 	_, err = x.Queue.Replay(ctx, by, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed})

@@ -70,19 +70,27 @@ func (t *tx) rememberSending(d sendingDelivery) {
 // deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in
 // progress.
 func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
-	found := make([]sendingDelivery, len(results))
 	var unknown []any
-	for i, r := range results {
-		var ok bool
-		if found[i], ok = t.sending[r.Delivery]; !ok {
+	for _, r := range results {
+		if _, ok := t.sending[r.Delivery]; !ok {
 			unknown = append(unknown, r.Delivery)
 		}
 	}
-	if err := readSending(t, results, unknown, found); err != nil {
-		return nil, err
+	for len(unknown) > 0 {
+		n := sqlite.RowsAtOnce(len(unknown))
+		var rows []sendingDelivery
+		if err := t.List(&rows, selectSending[n], unknown[:n]...); err != nil {
+			return nil, fmt.Errorf("read deliveries: %w", err)
+		}
+		for _, d := range rows {
+			t.sending[d.ID] = d
+		}
+		unknown = unknown[n:]
 	}
+	found := make([]sendingDelivery, len(results))
 	for i, r := range results {
-		if d := found[i]; d.ID != r.Delivery || webhook.AttemptRow(d.ID, d.Attempts+1) != r.Attempt {
+		d := t.sending[r.Delivery]
+		if found[i] = d; d.ID != r.Delivery || webhook.AttemptRow(d.ID, d.Attempts+1) != r.Attempt {
 			return nil, fmt.Errorf("attempt %d is not in progress", r.Attempt)
 		}
 	}
@@ -90,29 +98,6 @@ func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, e
 		delete(t.sending, r.Delivery)
 	}
 	return found, nil
-}
-
-// readSending reads the deliveries in progress that the writer does not remember, into the places of their results.
-func readSending(t *tx, results []webhook.Result, deliveries []any, found []sendingDelivery) error {
-	if len(deliveries) == 0 {
-		return nil
-	}
-	index := make(map[int64]int, len(results))
-	for i, r := range results {
-		index[r.Delivery] = i
-	}
-	for len(deliveries) > 0 {
-		n := sqlite.RowsAtOnce(len(deliveries))
-		var rows []sendingDelivery
-		if err := t.List(&rows, selectSending[n], deliveries[:n]...); err != nil {
-			return fmt.Errorf("read deliveries: %w", err)
-		}
-		for _, d := range rows {
-			found[index[d.ID]] = d
-		}
-		deliveries = deliveries[n:]
-	}
-	return nil
 }
 
 var selectSending = sqlite.Statements(func(n int) string {

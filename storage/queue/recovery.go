@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -20,7 +19,7 @@ import (
 
 // Recover makes a subscription work again after its receiver was mended. It creates new deliveries of the events whose
 // deliveries ended exhausted since a time and that have not arrived, and activates the subscription. The new deliveries
-// come first, so an interrupted recovery leaves the subscription as it was, and the next one continues.
+// come first, so an interrupted recovery leaves the subscription as it was, and the next one continues. A dry run only counts.
 //
 // Without a time in the request, it is the first failure of the outage. A subscription without failures has no outage. Then it is
 // the last success, or the creation of the subscription.
@@ -32,7 +31,7 @@ func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64
 	if err != nil {
 		return r, err
 	}
-	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
+	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil || request.DryRun {
 		return r, err
 	}
 	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
@@ -58,14 +57,21 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 }
 
 // sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
-// interrupted recovery can continue.
+// interrupted recovery can continue. After each chunk, other replays get their turn.
 func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
-	err := q.walkExhausted(ctx, p, after, func(c chunk) error {
+	var c chunk
+	err := q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+		c, err = q.nextExhausted(ctx, p, *after, most)
+		return c.Seen, err
+	}, func() error {
 		made, err := q.replayChunk(ctx, p, c)
 		r.Deliveries += made.Total()
+		if err == nil && c.Seen > 0 {
+			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+		}
 		return err
 	})
-	if err != nil && r.Deliveries > 0 {
+	if err != nil && r.Deliveries > 0 && !p.dryRun {
 		return unfinishedReplay(ctx, r.Deliveries, err)
 	}
 	return err
@@ -80,39 +86,18 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 	return nil
 }
 
-// CountRecovery says what Recover would send. Faults: as Recover.
-func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := q.prepareRecovery(ctx, organization, id, request)
-	if err != nil {
-		return r, err
-	}
-	return r, q.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
-		r.Deliveries += c.Total()
-		return nil
-	})
-}
-
 // prepareRecovery finds the subscription and the time since which it recovers.
 func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	sub, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
-		sub, err := q.receiver(t, organization, id)
-		if err != nil {
-			return sub, err
-		}
-		p.now = t.Now()
-		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-			return sub, err
-		}
-		return sub, requireActivation(sub, request)
-	})
+	o, err := q.openReplay(ctx, organization, id, request.DryRun)
+	if err == nil {
+		err = requireActivation(o.sub, request)
+	}
 	if err != nil {
 		return r, p, err
 	}
-	p.id, p.subscription, p.organization = id, sub.RowID, organization
-	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
-	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
+	sub, p := o.sub, o.query
+	p.only = webhook.OnlyFailed
 	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
-	p = p.filtered(sub)
 	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
 	if sub.QueueHeld {
 		r.BlockedBy = webhook.BlockedByHold
@@ -129,35 +114,9 @@ func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id stri
 	return r, p, nil
 }
 
-// exhaustedChunk is a chunk of the deliveries that ended exhausted, in the order of their ends.
-type exhaustedChunk struct {
-	chunk
-	ReachedAt int64 `db:"reached_at"` // the end of the last delivery that was read
-}
-
-// walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
-// events that a replay delivers. After each chunk, other replays get their turn.
-func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
-	var c exhaustedChunk
-	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-		c, err = q.nextExhausted(ctx, p, *after, most)
-		return c.Seen, err
-	}, func() error {
-		if c.Total() > 0 {
-			if err := do(c.chunk); err != nil {
-				return err
-			}
-		}
-		if c.Seen > 0 {
-			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
-		}
-		return nil
-	})
-}
-
-// nextExhausted reads the next deliveries after a position. An event that ended exhausted several times counts for its
-// last delivery.
-func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position, most int) (c exhaustedChunk, err error) {
+// nextExhausted reads the next deliveries that ended exhausted after a position, in the order of their ends. An event that ended
+// exhausted several times counts for its last delivery.
+func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Position, most int) (c chunk, err error) {
 	err = q.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.due_at), 0) AS reached_at,
 		       coalesce(max(looked.id) FILTER (WHERE looked.due_at = looked.last_due), 0) AS reached,

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -35,7 +36,7 @@ const (
 
 // Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a
 // pending delivery, so a repeated request creates no delivery twice. What an interrupted replay created stays, and the next request
-// continues from there. A disabled subscription gets its deliveries when it is activated.
+// continues from there. A disabled subscription gets its deliveries when it is activated. A dry run only counts.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
@@ -43,28 +44,23 @@ func (q *Queue) Replay(ctx context.Context, by access.Actor, organization int64,
 	if err != nil {
 		return created, err
 	}
-	err = q.walkReplay(ctx, p, func(c chunk) error {
-		made, err := q.replayChunk(ctx, p, c)
-		created.Add(made)
-		return err
-	})
-	if err != nil && created.Total() == 0 {
+	for i := 0; i < len(p.ranges) && err == nil; i++ {
+		var c chunk
+		rows := p.ranges[i]
+		err = q.inSlices(ctx, p, func(most int) (seen int64, err error) {
+			c, err = q.nextChunk(ctx, p, rows, most)
+			return c.Seen, err
+		}, func() error {
+			rows.After = c.Reached
+			made, err := q.replayChunk(ctx, p, c)
+			created.Add(made)
+			return err
+		})
+	}
+	if p.dryRun || err != nil && created.Total() == 0 {
 		return created, err
 	}
 	return created, errors.Join(q.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
-}
-
-// CountReplay counts the deliveries that Replay would create. Faults: as Replay.
-func (q *Queue) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (n webhook.Replayed, err error) {
-	p, err := q.prepareReplay(ctx, organization, id, r)
-	if err != nil {
-		return n, err
-	}
-	err = q.walkReplay(ctx, p, func(c chunk) error {
-		n.Add(c.Replayed)
-		return nil
-	})
-	return n, err
 }
 
 // replayQuery describes the events that a replay reads, and those that it selects.
@@ -82,36 +78,47 @@ type replayQuery struct {
 	excludedTypes   string                // JSON array of types that the subscription never receives
 	filter          string                // of the subscription when the replay began, see filter.Filter.Text; empty: every event passes
 	filterChangedAt int64
+	dryRun          bool
 }
 
-// prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
-// from before the subscription was created. Row ids decide that, because the clock may have been wrong.
-func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
-	type opened struct {
-		sub           webhook.Subscription
-		now, disorder int64
-		rows          scan.Range
-	}
-	o, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o opened, err error) {
+// openedReplay is a subscription, and what a replay to it has in common with a recovery.
+type openedReplay struct {
+	sub      webhook.Subscription
+	query    replayQuery
+	rows     scan.Range // the events since the creation of the subscription
+	disorder int64
+}
+
+// openReplay finds the subscription. Later events do not belong to the replay, nor do those from before the subscription was created.
+// Row ids decide that, because the clock may have been wrong.
+func (q *Queue) openReplay(ctx context.Context, organization int64, id string, dryRun bool) (openedReplay, error) {
+	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (o openedReplay, err error) {
 		if o.sub, err = q.receiver(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.Last, o.disorder = t.Now(), t.lastEvent, t.disorder
+		o.query = replayQuery{
+			id: id, subscription: o.sub.RowID, organization: organization, now: t.Now(), until: math.MaxInt64, ended: webhook.Exhausted,
+			unless: webhook.Delivered, excludedTypes: excludedTypes(o.sub), filter: o.sub.Filter.Text(), dryRun: dryRun,
+		}
+		if o.sub.FilterChangedAt != nil {
+			o.query.filterChangedAt = *o.sub.FilterChangedAt
+		}
+		o.rows.Last, o.disorder = t.lastEvent, t.disorder
 		if err := t.Get(&o.rows.After, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
 		return o, t.Quotas.RequireWebhooks(t.Tx, organization)
 	})
+}
+
+// prepareReplay finds the subscription and the row ids of the period.
+func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
+	o, err := q.openReplay(ctx, organization, id, r.DryRun)
 	if err != nil {
 		return replayQuery{}, err
 	}
-	p := replayQuery{
-		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only, ended: webhook.Exhausted, unless: webhook.Delivered,
-		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
-	}.filtered(o.sub)
-	if p.until == 0 {
-		p.until = math.MaxInt64 // the last row id is the limit
-	}
+	p := o.query
+	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
 	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
@@ -125,15 +132,6 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 // excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
 	return history.HiddenTypes(!audit.Receives(sub))
-}
-
-// filtered returns the query with the filter of a subscription.
-func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
-	p.filter = sub.Filter.Text()
-	if sub.FilterChangedAt != nil {
-		p.filterChangedAt = *sub.FilterChangedAt
-	}
-	return p
 }
 
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
@@ -181,31 +179,11 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...sql.NamedArg)
 
 // chunk is the result of one read.
 type chunk struct {
-	Seen    int64  `db:"seen"`
-	Reached int64  `db:"reached"` // the last row that was read
-	Rows    string `db:"rows"`    // the selected rows, as a JSON array
+	Seen      int64  `db:"seen"`
+	Reached   int64  `db:"reached"`    // the last row that was read
+	ReachedAt int64  `db:"reached_at"` // the end of the last delivery that a recovery has read
+	Rows      string `db:"rows"`       // the selected rows, as a JSON array
 	webhook.Replayed
-}
-
-// walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
-// other replays get their turn.
-func (q *Queue) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
-	for _, rows := range p.ranges {
-		var c chunk
-		if err := q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-			c, err = q.nextChunk(ctx, p, rows, most)
-			return c.Seen, err
-		}, func() error {
-			rows.After = c.Reached
-			if c.Total() == 0 {
-				return nil
-			}
-			return do(c)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // inSlices calls read with the number of rows that it may read, and then do, until read has seen fewer. After each slice, others get
@@ -244,12 +222,15 @@ func (q *Queue) nextChunk(ctx context.Context, p replayQuery, rows scan.Range, m
 	return c, err
 }
 
-// replayChunk creates deliveries of the selected events of a chunk. It checks again that they are replayable, because
-// another replay or a redelivery may have come first.
+// replayChunk creates deliveries of the selected events of a chunk; in a dry run, it only counts them. It checks again that they
+// are replayable, because another replay or a redelivery may have come first.
 //
 // Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
 // the end of the context, so that it knows its result.
 func (q *Queue) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
+	if p.dryRun || c.Total() == 0 {
+		return c.Replayed, nil
+	}
 	select {
 	case q.replayLock <- struct{}{}:
 		defer func() { <-q.replayLock }()

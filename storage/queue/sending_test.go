@@ -114,7 +114,7 @@ func TestAttemptsInProgress(t *testing.T) {
 		if backlog.Healthy != (webhook.Waiting{Lanes: 1, Deliveries: 1}) || backlog.OldestDue == 0 {
 			t.Errorf("the backlog is %+v", backlog)
 		}
-		if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 0 {
+		if n, err := x.CountReplay(t.Context(), everything); err != nil || n.Total() != 0 {
 			t.Errorf("a replay would create %d, error %v", n, err)
 		}
 		report, err := storage.Backup(t.Context(), storage.BackupOptions{Path: o.Path})
@@ -147,14 +147,14 @@ func TestReplayBesideARedelivery(t *testing.T) {
 		job := x.Jobs(t)[0]
 		x.End(t, job, x.Begin(t, job), false)
 	}
-	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 1 {
+	if n, err := x.CountReplay(t.Context(), everything); err != nil || n.Total() != 1 {
 		t.Fatalf("a replay would create %d, error %v", n, err)
 	}
 	if err := x.Queue.Redeliver(t.Context(), x.Actor(), x.Org(), x.Sub.ID, x.all(t)[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	x.Begin(t, x.Jobs(t)[0])
-	if n, err := x.Queue.CountReplay(t.Context(), x.Org(), x.Sub.ID, everything); err != nil || n.Total() != 0 {
+	if n, err := x.CountReplay(t.Context(), everything); err != nil || n.Total() != 0 {
 		t.Errorf("a replay would create %d, error %v", n, err)
 	}
 }

@@ -42,18 +42,16 @@ func (q *Queue) BeginTest(ctx context.Context, organization int64, id, eventType
 		if test.job, err = t.insertTest(organization, sub.RowID, event); err != nil {
 			return test, err
 		}
-		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
 		test.target, err = q.target(t, sub.RowID)
 		return test, err
 	})
-	return test.target, test.job, test.attempt, err
+	return test.target, test.job, webhook.AttemptRow(test.job.Delivery, 1), err
 }
 
-// testDelivery is a test delivery with its attempt.
+// testDelivery is a test delivery with its receiver.
 type testDelivery struct {
-	target  webhook.Target
-	job     webhook.Job
-	attempt int64
+	target webhook.Target
+	job    webhook.Job
 }
 
 // insertTest inserts a test event and its delivery, unless they exceed the storage quota.

@@ -69,18 +69,18 @@ func (m *Memory) rolledBack(kept int) {
 	m.forget()
 }
 
-// announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
+// announceDeliveries passes new pending deliveries of one organization to the pending count and to the dispatcher, after the commit.
 func (t *tx) announceDeliveries(jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
 	if t.created == nil {
-		created := &createdDeliveries{index: map[int64]int{}}
+		created := map[int64][]webhook.Job{}
 		t.created = created
 		t.OnCommit(func() {
 			t.created = nil
 			w := t.watcher.Load()
-			for _, jobs := range created.jobs {
+			for _, jobs := range created {
 				t.pending.AddAll(jobs)
 				if w != nil {
 					(*w).DeliveriesCreated(jobs)
@@ -88,24 +88,11 @@ func (t *tx) announceDeliveries(jobs []webhook.Job) {
 			}
 		})
 	}
-	t.created.add(jobs)
-}
-
-// createdDeliveries are new deliveries of a transaction, by organization.
-type createdDeliveries struct {
-	index map[int64]int // of jobs, by organization
-	jobs  [][]webhook.Job
-}
-
-// add adds deliveries of one organization.
-func (c *createdDeliveries) add(jobs []webhook.Job) {
 	organization := jobs[0].Organization
-	if i, ok := c.index[organization]; ok {
-		c.jobs[i] = append(c.jobs[i], jobs...)
-		return
+	if before := t.created[organization]; before != nil {
+		jobs = append(before, jobs...)
 	}
-	c.index[organization] = len(c.jobs)
-	c.jobs = append(c.jobs, jobs)
+	t.created[organization] = jobs
 }
 
 // SubscriptionsChanged tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means

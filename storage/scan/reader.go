@@ -222,12 +222,7 @@ func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
 }
 
 // UpperBound returns the exclusive upper bound of a list that runs downwards; 0 is no bound.
-func UpperBound(before int64) int64 {
-	if before == 0 {
-		return math.MaxInt64
-	}
-	return before
-}
+func UpperBound(before int64) int64 { return cmp.Or(before, math.MaxInt64) }
 
 // Batches calls step until nothing is left. It pauses after each step, and before another one, as long as the step took, so that
 // others get their turn. It takes half a processor at most. A positive limit ends it after about that time; complete is false then.

@@ -56,8 +56,5 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, by access.Actor, organ
 		}
 		return sub, s.queue.Audit(t, by, organization, access.SecretRotated, audit.Subscription(sub.ID, sub.RowID), details)
 	})
-	if err != nil {
-		return rotated, webhook.Secret{}, err
-	}
-	return rotated, secret, nil
+	return rotated, secret, err
 }

@@ -94,10 +94,7 @@ func (s *Subscriptions) CreateSubscription(ctx context.Context, by access.Actor,
 		}
 		return sub, s.queue.Audit(t, by, organization, access.SubscriptionCreated, audit.Subscription(sub.ID, sub.RowID), c.AuditDetails())
 	})
-	if err != nil {
-		return created, webhook.Secret{}, err
-	}
-	return created, secret, nil
+	return created, secret, err
 }
 
 // Count returns how many subscriptions an organization has, and how many deliveries are pending for them.

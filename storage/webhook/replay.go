@@ -18,6 +18,7 @@ type Replay struct {
 	Until      int64 // exclusive; 0 is now
 	EventTypes Types // selects among the types that the subscription wants; empty selects all
 	Only       Only
+	DryRun     bool // only count
 }
 
 // Replayed counts the deliveries of a replay by the reason why the subscription has not received the event.
@@ -44,6 +45,7 @@ func (r *Replayed) Add(o Replayed) {
 type RecoveryRequest struct {
 	Since    int64 // in milliseconds; 0 is the start of the outage
 	Activate bool  // also activate a subscription that a person has paused
+	DryRun   bool  // only count
 }
 
 // Recovery says what the recovery of a subscription sends.

@@ -23,20 +23,16 @@ const (
 // signed returns the headers of a delivery as they are sent.
 func signed(t *testing.T, secret, body string, stamp int64) http.Header {
 	t.Helper()
-	hex, err := signature.NewSigner(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	standard, err := signature.NewStandardSigner(secret)
+	s, err := signature.NewSigner(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := strconv.FormatInt(stamp, 10)
 	h := http.Header{}
 	for name, value := range map[string]string{
-		"X-Service-Signature": string(hex.AppendHex(nil, stamp, []byte(body))), "X-Service-Timestamp": at,
+		"X-Service-Signature": string(s.AppendHex(nil, stamp, []byte(body))), "X-Service-Timestamp": at,
 		"X-Service-Event-Id": "evt_1", "X-Service-Event-Type": "order.paid", "X-Service-Attempt": "1",
-		"webhook-id": "evt_1", "webhook-timestamp": at, "webhook-signature": string(standard.Append(nil, "evt_1", stamp, []byte(body))),
+		"webhook-id": "evt_1", "webhook-timestamp": at, "webhook-signature": string(s.AppendStandard(nil, "evt_1", stamp, []byte(body))),
 	} {
 		h.Set(name, value)
 	}
