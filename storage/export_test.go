@@ -20,8 +20,7 @@ type Tx struct{ *sqlite.Tx }
 
 // Run runs a statement that returns no rows.
 func (t *Tx) Run(text string, args ...any) error {
-	_, err := t.Exec(text, args...)
-	return err
+	return t.Exec(text, args...)
 }
 
 // change runs a write.

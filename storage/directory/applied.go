@@ -75,14 +75,14 @@ func rememberApplied(t *sqlite.Tx, by access.Actor, kind, key string) error {
 	if !by.Applying {
 		return nil
 	}
-	if _, err := t.Exec("INSERT INTO applied (kind, key) VALUES (?, ?)", kind, key); err != nil {
+	if err := t.Exec("INSERT INTO applied (kind, key) VALUES (?, ?)", kind, key); err != nil {
 		return fmt.Errorf("remember that apply created a %s: %w", kind, err)
 	}
 	return nil
 }
 
 func forgetApplied(t *sqlite.Tx, kind, key string) error {
-	if _, err := t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key); err != nil {
+	if err := t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key); err != nil {
 		return fmt.Errorf("forget that apply created a %s: %w", kind, err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func forgetApplied(t *sqlite.Tx, kind, key string) error {
 // forgetAll forgets an organization that is being closed or a user who is being erased, and what ends with it.
 func forgetAll(t *sqlite.Tx, about Target, statements ...string) error {
 	for _, statement := range statements {
-		if _, err := t.Exec(statement, about.ID); err != nil {
+		if err := t.Exec(statement, about.ID); err != nil {
 			return fmt.Errorf("forget what apply created of %s %s: %w", about.Type, about.ID, err)
 		}
 	}

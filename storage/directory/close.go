@@ -46,9 +46,8 @@ func refuseOwn(by access.Actor, o access.Organization) error {
 // caller has called PrepareClosure, ends what the other tables have, and lets EndOrganization remove the rest.
 func (d *Directory) MarkClosed(t *sqlite.Tx, row int64) error {
 	d.OutdatePrincipals(t)
-	_, err := t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
+	return t.Exec("UPDATE organizations SET name = ?1, external_id = NULL, closed_at = ?2, updated_at = ?2 WHERE id = ?3",
 		access.ClosedOrganizationName, t.Now(), row)
-	return err
 }
 
 // OrganizationsToClean lists the next closed organizations after a row that may have data.
@@ -73,7 +72,6 @@ func (d *Directory) EndOrganization(ctx context.Context, organization int64) err
 // OrganizationCleaned notes that the closure of an organization is complete.
 func (d *Directory) OrganizationCleaned(ctx context.Context, organization int64) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE organizations SET cleaned_at = ? WHERE id = ?", t.Now(), organization)
-		return err
+		return t.Exec("UPDATE organizations SET cleaned_at = ? WHERE id = ?", t.Now(), organization)
 	})
 }

@@ -14,10 +14,9 @@ import (
 // the next request on. The caller has called PrepareErasure, and lets EndUser remove the rest.
 func (d *Directory) MarkErased(t *sqlite.Tx, row int64) error {
 	d.OutdatePrincipals(t)
-	_, err := t.Exec(`
+	return t.Exec(`
 		UPDATE users SET email = NULL, name = ?1, external_id = NULL, is_active = 0, erased_at = ?2, updated_at = ?2 WHERE id = ?3`,
 		access.ErasedUserName, t.Now(), row)
-	return err
 }
 
 // ActorForLog returns an actor as the log may show it: a request may have begun before its user was erased.
@@ -86,8 +85,7 @@ func (d *Directory) EndUser(ctx context.Context, user int64) error {
 // UserCleaned notes that the erasure of a user is complete.
 func (d *Directory) UserCleaned(ctx context.Context, user int64) error {
 	return d.file.Write(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE users SET cleaned_at = ? WHERE id = ?", t.Now(), user)
-		return err
+		return t.Exec("UPDATE users SET cleaned_at = ? WHERE id = ?", t.Now(), user)
 	})
 }
 
@@ -125,6 +123,5 @@ func (d *Directory) changeBatch(t *sqlite.Tx, owner, after int64, b batch) (last
 	if b.timed {
 		args = append([]any{t.Now()}, args...)
 	}
-	_, err = t.Exec(b.change+rows+" AND "+b.row+" <= ?", args...)
-	return last, err
+	return last, t.Exec(b.change+rows+" AND "+b.row+" <= ?", args...)
 }

@@ -45,7 +45,7 @@ func errBuiltIn(sort, name string) error {
 
 // remove deletes a row, or returns used if something still refers to it.
 func remove(t *sqlite.Tx, used error, text string, args ...any) error {
-	_, err := t.Exec(text, args...)
+	err := t.Exec(text, args...)
 	if sqlite.IsReferenced(err) {
 		return used
 	}

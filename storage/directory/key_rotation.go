@@ -82,9 +82,7 @@ func rotatable(k access.Key, now int64) error {
 // endKey revokes a key; with a grace, the key expires after the grace, or earlier if it would have.
 func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
 	if grace <= 0 {
-		_, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
-		return err
+		return t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
 	}
-	_, err := t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
-	return err
+	return t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
 }

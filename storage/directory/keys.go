@@ -172,7 +172,7 @@ func (d *Directory) addKey(
 		return made, err
 	}
 	if k.ExternalID != nil { // a key that has expired, or that a rotation ends, may have it
-		if _, err := t.Exec(`
+		if err := t.Exec(`
 			UPDATE api_keys SET external_id = NULL
 			WHERE organization_id = ? AND external_id = ? AND external_id IS NOT NULL AND revoked_at IS NULL`, organization, k.ExternalID); err != nil {
 			return made, err

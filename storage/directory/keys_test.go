@@ -333,8 +333,7 @@ func TestUnusedKeys(t *testing.T) {
 		t.Error("a key that was never used does not count from its creation")
 	}
 	if err := x.Write(t.Context(), sqlite.Work{}, func(t *sqlite.Tx) error {
-		_, err := t.Exec("UPDATE api_keys SET last_used_at = created_at + 1000")
-		return err
+		return t.Exec("UPDATE api_keys SET last_used_at = created_at + 1000")
 	}); err != nil {
 		t.Fatal(err)
 	}

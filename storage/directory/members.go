@@ -103,7 +103,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		if err := mayLeave(t, who); err != nil {
 			return err
 		}
-		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+		if err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
 			return err
 		}
 		d.OutdatePrincipals(t)
@@ -127,8 +127,7 @@ func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error)
 }
 
 func upsertMember(t *sqlite.Tx, organization, user, role int64) error {
-	_, err := t.Exec(`
+	return t.Exec(`
 		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
-	return err
 }

@@ -144,7 +144,7 @@ func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before acc
 	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
 		return changed, err
 	}
-	if _, err := t.Exec(`
+	if err := t.Exec(`
 		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
 			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
 		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
@@ -185,7 +185,7 @@ func (d *Directory) RemoveOrganization(t *sqlite.Tx, row int64) error {
 	for _, ofService := range []string{
 		"DELETE FROM memberships WHERE user_id = (SELECT id FROM users WHERE service_of = ?)", "DELETE FROM users WHERE service_of = ?",
 	} {
-		if _, err := t.Exec(ofService, row); err != nil {
+		if err := t.Exec(ofService, row); err != nil {
 			return err
 		}
 	}

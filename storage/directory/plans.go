@@ -97,7 +97,7 @@ func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string
 		}
 		// A closed organization needs a plan, but no longer uses it. The open ones keep at least one other plan alive.
 		const move = "UPDATE organizations SET plan_id = (SELECT min(id) FROM plans WHERE id != ?1) WHERE plan_id = ?1"
-		if _, err := t.Exec(move, plan.RowID); err != nil {
+		if err := t.Exec(move, plan.RowID); err != nil {
 			return err
 		}
 		if err := remove(t, used, "DELETE FROM plans WHERE id = ?", plan.RowID); err != nil {

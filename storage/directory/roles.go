@@ -122,11 +122,10 @@ func setPermissions(t *sqlite.Tx, role int64, permissions access.Scope) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+	if err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
 		return err
 	}
-	_, err = t.Exec(`
+	return t.Exec(`
 		INSERT INTO role_permissions (role_id, permission_id)
 		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
-	return err
 }

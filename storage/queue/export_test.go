@@ -14,8 +14,7 @@ type Tx = tx
 
 // Run runs a statement that returns no rows.
 func (t *tx) Run(text string, args ...any) error {
-	_, err := t.Exec(text, args...)
-	return err
+	return t.Exec(text, args...)
 }
 
 // Write runs a write of the queue itself.
