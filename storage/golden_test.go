@@ -98,7 +98,7 @@ func fill(t *testing.T, store *storage.Store) {
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.Subscriptions.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
 		webhook.SubscriptionChange{
-			SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it"),
+			RateLimitPerSecond: new(&limit), Description: new("All of it"),
 			Headers: &[]webhook.Header{{Name: "Authorization", Value: redact.New("Bearer golden-token")}},
 		}))
 	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")

@@ -58,13 +58,13 @@ func (r *run) makePlan(i *item) error {
 		compare: func(before access.Plan) error {
 			c.APIKeys = compare(i, "api_keys", c.APIKeys, before.APIKeys, false)
 			c.Webhooks = compare(i, "webhooks", c.Webhooks, before.Webhooks, false)
-			compareLimit(i, "api_rate_limit_per_minute", &c.SetRateLimit, &c.RateLimitPerMinute, before.RateLimitPerMinute)
-			compareLimit(i, "max_subscriptions", &c.SetMaxSubscriptions, &c.MaxSubscriptions, before.MaxSubscriptions)
-			compareLimit(i, "max_api_keys", &c.SetMaxAPIKeys, &c.MaxAPIKeys, before.MaxAPIKeys)
-			compareLimit(i, "max_stored_bytes_per_day", &c.SetMaxStoredBytes, &c.MaxStoredBytes, before.MaxStoredBytes)
+			c.RateLimitPerMinute = compare(i, "api_rate_limit_per_minute", c.RateLimitPerMinute, before.RateLimitPerMinute, nil)
+			c.MaxSubscriptions = compare(i, "max_subscriptions", c.MaxSubscriptions, before.MaxSubscriptions, nil)
+			c.MaxAPIKeys = compare(i, "max_api_keys", c.MaxAPIKeys, before.MaxAPIKeys, nil)
+			c.MaxStoredBytes = compare(i, "max_stored_bytes_per_day", c.MaxStoredBytes, before.MaxStoredBytes, nil)
 			return nil
 		},
-		create: func() (access.Plan, error) { return r.Store.CreatePlan(r.ctx, r.by, c.New(i.name)) },
+		create: func() (access.Plan, error) { return r.Store.CreatePlan(r.ctx, r.by, c.On(access.Plan{Name: i.name})) },
 		update: func(access.Plan) (access.Plan, error) { return r.Store.UpdatePlan(r.ctx, r.by, i.name, c) },
 	})
 }

@@ -125,8 +125,7 @@ func compareSubscription(i *item, given webhook.SubscriptionChange, before webho
 	}
 	c.AuditEvents = compare(i, "audit_events", given.AuditEvents, before.AuditEvents, false)
 	c.Description = compare(i, "description", given.Description, before.Description, "")
-	c.SetRateLimit, c.RateLimitPerSecond = given.SetRateLimit, given.RateLimitPerSecond
-	compareLimit(i, "rate_limit_per_second", &c.SetRateLimit, &c.RateLimitPerSecond, before.RateLimitPerSecond)
+	c.RateLimitPerSecond = compare(i, "rate_limit_per_second", given.RateLimitPerSecond, before.RateLimitPerSecond, nil)
 	c.Ordered = compare(i, "ordered", given.Ordered, before.Ordered, false)
 	c.Filter = compare(i, "filter", given.Filter, before.Filter, nil)
 	compareHeaders(i, &c, given.Headers, before)

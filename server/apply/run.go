@@ -291,18 +291,6 @@ func compare[T any](i *item, name string, given *T, before, usual T) *T {
 	return value
 }
 
-// compareLimit is compare for a limit, where null means that there is none. Its usual value is null.
-func compareLimit(i *item, name string, isSet *bool, limit **int64, before *int64) {
-	var given **int64
-	if *isSet {
-		given = new(*limit)
-	}
-	changed := compare(i, name, given, before, nil)
-	if *isSet = changed != nil; *isSet {
-		*limit = *changed
-	}
-}
-
 // valueOf returns the value of a field, or its zero value.
 func valueOf[T any](field *T) (value T) {
 	if field != nil {

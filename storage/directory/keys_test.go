@@ -89,7 +89,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		_, err := x.Create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// The current plan counts, not the plan when the request was authenticated.
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "free", access.PlanChange{APIKeys: new(true), MaxAPIKeys: new((*int64)(nil))}))
 		must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {

@@ -149,7 +149,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		for range 12 {
 			keys = append(keys, must[access.Key](t)(x.Create(t, owner, access.EventsRead)))
 		}
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxAPIKeys: new(new(int64(1)))}))
 		for _, k := range keys {
 			x.rotated(t, owner, k.ID, time.Hour)
 		}
@@ -167,7 +167,7 @@ func TestLoweredPlan(t *testing.T) {
 			must[access.Key](t)(x.Create(t, owner, access.EventsRead))
 		}
 		lowered := must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded",
-			access.PlanChange{SetMaxSubscriptions: true, MaxSubscriptions: new(int64(1)), SetMaxAPIKeys: true, MaxAPIKeys: new(int64(0))}))
+			access.PlanChange{MaxSubscriptions: new(new(int64(1))), MaxAPIKeys: new(new(int64(0)))}))
 		if *lowered.MaxSubscriptions != 1 || *lowered.MaxAPIKeys != 0 {
 			t.Errorf("%+v", lowered)
 		}
@@ -213,7 +213,7 @@ func TestLimitsOfTheOrganizationActedIn(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(1))}))
+		must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "bounded", access.PlanChange{MaxStoredBytes: new(new(int64(1)))}))
 		by := x.Operator.In(owner.Home)
 		_, err := x.createOf(t, by, "", access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Limited, "storage_quota_exceeded")

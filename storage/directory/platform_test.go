@@ -47,7 +47,7 @@ func TestPlans(t *testing.T) {
 		if !changed.APIKeys || !changed.Webhooks || *changed.RateLimitPerMinute != 0 {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{SetRateLimit: true}))
+		changed = must[access.Plan](t)(x.Directory.UpdatePlan(t.Context(), x.By, "pro", access.PlanChange{RateLimitPerMinute: new((*int64)(nil))}))
 		if changed.RateLimitPerMinute != nil || !changed.Webhooks {
 			t.Errorf("changed to %+v", changed)
 		}

@@ -64,7 +64,7 @@ func TestACommitThatFails(t *testing.T) {
 		defer x.close(t)
 		limit := int64(100_000)
 		if _, err := x.Directory.UpdatePlan(t.Context(), x.owner.Actor("", ""), x.owner.Plan.Name,
-			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: &limit}); err != nil {
+			access.PlanChange{MaxStoredBytes: new(&limit)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

@@ -126,7 +126,7 @@ func TestHeaders(t *testing.T) {
 	})
 	t.Run("count for the daily limit of the plan", func(t *testing.T) {
 		storagetest.Must[access.Plan](t)(store.Directory.UpdatePlan(t.Context(), storagetest.Operator(t, store).Actor("", ""), "growth",
-			access.PlanChange{SetMaxStoredBytes: true, MaxStoredBytes: new(int64(30_000))}))
+			access.PlanChange{MaxStoredBytes: new(new(int64(30_000)))}))
 		long := header("X-Long", strings.Repeat("x", 4096))
 		var err error
 		for range 10 {

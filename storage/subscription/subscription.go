@@ -241,8 +241,8 @@ func (s *Subscriptions) setFields(t *sqlite.Tx, by access.Actor, organization in
 		}
 		sub.Health = sub.Deactivate(by.Name)
 	}
-	if c.SetRateLimit {
-		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	if c.RateLimitPerSecond != nil {
+		sub.RateLimitPerSecond = *c.RateLimitPerSecond
 	}
 	return s.queue.SetOrdered(t, sub, c.Ordered)
 }
