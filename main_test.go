@@ -254,7 +254,7 @@ var budget = map[string]int{
 	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3140,
+	"storage/directory":            3080,
 	"storage/disk":                 840,
 	"storage/encryption":           640,
 	"storage/fanout":               320,

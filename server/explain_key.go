@@ -143,9 +143,7 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	for i, k := range page.Keys {
 		ids[i] = k.ID
 	}
-	return "", fault.Fields([]fault.Field{{
-		Field: "key", Code: "ambiguous", Message: "Several API keys have this prefix, such as " + strings.Join(ids, ", ") + "; send the id of one.",
-	}})
+	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", strings.Join(ids, ", "))
 }
 
 // checkExplained makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the

@@ -85,7 +85,7 @@ func (c *Catalogue) PutEventType(ctx context.Context, by access.Actor, eventType
 		case err != nil || reflect.DeepEqual(put.Is, before) && !put.Created:
 			return put, err
 		case put.Is.Description == "":
-			return put, fault.Fields([]fault.Field{{Field: "description", Code: "missing", Message: "This is needed to add the type to the catalogue."}})
+			return put, fault.InField("description", "missing", "This is needed to add the type to the catalogue.")
 		}
 		if err := requireRoom(t, put.Is); err != nil {
 			return put, err

@@ -82,7 +82,5 @@ func unknownField(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return fault.Fields([]fault.Field{{
-		Field: field, Code: "unknown_" + sort, Message: "There is no such " + sort + ".",
-	}})
+	return fault.InField(field, "unknown_"+sort, "There is no such %s.", sort)
 }

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -36,10 +37,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := rotatable(old, t.Now()); err != nil {
-			return rotated, err
-		}
-		if err := requireRoomForGrace(t, by.Organization.RowID, grace); err != nil {
+		if err := cmp.Or(rotatable(old, t.Now()), requireRoomForGrace(t, by.Organization.RowID, grace)); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)

@@ -146,10 +146,8 @@ func grantableBy(t *sqlite.Tx, by access.Principal, owner keyOwner) (access.Scop
 func intersect(requested, own access.Scope) (access.Scope, error) {
 	granted := requested.Intersect(own)
 	if granted.Empty() {
-		return granted, fault.Fields([]fault.Field{{
-			Field: "scope", Code: "scope_not_grantable",
-			Message: "A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.",
-		}})
+		return granted, fault.InField("scope", "scope_not_grantable",
+			"A key can only have permissions that both its creator and the user to whom it belongs have; name at least one of these.")
 	}
 	return granted, nil
 }

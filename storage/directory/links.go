@@ -64,10 +64,8 @@ func portalRole(t *sqlite.Tx, name string) (access.Role, error) {
 	}
 	for _, key := range role.Permissions.Keys() {
 		if access.IsPlatform(key) {
-			return role, fault.Fields([]fault.Field{{
-				Field: "role", Code: "role_not_allowed",
-				Message: "This role has the permission " + key + ", which no customer may have; name a role without permissions that begin with platform:.",
-			}})
+			return role, fault.InField("role", "role_not_allowed",
+				"This role has the permission %s, which no customer may have; name a role without permissions that begin with platform:.", key)
 		}
 	}
 	return role, nil

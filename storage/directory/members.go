@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,13 +60,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if before.Role == role {
 			return before, nil
 		}
-		if err := mayBeMember(who, o, role); err != nil {
-			return set, err
-		}
-		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
-			return set, err
-		}
-		if err := requireAnotherOperator(t, u, o); err != nil {
+		allowed := mayGrant(t, by, given.Permissions, o != by.Authority.Home)
+		if err := cmp.Or(mayBeMember(who, o, role), allowed, requireAnotherOperator(t, u, o)); err != nil {
 			return set, err
 		}
 		if err := upsertMember(t, o, u, given.RowID); err != nil {
@@ -97,10 +93,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		if err != nil {
 			return sqlite.Missing(err, "member")
 		}
-		if err := requireAnotherOperator(t, u, o); err != nil {
-			return err
-		}
-		if err := mayLeave(t, who); err != nil {
+		if err := cmp.Or(requireAnotherOperator(t, u, o), mayLeave(t, who)); err != nil {
 			return err
 		}
 		if err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
