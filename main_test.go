@@ -233,7 +233,7 @@ var budget = map[string]int{
 	"server/cli/output":            490,
 	"server/cli/receive":           1170,
 	"server/cli/receive/diagnosis": 470,
-	"server/config":                1690,
+	"server/config":                1660,
 	"server/console":               410,
 	"server/credential":            410,
 	"server/docs":                  810,
