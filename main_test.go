@@ -217,7 +217,7 @@ var budget = map[string]int{
 	"dispatch/signature":           400,
 	"limiter":                      180,
 	"server":                       3330,
-	"server/apply":                 970,
+	"server/apply":                 950,
 	"server/build":                 90,
 	"server/check":                 650,
 	"server/cli":                   3450,
