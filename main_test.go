@@ -210,7 +210,7 @@ func TestFunctionsAreShort(t *testing.T) {
 var budget = map[string]int{
 	"":                             290,
 	"dispatch":                     2950,
-	"dispatch/alert":               1510,
+	"dispatch/alert":               1500,
 	"dispatch/egress":              640,
 	"dispatch/fair":                260,
 	"dispatch/sender":              520,
@@ -239,9 +239,9 @@ var budget = map[string]int{
 	"server/docs":                  810,
 	"server/exchange":              870,
 	"server/explain":               970, // a detail has parts, so that the console cuts no sentence
-	"server/form":                  1930,
+	"server/form":                  1920,
 	"server/metrics":               540,
-	"server/oidc":                  930,
+	"server/oidc":                  920,
 	"server/platform":              1130,
 	"server/share":                 560,
 	"server/socket":                260,

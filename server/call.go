@@ -90,6 +90,6 @@ func (c *call) missingInstead(err error) error {
 // isInvalidRequest reports whether err is about the query or the body of the request, not about stored data.
 func isInvalidRequest(err error) bool {
 	kind := fault.KindOf(err)
-	var unsupported *exchange.Refusal
-	return kind == fault.Malformed || kind == fault.Invalid || kind == fault.TooLarge || errors.As(err, &unsupported)
+	_, unsupported := errors.AsType[*exchange.Refusal](err)
+	return kind == fault.Malformed || kind == fault.Invalid || kind == fault.TooLarge || unsupported
 }

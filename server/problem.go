@@ -112,8 +112,7 @@ func (s *Server) fail(c *call, err error) {
 
 // publicProblem returns the part of err that a caller may see.
 func publicProblem(err error) problem {
-	var r *exchange.Refusal
-	if errors.As(err, &r) {
+	if r, is := errors.AsType[*exchange.Refusal](err); is {
 		return problem{Status: r.Status, Code: r.Code, Detail: r.Detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
@@ -145,8 +144,7 @@ func publicProblem(err error) problem {
 
 // privateCause returns the part of err that is for the log only. It is nil if the public part is complete.
 func privateCause(err error) error {
-	var r *exchange.Refusal
-	if errors.As(err, &r) {
+	if _, is := errors.AsType[*exchange.Refusal](err); is {
 		return nil
 	}
 	if e, ok := fault.As(err); ok {

@@ -84,8 +84,8 @@ func (f *Form) webhookURL(name string, check func(string) (string, error)) *stri
 	if err == nil {
 		return &canonical
 	}
-	var wrong *egress.URLError
-	if !errors.As(err, &wrong) {
+	wrong, known := errors.AsType[*egress.URLError](err)
+	if !known {
 		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
 	}
 	f.Refuse(name, wrong.Code, "%s", wrong.Message)

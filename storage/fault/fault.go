@@ -104,8 +104,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // As finds the fault in the chain of err. ok is false for an internal error.
 func As(err error) (e *Error, ok bool) {
-	ok = errors.As(err, &e)
-	return e, ok
+	return errors.AsType[*Error](err)
 }
 
 // KindOf returns the kind of err, which is Internal if no fault is in its chain.
