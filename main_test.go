@@ -248,13 +248,13 @@ var budget = map[string]int{
 	"server/usage":                 200,
 	"server/webhooks":              1620,
 	"storage":                      1100,
-	"storage/access":               1480,
+	"storage/access":               1470,
 	"storage/audit":                190,
 	"storage/backup":               410,
 	"storage/catalogue":            140,
 	"storage/clock":                230,
 	"storage/delivery":             110,
-	"storage/directory":            3080,
+	"storage/directory":            3070,
 	"storage/disk":                 840,
 	"storage/encryption":           640,
 	"storage/fanout":               320,
@@ -276,7 +276,7 @@ var budget = map[string]int{
 	"storage/sqlite":               3420,
 	"storage/sqlite/ownership":     250,
 	"storage/subscription":         560,
-	"storage/webhook":              1700,
+	"storage/webhook":              1680,
 }
 
 const (

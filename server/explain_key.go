@@ -133,14 +133,14 @@ func (h *handlers) resolvePrefix(x *exchange.Exchange, key string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	switch len(page.Keys) {
+	switch len(page.Rows) {
 	case 0:
 		return "", fault.New(fault.NotFound, "not_found", "There is no API key with this prefix in an organization that you may read.")
 	case 1:
-		return page.Keys[0].ID, nil
+		return page.Rows[0].ID, nil
 	}
-	ids := make([]string, len(page.Keys))
-	for i, k := range page.Keys {
+	ids := make([]string, len(page.Rows))
+	for i, k := range page.Rows {
 		ids[i] = k.ID
 	}
 	return "", fault.InField("key", "ambiguous", "Several API keys have this prefix, such as %s; send the id of one.", strings.Join(ids, ", "))

@@ -55,15 +55,15 @@ func (h *Endpoints) ListOrganizations(x *exchange.Exchange) error {
 		return err
 	}
 	filter.Before, filter.Figure, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, next, err := h.Store.OrganizationPage(x.Request.Context(), filter)
+	found, err := h.Store.OrganizationPage(x.Request.Context(), filter)
 	if err != nil {
 		return err
 	}
-	p.Ended = form.Position{Row: next}
+	p.Ended = form.Position{Row: found.Next}
 	body := func(o access.ListedOrganization) listedOrganizationBody {
 		return listedOrganizationBody{newOrganizationBody(o.Organization), o.InTrouble, o.Pending, (*exchange.Time)(o.Organization.LastEventAt), o.Events}
 	}
-	return exchange.WritePage(x, p, found, body, func(o access.ListedOrganization) form.Position {
+	return exchange.WritePage(x, p, found.Rows, body, func(o access.ListedOrganization) form.Position {
 		return form.Position{Row: o.Organization.RowID, At: filter.Sort.Of(o.OrganizationFigures)}
 	})
 }
@@ -75,10 +75,10 @@ func readBeginning(x *exchange.Exchange) string {
 }
 
 // listBeginning responds with a page of a list that may have only items that begin with the parameter search.
-func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) ([]R, int64, error),
+func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context, beginning string, before int64, limit int) (access.Page[R], error),
 	body func(R) B, row func(R) int64) error {
 	beginning := readBeginning(x)
-	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) ([]R, int64, error) {
+	return exchange.SearchRows(x, func(ctx context.Context, before int64, limit int) (access.Page[R], error) {
 		return list(ctx, beginning, before, limit)
 	}, body, row)
 }

@@ -36,18 +36,17 @@ const keyHasStatus = `
 
 // KeyPage lists the API keys of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
 // reads of the organization's logs are running.
-func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (page access.KeyPage, err error) {
+func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (page access.Page[access.Key], err error) {
 	if f.Prefix != "" {
-		page.Keys, err = d.keysByPrefix(ctx, organization, f)
+		page.Rows, err = d.keysByPrefix(ctx, organization, f)
 		return page, err
 	}
 	list := scan.List[access.Key]{
 		Logs: d.logs, Table: "api_keys k", Index: "api_keys_by_organization", Columns: apiKeyColumns, Joins: apiKeyJoins, Where: keyHasStatus,
 	}
-	page.Keys, page.Next, err = list.Page(ctx, scan.Query{
+	return list.Page(ctx, scan.Query{
 		Organization: organization, Before: f.Before, Limit: f.Limit, Filtered: f.Status != "" || f.Unused != 0, Args: []any{string(f.Status), f.Now, f.Unused},
 	})
-	return page, err
 }
 
 // keysByPrefix finds the keys with a prefix. They are few, because it has six random characters.

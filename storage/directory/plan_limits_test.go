@@ -177,8 +177,8 @@ func TestLoweredPlan(t *testing.T) {
 		requireLimitReached(t, err, "allows 0", "has 2")
 		subs, err := x.History.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
 		keys, err2 := x.Directory.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
-		if len(subs.Subscriptions) != 2 || len(keys.Keys) != 2 || errors.Join(err, err2) != nil {
-			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Subscriptions), len(keys.Keys), err, err2)
+		if len(subs.Rows) != 2 || len(keys.Rows) != 2 || errors.Join(err, err2) != nil {
+			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Rows), len(keys.Rows), err, err2)
 		}
 	})
 	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestACommitThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := func(active *bool) error {
-			_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, org, subs.Subscriptions[0].ID, webhook.SubscriptionChange{IsActive: active})
+			_, err := x.Subscriptions.UpdateSubscription(t.Context(), by, org, subs.Rows[0].ID, webhook.SubscriptionChange{IsActive: active})
 			return err
 		}
 		deliveries := func() int { // that do not wait

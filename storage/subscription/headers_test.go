@@ -67,7 +67,7 @@ func TestHeaders(t *testing.T) {
 	requireNames(t, sub, "Authorization", "x-tenant")
 	requireSent(t, "Authorization: Bearer one", "x-tenant: seven")
 	audit := func() string {
-		return string(storagetest.Must[access.AuditPage](t)(store.History.AuditPage(t.Context(), owner.Home.RowID, access.AuditFilter{Limit: 1})).Events[0].Details)
+		return string(storagetest.Must[access.Page[access.AuditEvent]](t)(store.History.AuditPage(t.Context(), owner.Home.RowID, access.AuditFilter{Limit: 1})).Rows[0].Details)
 	}
 	if log := audit(); !strings.Contains(log, `"headers":["Authorization","x-tenant"]`) || strings.Contains(log, "seven") {
 		t.Errorf("the log has %s", log)

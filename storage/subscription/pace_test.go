@@ -68,7 +68,7 @@ func TestRateLimit(t *testing.T) {
 			if n := w.named.Load(); n != int64(i+1) {
 				t.Errorf("told of %d changes, want %d", n, i+1)
 			}
-			log := storagetest.Must[access.AuditPage](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Events
+			log := storagetest.Must[access.Page[access.AuditEvent]](t)(x.History.AuditPage(t.Context(), x.Org(), access.AuditFilter{Limit: 1})).Rows
 			if len(log) != 1 || log[0].Type != access.SubscriptionUpdated || string(log[0].Details) != step.audit {
 				t.Errorf("audit log %+v, want %s", log, step.audit)
 			}
