@@ -216,7 +216,7 @@ var budget = map[string]int{
 	"dispatch/sender":              520,
 	"dispatch/signature":           400,
 	"limiter":                      180,
-	"server":                       3330,
+	"server":                       3320,
 	"server/apply":                 950,
 	"server/build":                 90,
 	"server/check":                 650,

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/exchange"
@@ -77,11 +76,7 @@ func (h *handlers) checkPresented(x *exchange.Exchange, run check.Run) (verifyBo
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
 	body.Scope, body.Plan, body.Metadata = &scope, &p.Plan.Name, json.RawMessage(p.Key.Metadata)
 	if run.Windowed && run.At >= access.CheckRateLimit {
-		body.RateLimit = newRateWindowBody(run.Window)
+		body.RateLimit = &rateWindowBody{run.Window.Limit, run.Window.Remaining, exchange.Time(time.Now().Add(run.Window.Reset).UnixMilli())}
 	}
 	return body, nil
-}
-
-func newRateWindowBody(r limiter.Result) *rateWindowBody {
-	return &rateWindowBody{r.Limit, r.Remaining, exchange.Time(time.Now().Add(r.Reset).UnixMilli())}
 }

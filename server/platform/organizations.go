@@ -83,6 +83,14 @@ func listBeginning[R, B any](x *exchange.Exchange, list func(ctx context.Context
 	}, body, row)
 }
 
+// listOf responds with a page of a list that belongs to the organization or the user in the path.
+func listOf[R, B any](x *exchange.Exchange, list func(ctx context.Context, owner string, before int64, limit int) ([]R, error),
+	body func(R) B, row func(R) int64) error {
+	return exchange.ListRows(x, func(ctx context.Context, before int64, limit int) ([]R, error) {
+		return list(ctx, x.Path.Value("id"), before, limit)
+	}, body, row)
+}
+
 // UpdateOrganization changes an organization.
 func (h *Endpoints) UpdateOrganization(x *exchange.Exchange) error {
 	f := x.Form()
@@ -156,11 +164,7 @@ func newMemberBody(m access.Member) memberBody {
 
 // ListMembers lists the members of an organization, newest user first.
 func (h *Endpoints) ListMembers(x *exchange.Exchange) error {
-	id := x.Path.Value("id")
-	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
-		return h.Store.Members(ctx, id, before, limit)
-	}
-	return exchange.ListRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+	return listOf(x, h.Store.Members, newMemberBody, func(m access.Member) int64 { return m.UserRow })
 }
 
 // SetMember gives a user a role. It adds the user if it is not a member yet.

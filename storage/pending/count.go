@@ -28,17 +28,16 @@ func (c *Count) Load(t *sqlite.Tx) error {
 	var rows []struct {
 		Subscription int64 `db:"subscription_id"`
 		Pending      int64 `db:"pending"`
+		Removed      bool  `db:"removed"`
 	}
-	if err := t.List(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = "+delivery.Pending+" GROUP BY subscription_id"); err != nil {
+	if err := t.List(&rows, `
+		SELECT d.*, (SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = d.subscription_id) AS removed
+		FROM (SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = `+delivery.Pending+` GROUP BY subscription_id) d`); err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
 	for _, r := range rows {
 		c.count[r.Subscription] = r.Pending
-		var removed bool
-		if err := t.Get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
-			return fmt.Errorf("look for deleted subscriptions: %w", err)
-		}
-		if removed {
+		if r.Removed {
 			c.removed[r.Subscription] = true
 		}
 	}

@@ -154,13 +154,10 @@ var ErrNoWebhooks = fault.New(fault.Forbidden, "plan_capability_required",
 // Faults: Forbidden; Conflict.
 func (q *Quotas) RequireWebhooks(t *sqlite.Tx, organization int64) error {
 	has, err := q.OfOpen(t, organization)
-	switch {
-	case err != nil:
-		return err
-	case !has.Webhooks:
-		return ErrNoWebhooks
+	if err == nil && !has.Webhooks {
+		err = ErrNoWebhooks
 	}
-	return nil
+	return err
 }
 
 // Write adds the usage in the transaction to the table.
