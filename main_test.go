@@ -266,7 +266,7 @@ var budget = map[string]int{
 	"storage/pending":              400,
 	"storage/principal":            760,
 	"storage/publicid":             70,
-	"storage/queue":                3220,
+	"storage/queue":                3200,
 	"storage/quota":                200,
 	"storage/redact":               60,
 	"storage/retention":            1110,

@@ -106,10 +106,11 @@ func (q *Queue) listedDeliveries(ctx context.Context, organization int64, f webh
 func (q *Queue) sendListedTo(
 	ctx context.Context, by access.Actor, organization int64, r webhook.BulkRequest, id string, events []int64, sent *webhook.BulkResult,
 ) error {
-	found, p, err := q.prepareRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true})
+	found, err := q.beginRecovery(ctx, organization, id, webhook.RecoveryRequest{Since: r.Events.Since, Activate: true})
 	if err != nil {
 		return err
 	}
+	p := found.query
 	p.ended = endOf[r.Events.State]
 	if !r.Recover { // as a redelivery
 		p.unless, p.filter = webhook.Pending, ""
@@ -125,15 +126,16 @@ func (q *Queue) sendListedTo(
 		if !r.DryRun && c.Total() > 0 {
 			c.Replayed, err = q.replayChunk(ctx, p, c)
 		}
-		found.Deliveries += c.Total()
+		found.sent.Deliveries += c.Total()
 		return err
 	})
-	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+found.Deliveries, sent.Pending+found.Pending, found.BlockedBy
+	made := found.sent
+	sent.Deliveries, sent.Pending, sent.BlockedBy = sent.Deliveries+made.Deliveries, sent.Pending+made.Pending, made.BlockedBy
 	switch {
-	case r.DryRun, found.Deliveries == 0 && (!r.Recover || found.Pending == 0), r.Recover && err != nil:
+	case r.DryRun, made.Deliveries == 0 && (!r.Recover || made.Pending == 0), r.Recover && err != nil:
 		return err
 	case r.Recover:
-		return q.finishRecovery(ctx, by, organization, found, p, func(t *tx, sub *webhook.Subscription) error {
+		return q.finishRecovery(ctx, by, found, func(t *tx, sub *webhook.Subscription) error {
 			if sub.ByPerson() {
 				return nil
 			}
@@ -144,5 +146,5 @@ func (q *Queue) sendListedTo(
 	if r.Events.Type != "" {
 		what.EventTypes = webhook.Types{r.Events.Type}
 	}
-	return errors.Join(err, q.auditReplay(ctx, by, p, what, found.Deliveries, err == nil))
+	return errors.Join(err, q.auditReplay(ctx, by, p, what, made.Deliveries, err == nil))
 }

@@ -43,9 +43,14 @@ func (q *Queue) Discard(ctx context.Context, by access.Actor, organization int64
 		if more = len(waiting) == dropBatch; more {
 			after = scan.Position{At: waiting[dropBatch-1].DueAt, Row: waiting[dropBatch-1].ID}
 		}
-		waiting = slices.DeleteFunc(waiting, func(d waitingDelivery) bool { return d.EventAt >= before })
+		var older []int64
+		for _, d := range waiting {
+			if d.EventAt < before {
+				older = append(older, d.ID)
+			}
+		}
 		var n int64
-		if n, err = q.discardWaiting(ctx, organization, o.row, waiting); err != nil {
+		if n, err = q.discardWaiting(ctx, organization, o.row, older); err != nil {
 			break
 		}
 		dropped += n
@@ -89,21 +94,14 @@ func (q *Queue) nextWaiting(ctx context.Context, organization, subscription, las
 
 // discardWaiting drops deliveries of a subscription that still wait. If an attempt of one is in progress by now, its record
 // stays, and nothing follows it.
-func (q *Queue) discardWaiting(ctx context.Context, organization, subscription int64, waiting []waitingDelivery) (int64, error) {
+func (q *Queue) discardWaiting(ctx context.Context, organization, subscription int64, waiting []int64) (int64, error) {
 	if len(waiting) == 0 {
 		return 0, nil
-	}
-	ids := func(yield func(int64) bool) {
-		for _, d := range waiting {
-			if !yield(d.ID) {
-				return
-			}
-		}
 	}
 	return returning(ctx, q, sqlite.Work{Payer: organization, Cost: len(waiting)}, func(t *tx) (int64, error) {
 		return t.dropDeliveries(subscription, `
 			SELECT d.id FROM json_each(?) j CROSS JOIN deliveries d ON d.id = j.value
-			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(ids))
+			WHERE d.state IN (`+delivery.Pending+`, `+delivery.Sending+`)`, sqlite.RowList(slices.Values(waiting)))
 	})
 }
 

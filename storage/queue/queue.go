@@ -34,9 +34,9 @@ type Queue struct {
 	replays    *scan.Reader
 	keepEvents time.Duration
 
-	replayLock    chan struct{}            // a replay that writes puts a token in
-	recoveredUpTo int64                    // where the next pass of RecoverMarked continues; only that uses it
-	recovering    map[int64]*begunRecovery // by subscription; only RecoverMarked uses it
+	replayLock    chan struct{}       // a replay that writes puts a token in
+	recoveredUpTo int64               // where the next pass of RecoverMarked continues; only that uses it
+	recovering    map[int64]*recovery // by subscription; only RecoverMarked uses it
 }
 
 // Options are what a queue needs. All are required, except KeepEvents.
@@ -54,7 +54,7 @@ type Options struct {
 func New(o Options) *Queue {
 	return &Queue{
 		shared: o.Memory.shared, file: o.File, memory: o.Memory, keys: o.Keys, ids: o.Memory.IDs, history: o.History, reads: o.Reads,
-		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*begunRecovery{},
+		replays: o.Replays, keepEvents: o.KeepEvents, replayLock: make(chan struct{}, 1), recovering: map[int64]*recovery{},
 	}
 }
 

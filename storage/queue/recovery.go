@@ -1,17 +1,16 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/audit"
 	"github.com/keyhook/keyhook/storage/delivery"
-	"github.com/keyhook/keyhook/storage/fanout"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -28,14 +27,14 @@ import (
 // Faults: NotFound; Conflict if a person has paused the subscription, unless the request activates it; Forbidden if the plan has no
 // webhooks; Unavailable if the context ends first.
 func (q *Queue) Recover(ctx context.Context, by access.Actor, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := q.prepareRecovery(ctx, organization, id, request)
+	r, err := q.beginRecovery(ctx, organization, id, request)
 	if err != nil {
-		return r, err
+		return r.sent, err
 	}
-	if err := q.sendExhausted(ctx, p, &scan.Position{At: r.Since}, &r); err != nil {
-		return r, err
+	if err := q.sendExhausted(ctx, &r); err != nil {
+		return r.sent, err
 	}
-	return r, q.finishRecovery(ctx, by, organization, r, p, func(t *tx, sub *webhook.Subscription) error {
+	return r.sent, q.finishRecovery(ctx, by, r, func(t *tx, sub *webhook.Subscription) error {
 		if err := requireActivation(*sub, request); err != nil {
 			return err
 		}
@@ -57,16 +56,15 @@ func (q *Queue) makeHealthy(t *tx, sub *webhook.Subscription) error {
 	return q.SetHealth(t.Tx, sub, before)
 }
 
-// sendExhausted creates the deliveries of a recovery from a position on, and counts them in r. It moves the position, so that an
-// interrupted recovery can continue.
-func (q *Queue) sendExhausted(ctx context.Context, p replayQuery, after *scan.Position, r *webhook.Recovery) error {
-	err := q.walkExhausted(ctx, p, after, func(c chunk) error {
-		made, err := q.replayChunk(ctx, p, c)
-		r.Deliveries += made.Total()
+// sendExhausted creates the deliveries of a recovery, and notes how far it got, so that an interrupted recovery can continue.
+func (q *Queue) sendExhausted(ctx context.Context, r *recovery) error {
+	err := q.walkExhausted(ctx, r, func(c chunk) error {
+		made, err := q.replayChunk(ctx, r.query, c)
+		r.sent.Deliveries += made.Total()
 		return err
 	})
-	if err != nil && r.Deliveries > 0 {
-		return unfinishedReplay(ctx, r.Deliveries, err)
+	if err != nil && r.sent.Deliveries > 0 {
+		return unfinishedReplay(ctx, r.sent.Deliveries, err)
 	}
 	return err
 }
@@ -82,51 +80,46 @@ func requireActivation(sub webhook.Subscription, request webhook.RecoveryRequest
 
 // CountRecovery says what Recover would send. Faults: as Recover.
 func (q *Queue) CountRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (webhook.Recovery, error) {
-	r, p, err := q.prepareRecovery(ctx, organization, id, request)
-	if err != nil {
-		return r, err
+	r, err := q.beginRecovery(ctx, organization, id, request)
+	if err == nil {
+		err = q.walkExhausted(ctx, &r, func(c chunk) error {
+			r.sent.Deliveries += c.Total()
+			return nil
+		})
 	}
-	return r, q.walkExhausted(ctx, p, &scan.Position{At: r.Since}, func(c chunk) error {
-		r.Deliveries += c.Total()
-		return nil
-	})
+	return r.sent, err
 }
 
-// prepareRecovery finds the subscription and the time since which it recovers.
-func (q *Queue) prepareRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (r webhook.Recovery, p replayQuery, err error) {
-	sub, err := returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (webhook.Subscription, error) {
+// recovery is a recovery of a subscription, and how far it got.
+type recovery struct {
+	mark  markedSubscription // zero if somebody has requested it
+	sent  webhook.Recovery
+	query replayQuery
+	after scan.Position
+}
+
+// beginRecovery finds the subscription and the time since which it recovers.
+func (q *Queue) beginRecovery(ctx context.Context, organization int64, id string, request webhook.RecoveryRequest) (recovery, error) {
+	return returning(ctx, q, sqlite.Work{Payer: organization}, func(t *tx) (r recovery, err error) {
 		sub, err := q.receiver(t, organization, id)
 		if err != nil {
-			return sub, err
+			return r, err
 		}
-		p.now = t.Now()
 		if err := t.Quotas.RequireWebhooks(t.Tx, organization); err != nil {
-			return sub, err
+			return r, err
 		}
-		return sub, requireActivation(sub, request)
+		r.query = replayOf(sub, organization, t.Now(), sub.EventTypes.Patterns())
+		r.query.only = webhook.OnlyFailed
+		if sub.LastSuccessAt == nil {
+			sub.LastSuccessAt = &sub.CreatedAt
+		}
+		r.sent = webhook.Recovery{Pending: sub.PendingDeliveries, Since: cmp.Or(request.Since, sub.FailingSince, *sub.LastSuccessAt)}
+		if sub.QueueHeld {
+			r.sent.BlockedBy = webhook.BlockedByHold
+		}
+		r.after.At = r.sent.Since
+		return r, requireActivation(sub, request)
 	})
-	if err != nil {
-		return r, p, err
-	}
-	p.id, p.subscription, p.organization = id, sub.RowID, organization
-	p.until, p.only, p.excludedTypes = math.MaxInt64, webhook.OnlyFailed, excludedTypes(sub)
-	p.ended, p.unless = webhook.Exhausted, webhook.Delivered
-	p.exact, p.prefix = fanout.PatternLists(sub.EventTypes.Patterns())
-	p = p.filtered(sub)
-	r = webhook.Recovery{Pending: sub.PendingDeliveries, Since: request.Since}
-	if sub.QueueHeld {
-		r.BlockedBy = webhook.BlockedByHold
-	}
-	switch {
-	case request.Since != 0:
-	case sub.FailingSince != 0:
-		r.Since = sub.FailingSince
-	case sub.LastSuccessAt != nil:
-		r.Since = *sub.LastSuccessAt
-	default:
-		r.Since = sub.CreatedAt
-	}
-	return r, p, nil
 }
 
 // exhaustedChunk is a chunk of the deliveries that ended exhausted, in the order of their ends.
@@ -135,12 +128,12 @@ type exhaustedChunk struct {
 	ReachedAt int64 `db:"reached_at"` // the end of the last delivery that was read
 }
 
-// walkExhausted reads the deliveries that ended exhausted after a position, and moves the position. It calls do for each chunk with
-// events that a replay delivers. After each chunk, other replays get their turn.
-func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Position, do func(chunk) error) error {
+// walkExhausted reads the deliveries that ended exhausted after the position of a recovery, and moves the position. It calls do for each
+// chunk with events that a replay delivers. After each chunk, other replays get their turn.
+func (q *Queue) walkExhausted(ctx context.Context, r *recovery, do func(chunk) error) error {
 	var c exhaustedChunk
-	return q.inSlices(ctx, p, func(most int) (seen int64, err error) {
-		c, err = q.nextExhausted(ctx, p, *after, most)
+	return q.inSlices(ctx, r.query, func(most int) (seen int64, err error) {
+		c, err = q.nextExhausted(ctx, r.query, r.after, most)
 		return c.Seen, err
 	}, func() error {
 		if c.Total() > 0 {
@@ -149,7 +142,7 @@ func (q *Queue) walkExhausted(ctx context.Context, p replayQuery, after *scan.Po
 			}
 		}
 		if c.Seen > 0 {
-			*after = scan.Position{At: c.ReachedAt, Row: c.Reached}
+			r.after = scan.Position{At: c.ReachedAt, Row: c.Reached}
 		}
 		return nil
 	})
@@ -177,21 +170,20 @@ func (q *Queue) nextExhausted(ctx context.Context, p replayQuery, after scan.Pos
 }
 
 // finishRecovery runs activate, and writes the audit event of a recovery.
-func (q *Queue) finishRecovery(
-	ctx context.Context, by access.Actor, organization int64, r webhook.Recovery, p replayQuery, activate func(*tx, *webhook.Subscription) error,
-) error {
+func (q *Queue) finishRecovery(ctx context.Context, by access.Actor, r recovery, activate func(*tx, *webhook.Subscription) error) error {
+	organization := r.query.organization
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	return q.change(ctx, sqlite.Work{Payer: organization}, func(t *tx) error {
-		sub, err := q.SubscriptionIn(t.Tx, organization, p.id)
+		sub, err := q.SubscriptionIn(t.Tx, organization, r.query.id)
 		if err != nil {
 			return err
 		}
 		if err := activate(t, &sub); err != nil {
 			return err
 		}
-		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(p.id, sub.RowID), map[string]any{
-			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.Since)), "deliveries": r.Deliveries, "pending": r.Pending,
+		return t.audit(by, organization, access.SubscriptionRecovered, audit.Subscription(sub.ID, sub.RowID), map[string]any{
+			"url_host": webhook.URLHost(sub.URL), "since": string(webhook.AppendTime(nil, r.sent.Since)), "deliveries": r.sent.Deliveries, "pending": r.sent.Pending,
 		})
 	})
 }
@@ -250,14 +242,6 @@ func (q *Queue) RecoverMarked(ctx context.Context) (err error) {
 	return err
 }
 
-// begunRecovery is how far the recovery of a marked subscription got.
-type begunRecovery struct {
-	mark  markedSubscription
-	sent  webhook.Recovery
-	query replayQuery
-	after scan.Position
-}
-
 // recoverOne sends again what ended exhausted in the outage of a subscription, and removes the mark. It ends after recoveryStep: then
 // the next pass continues, and complete is false.
 func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete bool, err error) {
@@ -273,22 +257,21 @@ func (q *Queue) recoverOne(ctx context.Context, m markedSubscription) (complete 
 func (q *Queue) sendMarked(ctx context.Context, m markedSubscription) error {
 	begun, ok := q.recovering[m.RowID]
 	if !ok || begun.mark != m {
-		r, p, err := q.prepareRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
+		r, err := q.beginRecovery(ctx, m.Organization, m.ID, webhook.RecoveryRequest{Since: m.Since, Activate: true})
 		if err != nil {
 			return err
 		}
-		begun = &begunRecovery{mark: m, sent: r, query: p, after: scan.Position{At: r.Since}}
+		r.mark, begun = m, &r
 		q.recovering[m.RowID] = begun
 	}
-	return q.sendExhausted(ctx, begun.query, &begun.after, &begun.sent)
+	return q.sendExhausted(ctx, begun)
 }
 
 // endRecovery ends the recovery of a marked subscription, with an error or with its audit event, and removes the mark. It activates
 // nothing: the probe has done that, and a person may have paused the subscription since then.
 func (q *Queue) endRecovery(ctx context.Context, m markedSubscription, err error) error {
 	if err == nil {
-		r, p := q.recovering[m.RowID].sent, q.recovering[m.RowID].query
-		err = q.finishRecovery(ctx, access.System(m.Organization), m.Organization, r, p, func(*tx, *webhook.Subscription) error { return nil })
+		err = q.finishRecovery(ctx, access.System(m.Organization), *q.recovering[m.RowID], func(*tx, *webhook.Subscription) error { return nil })
 	}
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
 		return err

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -105,14 +106,8 @@ func (q *Queue) prepareReplay(ctx context.Context, organization int64, id string
 	if err != nil {
 		return replayQuery{}, err
 	}
-	p := replayQuery{
-		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only, ended: webhook.Exhausted, unless: webhook.Delivered,
-		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
-	}.filtered(o.sub)
-	if p.until == 0 {
-		p.until = math.MaxInt64 // the last row id is the limit
-	}
-	p.exact, p.prefix = fanout.PatternLists(o.sub.EventTypes.Common(r.EventTypes))
+	p := replayOf(o.sub, organization, o.now, o.sub.EventTypes.Common(r.EventTypes))
+	p.only, p.since, p.until = r.Only, r.Since, cmp.Or(r.Until, p.until) // without an end, the last row id is the limit
 	end, err := q.replays.Take(ctx, organization)
 	if err != nil {
 		return p, err
@@ -127,9 +122,13 @@ func excludedTypes(sub webhook.Subscription) string {
 	return history.HiddenTypes(!audit.Receives(sub))
 }
 
-// filtered returns the query with the filter of a subscription.
-func (p replayQuery) filtered(sub webhook.Subscription) replayQuery {
-	p.filter = sub.Filter.Text()
+// replayOf returns the query of a replay to a subscription that begins now, of events that its patterns match.
+func replayOf(sub webhook.Subscription, organization, now int64, patterns []string) replayQuery {
+	p := replayQuery{
+		id: sub.ID, subscription: sub.RowID, organization: organization, now: now, until: math.MaxInt64, ended: webhook.Exhausted,
+		unless: webhook.Delivered, excludedTypes: excludedTypes(sub), filter: sub.Filter.Text(),
+	}
+	p.exact, p.prefix = fanout.PatternLists(patterns)
 	if sub.FilterChangedAt != nil {
 		p.filterChangedAt = *sub.FilterChangedAt
 	}
