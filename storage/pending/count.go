@@ -31,8 +31,8 @@ func (c *Count) Load(t *sqlite.Tx) error {
 		Removed      bool  `db:"removed"`
 	}
 	if err := t.List(&rows, `
-		SELECT d.*, (SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = d.subscription_id) AS removed
-		FROM (SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = `+delivery.Pending+` GROUP BY subscription_id) d`); err != nil {
+		SELECT subscription_id, count(*) AS pending, (SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = subscription_id) AS removed
+		FROM deliveries WHERE state = `+delivery.Pending+` GROUP BY subscription_id`); err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
 	for _, r := range rows {
